@@ -1,0 +1,1 @@
+"""iothub: one multi-tenant IoT hub; every tenant gets its own MQTT broker inside one shared, fast service."""

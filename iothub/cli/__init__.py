@@ -1,0 +1,1 @@
+"""The iothub command: parses, calls, prints; no logic."""

@@ -1,0 +1,27 @@
+"""Time, passed in and never read: the one place that looks at a clock.
+
+Knows no timers: deadlines belong to the engine's wheel and to the reactor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Both times in seconds as float: `monotonic` for intervals, `wall` (Unix time, UTC) for what is stored or shown."""
+
+    def monotonic(self) -> float: ...
+
+    def wall(self) -> float: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()

@@ -1,0 +1,89 @@
+"""What the message plane asks of others: four Protocols that higher rooms fulfil. `node.py` wires the real ones.
+
+Knows no sockets, no SQL and no asynchronous code: every call here returns at once, and answers come back as calls on the Plane,
+always on the reactor thread and never from inside the call that asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from iothub.reasons import Drop, Reason
+
+
+class Transport(Protocol):
+    """One client's byte stream, filters (TLS, WebSocket, PROXY) included. Fulfilled by the poller's sockets and by Twisted transports.
+
+    The plane appends to `connection.out` and calls `wake()` once per turn; the transport takes bytes from `connection.out` when it can.
+    """
+
+    def wake(self) -> None:
+        """`connection.out` has bytes: write at the end of this turn."""
+
+    def pause(self) -> None:
+        """Stop reading (back-pressure). Idempotent."""
+
+    def resume(self) -> None:
+        """Read again. Idempotent."""
+
+    def close(self, *, abort: bool = False) -> None:
+        """Write what is in `connection.out` and close; `abort` drops it and resets. `connection.lost(reason)` follows once, later."""
+
+
+class Control(Protocol):
+    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.control`."""
+
+    def opened(self, connection: Any) -> None:
+        """A connection was accepted; nothing is known of it but listener and address."""
+
+    def packet(self, connection: Any, header: int, body: bytes) -> None:
+        """Take one complete Control Packet (CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH): first byte and body without the length.
+
+        Parsing of this connection stands still until `plane.resume(connection)` (or `plane.admit`, `plane.close`).
+        """
+
+    def closed(self, connection: Any, reason: Reason) -> None:
+        """The connection has ended; exactly once for each `opened`. The session, if any, is detached already."""
+
+
+class Policy(Protocol):
+    """What one device with one Client Identifier may do. Immutable: a change makes a new Policy, put on the session by the control plane."""
+
+    version: int
+    publishes_everything: bool  # fast path: every Topic Name that does not begin with "$" may be published
+    receives_everything: bool
+
+    def may_publish(self, topic: bytes) -> bool: ...
+
+    def may_receive(self, topic: bytes) -> bool: ...
+
+
+class Store(Protocol):
+    """The durable side: virtual queues of persistent sessions and retained messages. Fulfilled by `iothub_services.queues.writer`.
+
+    Each answer is a call on the Plane, named in the docstring, made on the reactor thread in batches.
+    """
+
+    def append(self, publish: Any) -> None:
+        """Make one `StoredPublish` durable -> `plane.stored(publish, positions)` or `plane.not_stored(publish, is_written)`."""
+
+    def read(self, session: Any, after: int, count: int, size_bytes: int) -> None:
+        """Read a page of a session's queue -> `plane.page(session, records, upto, is_short)`."""
+
+    def ack(self, session: Any, upto: int) -> None:
+        """Move the durable head (batched by the caller: 64 positions or 100 ms) -> `plane.head_moved(session, upto)`."""
+
+    def release(self, session: Any, position: int) -> None:
+        """Make "PUBREC seen" durable -> `plane.released(session, position)`."""
+
+    def reserve(self, session: Any, upto: int) -> None:
+        """Make "positions up to this may have been sent" durable -> `plane.reserved(session, upto)`."""
+
+    def finish_inbound(self, session: Any, packet_id: int) -> None:
+        """Forget an inbound QoS 2 Packet Identifier (PUBREL) -> `plane.inbound_finished(session, packet_id)`."""
+
+
+class Observer(Protocol):
+    """Who is told what the plane did, for metrics, events and logs; aggregate counters are read from `plane.counters` instead."""
+
+    def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None: ...

@@ -1,0 +1,69 @@
+"""The errors of the house: one root, and one class for each question "what should the edge do about it?".
+
+Knows nothing of MQTT packets, of SQL or of click: an error states facts, the edge (CLI, listener, service loop) decides what to say.
+"""
+
+from __future__ import annotations
+
+
+class IotHubError(Exception):
+    """Root of all errors that this product raises on purpose. The text is one line for a person: what happened, what was expected, what to do."""
+
+    exit_code = 1
+
+
+class ConfigError(IotHubError):
+    """The configuration or the command line is wrong."""
+
+    exit_code = 2
+
+
+class NotFoundError(IotHubError):
+    """The named object does not exist."""
+
+    exit_code = 3
+
+
+class ConflictError(IotHubError):
+    """It exists already, is held by somebody else, or is of a version that this program does not know."""
+
+    exit_code = 4
+
+
+class DeniedError(IotHubError):
+    """The caller may not do this."""
+
+    exit_code = 5
+
+
+class TenantLimitError(IotHubError):
+    """A tenant's limit says no. `limit` is the quota's name (tenancy page, section 3)."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class UnavailableError(IotHubError):
+    """Something needed is not reachable, not writable, or did not answer in time."""
+
+    exit_code = 7
+
+
+class BackendError(UnavailableError):
+    """A store failed. `retryable`: the same call may succeed later; `is_written` is False only when nothing was written for certain."""
+
+    def __init__(self, message: str, *, retryable: bool, is_written: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.is_written = is_written
+
+
+class CorruptRecordError(IotHubError):
+    """A stored record is damaged or of a future version; it is refused by name, never misread."""
+
+
+class LocalProtocolError(IotHubError):
+    """This program misused the protocol library: a defect of ours, never of the peer."""

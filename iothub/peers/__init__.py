@@ -1,0 +1,1 @@
+"""Membership, links between workers and nodes, routes, session directory; in-process versions for one worker."""

@@ -1,0 +1,70 @@
+"""The one list of names for every close, refusal and drop: log, metric, event and API use the same word.
+
+Knows no wire format beyond the two codes that belong to a name: MQTT 5.0 Reason Code (§2.4) and MQTT 3.1.1 CONNACK return code (§3.2.2.3).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Reason(Enum):
+    """Why a connection was refused or closed. Value: (name, Reason Code of 5.0, CONNACK return code of 3.x or 0 for "just close")."""
+
+    CLIENT = ("client", 0x00, 0)
+    CLIENT_WITH_WILL = ("client_with_will", 0x04, 0)
+    NETWORK = ("network", 0x80, 0)
+    MALFORMED = ("malformed", 0x81, 0)
+    PROTOCOL_ERROR = ("protocol_error", 0x82, 0)
+    IMPLEMENTATION = ("implementation_specific_error", 0x83, 3)
+    UNSUPPORTED_VERSION = ("unsupported_version", 0x84, 1)
+    CLIENT_ID_INVALID = ("client_id_invalid", 0x85, 2)
+    BAD_CREDENTIALS = ("bad_credentials", 0x87, 5)  # indistinguishable from NOT_AUTHORIZED for the peer (B69)
+    NOT_AUTHORIZED = ("not_authorized", 0x87, 5)
+    CREDENTIAL_REVOKED = ("credential_revoked", 0x87, 5)
+    SERVER_UNAVAILABLE = ("server_unavailable", 0x88, 3)
+    OVERLOAD = ("overload", 0x89, 3)
+    BANNED = ("banned", 0x8A, 5)
+    SERVER_SHUTDOWN = ("server_shutdown", 0x8B, 3)
+    BAD_AUTHENTICATION_METHOD = ("bad_authentication_method", 0x8C, 5)
+    KEEPALIVE_TIMEOUT = ("keepalive_timeout", 0x8D, 0)
+    TAKEN_OVER = ("taken_over", 0x8E, 0)
+    TOPIC_FILTER_INVALID = ("topic_filter_invalid", 0x8F, 0)
+    TOPIC_NAME_INVALID = ("topic_name_invalid", 0x90, 0)
+    RECEIVE_MAXIMUM_EXCEEDED = ("receive_maximum_exceeded", 0x93, 0)
+    TOPIC_ALIAS_INVALID = ("topic_alias_invalid", 0x94, 0)
+    PACKET_TOO_LARGE = ("packet_too_large", 0x95, 0)
+    MESSAGE_RATE = ("message_rate", 0x96, 0)
+    QUOTA = ("quota", 0x97, 3)
+    ADMINISTRATIVE = ("administrative_action", 0x98, 0)
+    TENANT_SUSPENDED = ("tenant_suspended", 0x98, 5)
+    PAYLOAD_FORMAT_INVALID = ("payload_format_invalid", 0x99, 0)
+    CONNECTION_RATE = ("connection_rate", 0x9F, 3)
+    CONNECT_TIMEOUT = ("connect_timeout", 0x8D, 0)
+    SLOW_CONSUMER = ("slow_consumer", 0x97, 0)
+    STORE_UNAVAILABLE = ("store_unavailable", 0x97, 3)
+    SESSION_DISCARDED = ("session_discarded", 0x98, 0)
+    ADDRESS_DENIED = ("address_denied", 0x87, 5)
+
+    def __init__(self, word: str, code: int, connack: int) -> None:
+        self.word = word
+        self.code = code
+        self.connack = connack
+
+
+class Drop(Enum):
+    """Why a message, or one delivery of it, was dropped. The value is the metric's label."""
+
+    NO_SUBSCRIBERS = "no_subscribers"
+    QUEUE_FULL = "queue_full"
+    EXPIRED = "expired"
+    TOO_LARGE = "too_large"
+    QUOTA = "quota"
+    DENIED = "denied"
+    QOS0_SLOW = "qos0_slow"
+    SESSION_ENDED = "session_ended"
+    QOS0_OFFLINE = "qos0_offline"
+    FANOUT = "fanout"
+    STORE_FAILED = "store_failed"
+    PURGED = "purged"
+    HOOK = "hook"

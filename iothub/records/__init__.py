@@ -1,0 +1,1 @@
+"""Stored formats: events, session state, the fold, message records, the key grammar. Standard library only."""

@@ -1,0 +1,1 @@
+"""Shipped doubles: clocks, loopback pairs, packet cases, contract suites for every port."""

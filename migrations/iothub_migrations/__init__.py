@@ -1,0 +1,1 @@
+"""Alembic migrations, shipped so that an installed wheel can upgrade its database."""

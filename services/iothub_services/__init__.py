@@ -1,0 +1,1 @@
+"""In-process services, each a port plus its drivers."""

@@ -1,0 +1,1 @@
+"""Who are you, what may you do."""

@@ -1,0 +1,1 @@
+"""Event service: the session-event log."""

@@ -1,0 +1,1 @@
+"""Counters, Prometheus exposition, $SYS."""

@@ -1,0 +1,1 @@
+"""Virtual queues: the writer and its drivers."""

@@ -1,0 +1,189 @@
+"""The virtual-queue port (storage page, section 4): what every driver - memory, SQLite, later HBase and Redis - must do.
+
+Knows no session logic and no MQTT packets: a queue is a dense sequence of records with one reader and many writers.
+Positions begin at 1 and are never issued again, not even after the queue has been emptied. All methods block; drivers run in a thread of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+
+class Refused(IntEnum):
+    """Why one delivery of an append got no position."""
+
+    FULL = -1  # a limit of the queue; the policy could not make room
+    GONE = -2  # no such queue; an append never creates one
+
+
+class Overflow(IntEnum):
+    """What a full queue does with the next message."""
+
+    REJECT = 0
+    DROP_OLDEST = 1
+    DROP_QOS0_FIRST = 2  # stored QoS 0 goes first, then the newest is refused
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """Bounds of one queue; 0 means none."""
+
+    messages: int = 100_000
+    bytes: int = 64 << 20
+    overflow: Overflow = Overflow.DROP_QOS0_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """The publisher's side of an inbound QoS 2 message of a persistent session: recorded in the same transaction as the append."""
+
+    queue_id: int  # the publisher's own queue: the "session's own row"
+    epoch: int
+    packet_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One queue's share of an appended message."""
+
+    queue_id: int
+    qos: int  # min of publish and subscription
+    flags: int = 0  # bit 0: RETAIN as it must be delivered
+    subscription_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One message for some queues, written all or nothing. `body` is an encoded message (`iothub.records.message`)."""
+
+    message_id: bytes  # 16 bytes; a QoS 2 delivery of an id that the queue has seen is answered with its first position
+    body: bytes
+    expires_at_ms: int  # Unix time, 0: never
+    deliveries: tuple[Delivery, ...]
+    inbound: Inbound | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The answer to one Append, in the order of its deliveries: a position (> 0) or a `Refused`.
+
+    `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
+    `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
+    """
+
+    positions: tuple[int, ...]
+    is_duplicate: bool = False
+    dropped: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRecord:
+    """One record of a page, ascending by position."""
+
+    position: int
+    qos: int
+    flags: int
+    subscription_ids: tuple[int, ...]
+    expires_at_ms: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records after a position; `upto` is how far the scan went (>= the last record), `is_short`: the tail was reached."""
+
+    records: list[QueuedRecord]
+    upto: int
+    is_short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a new reader of a queue learns: its epoch (previous + 1, made by the store) and where the queue stands.
+
+    `head`: everything up to it is acknowledged. `tail`: the last position issued. `reserved`: up to it a position may have been sent before.
+    `released`: positions above head whose PUBREC was seen. `inbound`: open inbound QoS 2 Packet Identifiers of the session.
+    """
+
+    epoch: int
+    head: int
+    tail: int
+    reserved: int
+    released: tuple[int, ...] = ()
+    inbound: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Where a queue stands: counts of what is stored above the head, and its fences."""
+
+    queue_id: int
+    tenant_id: int
+    messages: int
+    bytes: int
+    head: int
+    tail: int
+    epoch: int
+    limits: QueueLimits = field(default_factory=QueueLimits)
+
+
+class StaleEpochError(Exception):
+    """A reader with a smaller epoch than the queue's tried to read, acknowledge, release or reserve."""
+
+
+class QueueStore(Protocol):
+    """One contract suite (`iothub.testing.queue_contract`) holds every driver to this."""
+
+    def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None: ...
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        """Durable and ordered when it returns; one commit for the whole batch."""
+
+    def claim(self, queue_id: int, owner: bytes) -> Claim:
+        """Make the caller the only reader. Raises NotFoundError for an unknown queue."""
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page: ...
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        """Do a batch of reader moves in one commit; False where the epoch was stale or the queue is gone."""
+
+    def set_limits(self, queue_id: int, limits: QueueLimits) -> None: ...
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        """Last position issued, for many queues in one query (the once-a-second poll of caught-up sessions)."""
+
+    def stats(self, queue_id: int) -> QueueStats: ...
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]: ...
+
+    def purge(self, queue_id: int) -> int:
+        """Drop every stored record (positions go on); returns how many."""
+
+    def drop(self, queue_id: int) -> None:
+        """Remove the queue. Idempotent."""
+
+    def drop_tenant(self, tenant_id: int) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class MoveKind(IntEnum):
+    """What a reader does to its own queue."""
+
+    ACK = 1  # value: position; everything up to it is done
+    RELEASE = 2  # value: position; PUBREC seen
+    RESERVE = 3  # value: position; may have been sent up to here (a clean end lowers it to the exact position)
+    FINISH_INBOUND = 4  # value: Packet Identifier; PUBREL seen
+    RECORD_INBOUND = 5  # value: Packet Identifier; an inbound QoS 2 message that went to no queue
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One reader move, fenced by its epoch."""
+
+    kind: MoveKind
+    queue_id: int
+    epoch: int
+    value: int

@@ -1,0 +1,1 @@
+"""Limits, token buckets, ledger, refusals."""

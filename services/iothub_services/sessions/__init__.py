@@ -1,0 +1,1 @@
+"""Session manager: transient and persistent sessions, expiry, wills."""

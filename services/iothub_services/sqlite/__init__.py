@@ -1,0 +1,1 @@
+"""The embedded store: connections, group commit, quarantine."""

@@ -1,0 +1,1 @@
+"""Session-state metadata: folds events into the state store."""

@@ -1,0 +1,1 @@
+"""Spark pipelines over the event log (not there yet)."""

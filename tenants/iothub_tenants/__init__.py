@@ -1,0 +1,1 @@
+"""Who the tenants are: tables, registry, plans, identity, unique ids, and one tenant's own broker."""
