@@ -1,0 +1,107 @@
+"""Start a hub with tenant "demo" in `.demo/` of the checkout and say how to connect: what `make run` does.
+
+Knows nothing of the hub's inside: it calls the `iothub` command as a person would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IOTHUB = Path(sys.executable).parent / "iothub"
+DEVICES = ("sensor", "console")
+START_TIMEOUT_S = 60.0
+
+
+def iothub(data_dir: Path, *words: str, secret: str = "") -> None:
+    command = [str(IOTHUB), "--data-dir", str(data_dir), *words]
+    done = subprocess.run(command, input=secret, text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"make run: `iothub {' '.join(words)}` failed ({done.returncode}): {done.stderr.strip() or done.stdout.strip()}")
+
+
+def accounts_of(data_dir: Path) -> dict[str, str]:
+    """Create data directory, tenant and devices on the first run; afterwards read their secrets back."""
+    path = data_dir / "demo-secrets.json"
+    if path.exists():
+        return dict(json.loads(path.read_text()))
+    if not (data_dir / "accounts.db").exists():
+        iothub(data_dir, "init")
+    shown = subprocess.run([str(IOTHUB), "--data-dir", str(data_dir), "tenant", "show", "demo"], capture_output=True, check=False)
+    if shown.returncode != 0:
+        iothub(data_dir, "tenant", "create", "demo", "--plan", "unlimited")
+    accounts = {device: secrets.token_urlsafe(12).replace("-", "x") for device in DEVICES}
+    for device, secret in accounts.items():
+        found = subprocess.run([str(IOTHUB), "--data-dir", str(data_dir), "device", "show", "demo", device], capture_output=True, check=False)
+        if found.returncode == 0:
+            iothub(data_dir, "device", "delete", "demo", device)
+        iothub(data_dir, "device", "create", "demo", device, "--password-stdin", secret=secret)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(accounts, file)
+    return accounts
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_until_ready(hub: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if hub.poll() is not None:
+            sys.exit(hub.returncode)
+        if is_listening(port):
+            return
+        time.sleep(0.05)
+    hub.terminate()
+    sys.exit(f"make run: the hub did not listen on port {port} within {START_TIMEOUT_S:.0f} s")
+
+
+def welcome(port: int, accounts: dict[str, str]) -> str:
+    secret_of = accounts.__getitem__
+    return f"""
+The hub runs: MQTT 3.1, 3.1.1 and 5.0 on 127.0.0.1:{port}, tenant "demo", plan "unlimited". Its data is in .demo/.
+In a second terminal, subscribe:
+
+mosquitto_sub -h 127.0.0.1 -p {port} -u demo/console -P {secret_of("console")} -i console -c -q 1 -t 'room/#' -v
+
+and in a third one, publish:
+
+mosquitto_pub -h 127.0.0.1 -p {port} -u demo/sensor -P {secret_of("sensor")} -i sensor -q 1 -t room/temperature -m 21.5
+
+Stop the subscriber, publish again, start it again: nothing is lost. Administer with .venv/bin/iothub --data-dir .demo --help
+Ctrl-C ends the hub; `make run` starts it again with its data.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=1883)
+    parser.add_argument("--data-dir", type=Path, default=ROOT / ".demo")
+    options = parser.parse_args()
+    if is_listening(options.port):
+        sys.exit(f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT=1884")
+    accounts = accounts_of(options.data_dir)
+    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={options.port}"]
+    hub = subprocess.Popen(command)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: hub.poll() is None and hub.send_signal(signal.SIGTERM))
+    wait_until_ready(hub, options.port)
+    sys.stdout.write(welcome(options.port, accounts))
+    sys.stdout.flush()
+    return hub.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
