@@ -1,0 +1,62 @@
+"""What the session manager asks of others, and the values it is asked with.
+
+Knows no packets: the control plane has decoded and checked them. The session directory is a Protocol because a worker of many asks its
+peers; on one worker `iothub.peers.directory` answers from memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
+
+
+class SessionDirectory(Protocol):
+    """Who may change the session of (tenant, Client Identifier) right now: one at a time, first come first served."""
+
+    def holding(self, tenant_id: int, client_id: str) -> AbstractAsyncContextManager[None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """A Will Message as it will be published: topic and payload in bytes, properties encoded, times in seconds."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: bytes = b""
+    delay_s: int = 0
+    expiry_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What a CONNECT asks of the session manager, after authentication, authorisation and quota."""
+
+    client_id: str
+    device: str
+    version: int
+    is_clean_start: bool
+    expiry_s: int  # 0: ends with the connection; NEVER_EXPIRES
+    will: Will | None = None
+
+
+class SessionControl:
+    """The control plane's half of one session; the engine's half points at it by `session.control`.
+
+    Invariants: `expires_at` and `will_at` are monotonic deadlines, 0.0 when not running; both run only while the session is offline.
+    """
+
+    __slots__ = ("connected_at_ms", "created_at_ms", "expires_at", "expiry_s", "version", "will", "will_at")
+
+    def __init__(self, version: int, expiry_s: int, will: Will | None, created_at_ms: int) -> None:
+        self.version = version
+        self.expiry_s = expiry_s
+        self.will = will
+        self.created_at_ms = created_at_ms
+        self.connected_at_ms = 0
+        self.expires_at = 0.0
+        self.will_at = 0.0
