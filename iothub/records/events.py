@@ -1,0 +1,236 @@
+"""The events of the log: their types, their facts, and their stored form (key and versioned JSON value).
+
+Knows no log and no session logic: what an event does to a session's state is `iothub.records.state.fold`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from iothub.errors import CorruptRecordError
+
+EVENT_VERSION = 1
+
+Fact = str | int | float | bool | None
+
+
+class Topic(Enum):
+    """Two logs with a retention each. The value is the name outside this process (Kafka)."""
+
+    SESSIONS = "iothub.session-events"  # *the* log: session state is its fold
+    ANALYTICS = "iothub.analytics-events"
+
+
+class EventType(Enum):
+    """What happened. The value is the word in the log, on topics and in the API."""
+
+    SESSION_CREATED = "session.created"
+    SESSION_RESUMED = "session.resumed"
+    SESSION_CONNECTED = "session.connected"
+    SESSION_DISCONNECTED = "session.disconnected"
+    SESSION_TAKEN_OVER = "session.taken_over"
+    SESSION_EXPIRED = "session.expired"
+    SESSION_DISCARDED = "session.discarded"
+    SESSION_SUBSCRIBED = "session.subscribed"
+    SESSION_UNSUBSCRIBED = "session.unsubscribed"
+    WILL_SET = "will.set"
+    WILL_CLEARED = "will.cleared"
+    MESSAGE_DROPPED = "message.dropped"
+    QUOTA_REFUSED = "quota.refused"
+    AUTH_FAILED = "auth.failed"
+    TENANT_SAMPLED = "tenant.sampled"
+    USAGE_COUNTED = "usage.counted"
+
+    @property
+    def topic(self) -> Topic:
+        return Topic.SESSIONS if self.value.startswith(("session.", "will.")) else Topic.ANALYTICS
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `epoch`: the reader epoch of a persistent session, 0 for everything else (such events are not folded).
+
+    `facts`: flat, JSON scalars only; the functions below build those that the fold reads.
+    """
+
+    type: EventType
+    tenant_id: int
+    client_id: str
+    epoch: int
+    at_ms: int  # Unix time
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.tenant_id}/{self.client_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom an event is about, and when it happened: what every event has."""
+
+    tenant_id: int
+    client_id: str
+    epoch: int
+    at_ms: int
+
+
+def encode_event(event: Event) -> bytes:
+    """Return the stored value."""
+    value = {
+        "v": EVENT_VERSION,
+        "type": event.type.value,
+        "tenant": event.tenant_id,
+        "client": event.client_id,
+        "epoch": event.epoch,
+        "at": event.at_ms,
+        "facts": dict(event.facts),
+    }
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_event(value: bytes) -> Event:
+    """Read a stored value. Raises CorruptRecordError for damage, an unknown type or a future version."""
+    try:
+        fields = json.loads(value)
+        version = fields["v"]
+        if version != EVENT_VERSION:
+            raise CorruptRecordError(
+                f"event of format version {version!r}, this program knows {EVENT_VERSION}: upgrade it"
+            )
+        event = Event(
+            EventType(fields["type"]),
+            fields["tenant"],
+            fields["client"],
+            fields["epoch"],
+            fields["at"],
+            fields["facts"],
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptRecordError(f"damaged event ({type(error).__name__})") from error
+    _check(event)
+    return event
+
+
+def session_created(
+    subject: Subject, *, device: str, queue_id: int, protocol_version: int, session_expiry_s: int
+) -> Event:
+    """A persistent session's incarnation begins; `subject.epoch` must lie above that of every predecessor."""
+    return _event(
+        EventType.SESSION_CREATED,
+        subject,
+        device=device,
+        queue_id=queue_id,
+        protocol_version=protocol_version,
+        session_expiry_s=session_expiry_s,
+    )
+
+
+def session_resumed(subject: Subject, *, protocol_version: int, session_expiry_s: int) -> Event:
+    """A reader claimed the session's queue: `subject.epoch` is the claim's."""
+    facts: dict[str, Fact] = {"protocol_version": protocol_version, "session_expiry_s": session_expiry_s}
+    return _event(EventType.SESSION_RESUMED, subject, **facts)
+
+
+def session_connected(
+    subject: Subject, *, device: str, protocol_version: int, session_expiry_s: int, peer: str, keep_alive_s: int
+) -> Event:
+    """A connection was admitted (transient sessions too, with epoch 0)."""
+    return _event(
+        EventType.SESSION_CONNECTED,
+        subject,
+        device=device,
+        protocol_version=protocol_version,
+        session_expiry_s=session_expiry_s,
+        peer=peer,
+        keep_alive_s=keep_alive_s,
+    )
+
+
+def session_disconnected(subject: Subject, *, reason: str, session_expiry_s: int | None = None) -> Event:
+    """The connection has ended. `session_expiry_s`: only when DISCONNECT changed it."""
+    return _event(EventType.SESSION_DISCONNECTED, subject, reason=reason, session_expiry_s=session_expiry_s)
+
+
+def session_taken_over(subject: Subject, *, by: str) -> Event:
+    """Another connection (`by`: its address) took the Client Identifier."""
+    return _event(EventType.SESSION_TAKEN_OVER, subject, by=by)
+
+
+def session_expired(subject: Subject) -> Event:
+    """The Session Expiry Interval has passed."""
+    return _event(EventType.SESSION_EXPIRED, subject)
+
+
+def session_discarded(subject: Subject, *, reason: str) -> Event:
+    """The session ended otherwise: Clean Start, an operator, its tenant's end."""
+    return _event(EventType.SESSION_DISCARDED, subject, reason=reason)
+
+
+def session_subscribed(
+    subject: Subject,
+    *,
+    topic_filter: str,
+    group: str | None,
+    qos: int,
+    no_local: bool,
+    retain_as_published: bool,
+    retain_handling: int,
+    identifier: int,
+) -> Event:
+    """A subscription was made or replaced. `topic_filter` is without `$share/{group}/`; `identifier` 0: none."""
+    return _event(
+        EventType.SESSION_SUBSCRIBED,
+        subject,
+        filter=topic_filter,
+        group=group,
+        qos=qos,
+        no_local=no_local,
+        retain_as_published=retain_as_published,
+        retain_handling=retain_handling,
+        identifier=identifier,
+    )
+
+
+def session_unsubscribed(subject: Subject, *, topic_filter: str, group: str | None) -> Event:
+    return _event(EventType.SESSION_UNSUBSCRIBED, subject, filter=topic_filter, group=group)
+
+
+def will_set(
+    subject: Subject, *, topic: str, payload: bytes, qos: int, retain: bool, properties: bytes, delay_s: int
+) -> Event:
+    """A connection with a Will Message. `properties`: encoded, as in `iothub.records.message`."""
+    return _event(
+        EventType.WILL_SET,
+        subject,
+        topic=topic,
+        payload=base64.b64encode(payload).decode(),
+        qos=qos,
+        retain=retain,
+        properties=base64.b64encode(properties).decode(),
+        delay_s=delay_s,
+    )
+
+
+def will_cleared(subject: Subject) -> Event:
+    """The Will Message was published or is not to be."""
+    return _event(EventType.WILL_CLEARED, subject)
+
+
+def _event(event_type: EventType, subject: Subject, **facts: Fact) -> Event:
+    return Event(event_type, subject.tenant_id, subject.client_id, subject.epoch, subject.at_ms, facts)
+
+
+_SCALAR = (str, int, float, bool, type(None))
+
+
+def _check(event: Event) -> None:
+    numbers = (event.tenant_id, event.epoch, event.at_ms)
+    if any(type(number) is not int for number in numbers) or not isinstance(event.client_id, str):
+        raise CorruptRecordError("damaged event (a field has the wrong type)")
+    if not isinstance(event.facts, dict) or not all(isinstance(fact, _SCALAR) for fact in event.facts.values()):
+        raise CorruptRecordError("damaged event (facts must be flat)")

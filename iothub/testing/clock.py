@@ -1,0 +1,31 @@
+"""A clock that moves only when told to, for tests.
+
+Knows no timers: what is due is the business of whoever holds the clock.
+"""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """Fulfils `iothub.clock.Clock`; both times advance together unless `jump_wall` moves the wall clock alone."""
+
+    def __init__(self, wall: float = 1_700_000_000.0, monotonic: float = 1_000.0) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def wall(self) -> float:
+        return self._wall
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass on both clocks."""
+        if seconds < 0:
+            raise ValueError("time passes forwards only; use jump_wall for a clock that was set back")
+        self._wall += seconds
+        self._monotonic += seconds
+
+    def jump_wall(self, seconds: float) -> None:
+        """Set the wall clock forwards or back, as an administrator or NTP does."""
+        self._wall += seconds
