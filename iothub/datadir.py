@@ -1,0 +1,253 @@
+"""The data directory of one hub: its files by name, its lock, its pepper, and what a running hub tells about itself.
+
+Knows no table and no format of the stores inside. At most one process works in it: whoever holds `lock` (flock, so that a killed
+process never leaves it behind). Accounts are the exception: they may be changed beside a running hub.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from iothub.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
+
+PEPPER_BYTES = 32
+_DIRECTORY_MODE = 0o700
+_SECRET_MODE = 0o600
+_NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not ours
+
+FIRST_CONFIG = """\
+# Settings of this hub. All of them, with defaults and meaning: `iothub config show --reference`.
+# A setting can also be given as `--set section.key=value` or in the environment as IOTHUB_SECTION__KEY.
+config_version = 1
+
+# Without a setting the hub listens on 127.0.0.1:1883 only. To serve other machines:
+# [listeners.tcp]
+# bind = "0.0.0.0"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who works in a data directory, as it wrote into the lock."""
+
+    pid: int
+    command: str
+    address: str
+
+    def __str__(self) -> str:
+        at = f", listening on {self.address}" if self.address else ""
+        return f"process {self.pid} ({self.command}{at})"
+
+
+class Lock:
+    """The held lock; released by `release` or by the end of the process."""
+
+    def __init__(self, descriptor: int, holder: Holder) -> None:
+        self._descriptor = descriptor
+        self._write(holder)
+
+    def announce(self, address: str) -> None:
+        """Write the address on which clients are served beside the process id."""
+        self._write(Holder(os.getpid(), "iothub serve", address))
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, holder: Holder) -> None:
+        note = {"pid": holder.pid, "command": holder.command, "address": holder.address}
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
+
+
+class DataDir:
+    """One data directory. Making the object touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.accounts = path / "accounts.db"
+        self.queues = path / "queues.db"
+        self.retained = path / "retained.db"
+        self.events = path / "events.db"
+        self.state = path / "state.db"
+        self.usage = path / "usage.db"
+        self.config_file = path / "iothub.toml"
+        self.lock_file = path / "lock"
+        self.pepper_file = path / "pepper"
+        self.hub_file = path / "hub.json"
+
+    @property
+    def is_initialised(self) -> bool:
+        return self.config_file.exists()
+
+    def require_fresh(self) -> None:
+        """Raise ConflictError when `init` has been here before."""
+        if self.is_initialised:
+            raise ConflictError(
+                f"{self.path} is initialised already; to start over, move it away or choose another --data-dir"
+            )
+
+    def prepare(self) -> None:
+        """Make the directory and the pepper; `finish` follows when the stores are made. Repeatable after a crash."""
+        with _unavailable(self.path):
+            self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            if not self.pepper_file.exists():
+                _write_atomically(self.pepper_file, os.urandom(PEPPER_BYTES))
+
+    def finish(self) -> None:
+        """Write the first configuration file: from now on the directory is initialised."""
+        with _unavailable(self.path):
+            _write_atomically(self.config_file, FIRST_CONFIG.encode())
+
+    def require_initialised(self) -> None:
+        """Raise NotFoundError, with the command to run, unless `init` has been here."""
+        if not self.is_initialised:
+            raise NotFoundError(
+                f"{self.path} is not a data directory yet; run `iothub --data-dir {self.path} init` first"
+            )
+
+    def require_writable(self) -> None:
+        """Raise UnavailableError unless files can be made here; a mode says little (root, read-only mounts), so try it."""
+        with _unavailable(self.path):
+            descriptor, name = tempfile.mkstemp(prefix=".probe-", dir=self.path)
+            os.close(descriptor)
+            os.unlink(name)
+
+    def lock(self, command: str) -> Lock:
+        """Take the directory for this process.
+
+        Raises:
+            ConflictError: Another process holds it; the text says which.
+            UnavailableError: The directory cannot be written.
+        """
+        with _unavailable(self.path):
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SECRET_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise UnavailableError(f"{self.lock_file}: cannot be locked: {error.strerror}") from None
+            raise ConflictError(f"{self.path} is in use by {self._holder_words()}; stop it first") from None
+        try:
+            return Lock(descriptor, Holder(os.getpid(), command, ""))
+        except OSError as error:
+            os.close(descriptor)
+            raise UnavailableError(f"{self.lock_file}: cannot be written: {error.strerror}") from None
+
+    def holder(self) -> Holder | None:
+        """Return who holds the lock, None when it is free."""
+        try:
+            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnavailableError(f"{self.lock_file}: cannot be read: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return self._noted_holder() or Holder(0, "unknown", "")
+        finally:
+            os.close(descriptor)
+        return None
+
+    def pepper(self, file: Path | None = None) -> bytes:
+        """Return the key of the secrets' HMAC.
+
+        Raises:
+            ConfigError: The file is readable by others or is too short.
+            UnavailableError: It cannot be read.
+        """
+        path = file or self.pepper_file
+        with _unavailable(path):
+            mode = stat.S_IMODE(path.stat().st_mode)
+            pepper = path.read_bytes()
+        if mode & 0o077:
+            raise ConfigError(f"{path}: readable by others (mode {mode:04o}); run `chmod 600 {path}`")
+        if len(pepper) < PEPPER_BYTES:
+            raise ConfigError(
+                f"{path}: expected at least {PEPPER_BYTES} bytes, got {len(pepper)}; restore it from your backup"
+            )
+        return pepper
+
+    def write_hub(self, facts: Mapping[str, object]) -> None:
+        """Write `hub.json`: pid, start, addresses, for `iothub status` and scripts. Removed at a clean stop."""
+        with _unavailable(self.path):
+            _write_atomically(self.hub_file, (json.dumps(facts, indent=2) + "\n").encode())
+
+    def read_hub(self) -> dict[str, object] | None:
+        """Return what the running hub wrote, None when there is nothing readable."""
+        return _read_note(self.hub_file)
+
+    def remove_hub(self) -> None:
+        self.hub_file.unlink(missing_ok=True)
+
+    def _noted_holder(self) -> Holder | None:
+        note = _read_note(self.lock_file)
+        if note is None:
+            return None
+        pid = note.get("pid")
+        return Holder(pid if isinstance(pid, int) else 0, str(note.get("command", "")), str(note.get("address", "")))
+
+    def _holder_words(self) -> str:
+        holder = self._noted_holder()
+        return str(holder) if holder else "another process"
+
+
+@contextmanager
+def _unavailable(path: Path) -> Iterator[None]:
+    """Say an operating-system error as one line that names the path."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename if isinstance(error.filename, str) else str(path)
+        raise _explained(error, name, path) from None
+
+
+def _explained(error: OSError, name: str, path: Path) -> IotHubError:
+    if error.errno == errno.EROFS:
+        return UnavailableError(f"{path}: is on a read-only file system; the hub must be able to write there")
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return UnavailableError(f"{name}: permission denied; the hub must be able to read and write {path}")
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return UnavailableError(f"{path}: the disk is full; free some space first")
+    return UnavailableError(f"{name}: {error.strerror or error}")
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Write beside and rename, both synced: after a crash there is the old file or the new one."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _read_note(path: Path) -> dict[str, object] | None:
+    try:
+        with path.open("rb") as file:
+            note = json.loads(file.read(_NOTE_LIMIT_BYTES))
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, dict) else None

@@ -1,0 +1,220 @@
+"""Kinds of setting values: how each is read from TOML, from one line of text, and written back.
+
+Knows no key and no section. Strict on purpose: `port = "1883"` in a file is an error, because the file has types of its
+own; a flag or an environment variable has only text, so there "1883" is a number.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from iothub.units import (
+    OFF_WORDS,
+    Network,
+    Rate,
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_network,
+    parse_rate,
+    parse_size,
+)
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PATH_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One kind of value.
+
+    Attributes:
+        label: Words for the reference page, with unit and range.
+        read: From a TOML value; raises ValueError with what was expected.
+        from_text: From a flag or an environment variable to a TOML value.
+        write: Back to TOML.
+    """
+
+    label: str
+    read: Callable[[object], T]
+    from_text: Callable[[str], object]
+    write: Callable[[T], str]
+
+
+def integer(least: int, most: int) -> Kind[int]:
+    """Whole numbers in a range."""
+
+    def read(raw: object) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int) or not least <= raw <= most:
+            raise ValueError(f"expected a whole number from {least} to {most}")
+        return raw
+
+    return Kind(f"number {least}..{most}", read, _number_from_text, str)
+
+
+def duration(least_s: float, most_s: float) -> Kind[float]:
+    """Durations, in seconds inside the program."""
+    bounds = f"{format_duration(least_s)}..{format_duration(most_s)}"
+
+    def read(raw: object) -> float:
+        if not isinstance(raw, str):
+            raise ValueError('expected a duration with its unit, such as "10s"')
+        seconds = parse_duration(raw)
+        if not least_s <= seconds <= most_s:
+            raise ValueError(f"expected a duration in {bounds}")
+        return seconds
+
+    return Kind(f"duration {bounds}", read, str, lambda seconds: _quote(format_duration(seconds)))
+
+
+def size(least: int, most: int) -> Kind[int]:
+    """Sizes in bytes, as number or with a unit."""
+    bounds = f"{format_size(least)}..{format_size(most)}"
+
+    def read(raw: object) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int | str):
+            raise ValueError('expected a size such as "64KiB" or a number of bytes')
+        size_bytes = raw if isinstance(raw, int) else parse_size(raw)
+        if not least <= size_bytes <= most:
+            raise ValueError(f"expected a size in {bounds}")
+        return size_bytes
+
+    return Kind(f"size {bounds}", read, str, lambda value: _quote(format_size(value)))
+
+
+def choice(*words: str) -> Kind[str]:
+    """One word of a few."""
+
+    def read(raw: object) -> str:
+        if not isinstance(raw, str) or raw not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return raw
+
+    return Kind(" | ".join(words), read, str, _quote)
+
+
+def choices(*words: str) -> Kind[tuple[str, ...]]:
+    """Some words of a few, at least one."""
+
+    def read(raw: object) -> tuple[str, ...]:
+        chosen = _strings(raw)
+        if not chosen or any(word not in words for word in chosen):
+            raise ValueError(f"expected a list with one or more of {', '.join(words)}")
+        return tuple(dict.fromkeys(chosen))
+
+    return Kind(f"list of {' | '.join(words)}", read, _list_from_text, _quote_list)
+
+
+def _read_port(raw: object) -> int | None:
+    if isinstance(raw, str) and raw in OFF_WORDS:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 0 <= raw <= 65535:
+        raise ValueError('expected a port number from 0 to 65535, or "off"')
+    return raw
+
+
+def _read_name(raw: object) -> str:
+    if not isinstance(raw, str) or _NAME.fullmatch(raw) is None:
+        raise ValueError("expected a name of 1 to 64 letters, digits, dots, underscores and hyphens")
+    return raw
+
+
+def _read_words(raw: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_strings(raw)))
+
+
+def _read_address(raw: object) -> str:
+    if isinstance(raw, str):
+        try:
+            return str(ipaddress.ip_address(raw))
+        except ValueError:
+            pass
+    raise ValueError('expected an IP address such as "127.0.0.1", "0.0.0.0" or "::"')
+
+
+def _read_networks(raw: object) -> tuple[Network, ...]:
+    return tuple(parse_network(text) for text in _strings(raw))
+
+
+def _read_path(raw: object) -> Path | None:
+    if raw == "":
+        return None
+    if not isinstance(raw, str) or "\0" in raw:
+        raise ValueError("expected the path of a file")
+    return Path(raw)
+
+
+def _read_url_path(raw: object) -> str:
+    is_path = isinstance(raw, str) and raw.startswith("/") and raw.isascii() and raw.isprintable()
+    if not isinstance(raw, str) or not is_path or len(raw) > _PATH_LIMIT or any(mark in raw for mark in ' ?#"'):
+        raise ValueError('expected an absolute URL path such as "/mqtt"')
+    return raw
+
+
+def _read_rate(raw: object) -> Rate | None:
+    if not isinstance(raw, str):
+        raise ValueError('expected a rate such as "100/10s", or "off"')
+    return parse_rate(raw)
+
+
+def _read_percent(raw: object) -> int:
+    digits = raw[:-1] if isinstance(raw, str) and raw.endswith("%") else ""
+    if not digits.isascii() or not digits.isdecimal() or not 1 <= int(digits[:4]) <= 100:
+        raise ValueError('expected a percentage from "1%" to "100%"')
+    return int(digits)
+
+
+def _number_from_text(text: str) -> object:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else text
+
+
+def _list_from_text(text: str) -> object:
+    """Read `a,b` or a TOML list."""
+    if not text.startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        value: object = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        raise ValueError('expected a list such as a,b or ["a", "b"]') from None
+    return value
+
+
+def _strings(raw: object) -> Iterable[str]:
+    if not isinstance(raw, list) or not all(isinstance(part, str) for part in raw):
+        raise ValueError('expected a list of texts, such as ["a", "b"]')
+    return raw
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _quote_list(parts: Iterable[object]) -> str:
+    return "[" + ", ".join(_quote(str(part)) for part in parts) + "]"
+
+
+name: Kind[str] = Kind("name", _read_name, str, _quote)
+words: Kind[tuple[str, ...]] = Kind("list of words", _read_words, _list_from_text, _quote_list)
+address: Kind[str] = Kind("IP address", _read_address, str, _quote)
+port: Kind[int | None] = Kind(
+    'port 0..65535 or "off"', _read_port, _number_from_text, lambda port: _quote("off") if port is None else str(port)
+)
+networks: Kind[tuple[Network, ...]] = Kind(
+    "list of addresses or networks", _read_networks, _list_from_text, _quote_list
+)
+path: Kind[Path | None] = Kind("file", _read_path, str, lambda path: _quote("" if path is None else str(path)))
+url_path: Kind[str] = Kind("URL path", _read_url_path, str, _quote)
+rate: Kind[Rate | None] = Kind(
+    'count/duration or "off"', _read_rate, str, lambda rate: _quote("off" if rate is None else str(rate))
+)
+percent: Kind[int] = Kind("percentage", _read_percent, str, lambda value: _quote(f"{value}%"))

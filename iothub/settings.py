@@ -1,0 +1,296 @@
+"""Every setting of a hub: one frozen dataclass per section, and for each key its kind, its default and a sentence.
+
+Knows no file, no environment and no command line: `iothub.config` reads those into these classes. Limits of tenants
+(packet sizes, rates, counts) are not settings but quotas of plans: they differ per tenant and change at run time.
+"""
+# ruff: noqa: RUF009 - `key` is evaluated once per class, as `field` is; its defaults are immutable
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar, cast
+
+from iothub import kinds
+from iothub.kinds import Kind
+from iothub.units import Network, Rate
+
+T = TypeVar("T")
+
+RESERVED_WORDS = ("global", "null", "none", "undefined", "system", "_internal")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the program knows about one setting besides its default."""
+
+    kind: Kind[object]
+    sentence: str
+
+
+def key(kind: Kind[T], default: T, sentence: str) -> T:
+    """Declare one setting (typed as its value, as `dataclasses.field` is)."""
+    return field(default=default, metadata={"key": Key(cast("Kind[object]", kind), sentence)})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """This hub among others."""
+
+    name: str = key(kinds.name, "hub-1", "Name of this node in logs, events and status.")
+    number: int = key(kinds.integer(0, 65535), 0, "The node's field of every message id; differs between nodes.")
+    stop_timeout_s: float = key(
+        kinds.duration(1, 600), 10.0, "How long a stop may take to say goodbye and to write what is pending."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What is written to standard error."""
+
+    level: str = key(kinds.choice("debug", "info", "warning", "error"), "info", "The least level that is written.")
+    format: str = key(
+        kinds.choice("auto", "json", "text"), "auto", "One JSON object per line, or text; auto: text on a terminal."
+    )
+    rate_limit: Rate | None = key(
+        kinds.rate, Rate(100, 10.0), "How often one message text may appear; the surplus is counted and reported."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """Names and policies that all tenants share."""
+
+    reserved: tuple[str, ...] = key(kinds.words, RESERVED_WORDS, "Words that no tenant may have as its name.")
+    client_id_policy: str = key(
+        kinds.choice("owner", "equal", "prefix"),
+        "owner",
+        "Client Identifier policy of new tenants: owner (the session remembers its device), "
+        "equal (Client Identifier = device name) or prefix (it begins with the device name).",
+    )
+    default_plan: str = key(kinds.name, "standard", "Plan of a tenant that is created without one.")
+
+
+@dataclass(frozen=True, slots=True)
+class Mqtt:
+    """The protocol, as far as it does not differ between tenants."""
+
+    versions: tuple[str, ...] = key(
+        kinds.choices("3.1", "3.1.1", "5"), ("3.1", "3.1.1", "5"), "Protocol versions that are spoken."
+    )
+    connect_timeout_s: float = key(
+        kinds.duration(0.5, 300), 10.0, "From accept to a complete CONNECT; whoever takes longer is closed."
+    )
+    connect_bytes: int = key(
+        kinds.size(1 << 10, 1 << 20), 128 << 10, "Largest CONNECT packet: nobody has been authenticated yet."
+    )
+    max_inflight: int = key(
+        kinds.integer(1, 65535),
+        64,
+        "Unacknowledged QoS 1 and 2 messages towards a 3.x client (5.0: its Receive Maximum).",
+    )
+    max_keepalive_s: float = key(
+        kinds.duration(1, 65535), 64800.0, "Longest Keep Alive; 5.0 clients are told, 3.x clients are held to it."
+    )
+    sys_interval_s: float = key(kinds.duration(1, 3600), 10.0, "How often $SYS topics are published.")
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The virtual queues of persistent sessions. How long they may become is a quota of the plan."""
+
+    overflow: str = key(
+        kinds.choice("reject", "drop-oldest", "drop-qos0-first"),
+        "drop-qos0-first",
+        "What a full queue does with the next message.",
+    )
+    pending_bytes: int = key(
+        kinds.size(1 << 20, 1 << 34), 64 << 20, "Messages on their way to disk; above it publishers are paused."
+    )
+    give_up_s: float = key(
+        kinds.duration(1, 600),
+        30.0,
+        "How long a failing store is tried before a publisher gets a refusal instead of silence.",
+    )
+    poll_interval_s: float = key(
+        kinds.duration(0.1, 60), 1.0, "How often caught-up sessions look for a missed notification."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What every listener has. A listener without a port is off."""
+
+    bind: str = key(kinds.address, "127.0.0.1", 'Address to listen on; "0.0.0.0" or "::" for every interface.')
+    port: int | None = key(kinds.port, None, '0 takes any free port; "off" turns the listener off.')
+    max_connections: int = key(kinds.integer(1, 10_000_000), 20_000, "Connections at once; further ones are refused.")
+    accept_rate: Rate | None = key(
+        kinds.rate, None, "New connections per time; the surplus waits in the kernel's queue."
+    )
+    proxy_trusted: tuple[Network, ...] = key(
+        kinds.networks, (), "Addresses of proxies that must send a PROXY protocol header (v1 or v2); nobody else may."
+    )
+    allow: tuple[Network, ...] = key(kinds.networks, (), "If not empty, only these addresses may connect.")
+    deny: tuple[Network, ...] = key(kinds.networks, (), "These addresses may not connect; checked before `allow`.")
+    send_buffer_bytes: int = key(kinds.size(0, 1 << 30), 0, "SO_SNDBUF of each connection; 0 leaves it to the kernel.")
+    receive_buffer_bytes: int = key(
+        kinds.size(0, 1 << 30), 0, "SO_RCVBUF of each connection; 0 leaves it to the kernel."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TcpListener(Listener):
+    """MQTT over TCP: the one listener that is on without any setting."""
+
+    port: int | None = key(kinds.port, 1883, '0 takes any free port; "off" turns the listener off.')
+
+
+@dataclass(frozen=True, slots=True)
+class TlsListener(Listener):
+    """MQTT over TLS."""
+
+    cert_file: Path | None = key(kinds.path, None, "Certificate chain in PEM, the server's own first. Needed.")
+    key_file: Path | None = key(kinds.path, None, "Private key in PEM; readable by the hub alone. Needed.")
+    client_ca_file: Path | None = key(
+        kinds.path, None, "If set, clients must show a certificate signed by one of these (PEM)."
+    )
+    min_tls: str = key(kinds.choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.")
+
+
+@dataclass(frozen=True, slots=True)
+class WsListener(Listener):
+    """MQTT over WebSocket."""
+
+    path: str = key(kinds.url_path, "/mqtt", "Path of the WebSocket; any other is answered 404.")
+
+
+@dataclass(frozen=True, slots=True)
+class WssListener(TlsListener):
+    """MQTT over WebSocket over TLS."""
+
+    path: str = key(kinds.url_path, "/mqtt", "Path of the WebSocket; any other is answered 404.")
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The four ways in."""
+
+    tcp: TcpListener = field(default_factory=TcpListener)
+    tls: TlsListener = field(default_factory=TlsListener)
+    ws: WsListener = field(default_factory=WsListener)
+    wss: WssListener = field(default_factory=WssListener)
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Who a device is."""
+
+    failure_reply_ms: int = key(
+        kinds.integer(0, 10_000),
+        250,
+        "Every failed CONNECT is answered this long after its arrival, whatever the cause.",
+    )
+    hash_pool: int = key(kinds.integer(1, 64), 2, "Threads that check chosen passwords (argon2id).")
+    hash_waiting: int = key(
+        kinds.integer(1, 100_000), 256, "Password checks that may wait for a thread; the next is refused."
+    )
+    cache_s: float = key(kinds.duration(0, 3600), 60.0, "How long an answer of the account store is remembered.")
+    cache_entries: int = key(kinds.integer(16, 10_000_000), 100_000, "Answers that are remembered at once (LRU).")
+    pepper_file: Path | None = key(
+        kinds.path,
+        None,
+        "Key of the secrets' HMAC; without it `pepper` in the data directory. Must be readable by the hub alone.",
+    )
+    failures: Rate | None = key(
+        kinds.rate,
+        Rate(10, 60.0),
+        "Failed logins of one device from one address that lead to a ban; off for plan `unlimited`.",
+    )
+    ban_s: float = key(kinds.duration(1, 30 * 86400), 900.0, "How long such a ban lasts.")
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Health and metrics: /livez /readyz /metrics /metrics/tenants /status. They know no login, hence loopback."""
+
+    bind: str = key(kinds.address, "127.0.0.1", "Address to listen on.")
+    port: int | None = key(kinds.port, None, '0 takes any free port; without a port, or "off", there is no HTTP.')
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """Accounts: tenants, devices, rules, plans, quotas."""
+
+    url_file: Path | None = key(
+        kinds.path, None, "File with a SQLAlchemy URL; without it `accounts.db` (SQLite) in the data directory."
+    )
+    poll_interval_s: float = key(
+        kinds.duration(0.05, 1),
+        0.25,
+        "How often a running hub looks for changes that others made; rights change within 1 s.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmLevels:
+    """When the hub raises an alarm."""
+
+    memory_high: int = key(kinds.percent, 70, "Share of `overload.memory_limit` in use.")
+    disk_free: int = key(
+        kinds.size(0, 1 << 50), 1 << 30, "Free space under the data directory below which there is an alarm."
+    )
+    reactor_lag_s: float = key(kinds.duration(0.01, 60), 0.25, "How late the hub's own clock tick may be.")
+    cert_expiry_s: float = key(
+        kinds.duration(0, 3650 * 86400), 30 * 86400.0, "How long before it ends a certificate is reported."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """Where the hub as a whole says no."""
+
+    memory_limit: int = key(
+        kinds.size(64 << 20, 1 << 44), 1 << 30, "Resident memory above which new connections are refused."
+    )
+    buffered_bytes: int = key(
+        kinds.size(1 << 20, 1 << 40),
+        256 << 20,
+        "All out-buffers and backlogs together; QoS 0 is dropped first, then publishers pause.",
+    )
+    connection_buffer_bytes: int = key(
+        kinds.size(16 << 10, 1 << 30),
+        16 << 20,
+        "Out-buffer of one connection; above it QoS 0 is dropped, and a client that never reads is closed.",
+    )
+    session_backlog_bytes: int = key(
+        kinds.size(16 << 10, 1 << 30), 1 << 20, "Messages that wait in memory for one session's window."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What /metrics shows."""
+
+    tenant_series_max: int = key(
+        kinds.integer(0, 10_000_000),
+        20_000,
+        "Series on one page of /metrics/tenants; the rest is counted and left out.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of a hub, checked. Immutable; nothing reads the environment after it was made."""
+
+    node: Node = field(default_factory=Node)
+    log: Log = field(default_factory=Log)
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    mqtt: Mqtt = field(default_factory=Mqtt)
+    queues: Queues = field(default_factory=Queues)
+    listeners: Listeners = field(default_factory=Listeners)
+    auth: Auth = field(default_factory=Auth)
+    http: Http = field(default_factory=Http)
+    sql: Sql = field(default_factory=Sql)
+    alarms: AlarmLevels = field(default_factory=AlarmLevels)
+    overload: Overload = field(default_factory=Overload)
+    metrics: Metrics = field(default_factory=Metrics)

@@ -1,0 +1,88 @@
+"""Quantities as people write them: "10s", "1MiB", "100/10s", "10.0.0.0/8", and back.
+
+Knows no section and no key: each function reads one value or says in a ValueError what was expected.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_NUMBER_AND_UNIT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)")  # operators' text only, never a client's
+OFF_WORDS = frozenset({"off", "none", "never"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many in so many seconds."""
+
+    count: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.count}/{format_duration(self.seconds)}"
+
+
+def parse_duration(text: str) -> float:
+    """Read "250ms", "10s", "5m", "18h" or "7d" into seconds."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None or match[2] not in _DURATION_S:
+        raise ValueError('expected a duration such as "250ms", "10s", "5m", "2h" or "7d"')
+    return float(match[1]) * _DURATION_S[match[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds in the largest unit that divides them: 90 -> "90s", 3600 -> "1h"."""
+    if seconds and seconds < 1:
+        return f"{_trim(seconds * 1000)}ms"
+    for unit in ("d", "h", "m"):
+        if seconds and math.fmod(seconds, _DURATION_S[unit]) == 0:
+            return f"{_trim(seconds / _DURATION_S[unit])}{unit}"
+    return f"{_trim(seconds)}s"
+
+
+def parse_size(text: str) -> int:
+    """Read "4096", "64KiB", "1MiB" or "2GiB" into bytes."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None or match[2] not in _SIZE_BYTES:
+        raise ValueError('expected a size such as "4096", "64KiB", "1MiB" or "2GiB"')
+    return int(float(match[1]) * _SIZE_BYTES[match[2]])
+
+
+def format_size(size_bytes: int) -> str:
+    """Write bytes in the largest unit that divides them: 1048576 -> "1MiB"."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % _SIZE_BYTES[unit] == 0:
+            return f"{size_bytes // _SIZE_BYTES[unit]}{unit}"
+    return str(size_bytes)
+
+
+def parse_rate(text: str) -> Rate | None:
+    """Read "100/10s" (so many in so long) or "off"."""
+    if text in OFF_WORDS:
+        return None
+    count, slash, window = text.partition("/")
+    if not slash or not count.isascii() or not count.isdecimal() or len(count) > 12 or int(count) == 0:
+        raise ValueError('expected a rate such as "100/10s", or "off"')
+    seconds = parse_duration(window if window[:1].isdecimal() else f"1{window}")
+    if seconds <= 0:
+        raise ValueError('expected a rate with a window longer than nothing, such as "100/10s"')
+    return Rate(int(count), seconds)
+
+
+def parse_network(text: str) -> Network:
+    """Read an address or a network in CIDR form; host bits must be zero, so that a mistyped prefix is noticed."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f'expected an address or network such as "10.0.0.0/8" or "::1": {error}') from None
+
+
+def _trim(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")
