@@ -1,0 +1,153 @@
+"""What the auth service asks of the store of accounts: one Protocol, and the frozen records that cross it.
+
+Knows no SQL, no cache and no MQTT: `iothub_tenants` fulfils `Accounts`; everything here is plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Scope(Enum):
+    """Whom a rule is for. Precedence: device, then group, then tenant."""
+
+    DEVICE = "device"
+    GROUP = "group"
+    TENANT = "tenant"
+
+
+class Effect(Enum):
+    """What a rule says. Within one scope deny comes before allow."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Action(Enum):
+    """What a rule is about. Receiving a message is `SUBSCRIBE`."""
+
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    BOTH = "both"
+
+
+class TenantState(Enum):
+    """Only `ACTIVE` lets devices in. `SUSPENDED` is told to who proved a credential; `DELETING` is as if unknown."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    DELETING = "deleting"
+
+
+class CredentialKind(Enum):
+    """How a device proves itself."""
+
+    SECRET = "secret"  # noqa: S105  credential: text of `hash_generated` or `hash_password`
+    X509 = "x509"  # credential: the subject that the listener must have verified
+
+
+class ClientIdPolicy(Enum):
+    """Which Client Identifiers a tenant's devices may use."""
+
+    OWNER = "owner"  # any; the session belongs to the device that created it
+    EQUAL = "equal"  # the device name itself
+    PREFIX = "prefix"  # the device name, alone or followed by a character that no device name can hold (`/` is usual)
+
+    def permits(self, device: str, client_id: str) -> bool:
+        """Say whether `device` may connect as `client_id`; who owns an existing session is checked elsewhere."""
+        if self is ClientIdPolicy.OWNER or client_id == device:
+            return True
+        rest = client_id.removeprefix(device)
+        return self is ClientIdPolicy.PREFIX and len(rest) < len(client_id) and not _is_name_character(rest[0])
+
+
+class BanKind(Enum):
+    """What a ban names."""
+
+    DEVICE = "device"
+    CLIENT_ID = "client_id"
+    ADDRESS = "address"  # one address or a CIDR range
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of an access list.
+
+    `subject`: the device's or group's name, "" for the tenant. `filter`: a Topic Filter; a level that is exactly
+    `{device}` or `{clientid}` stands for the caller's own name.
+    """
+
+    scope: Scope
+    subject: str
+    effect: Effect
+    action: Action
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """Somebody who is kept out. `until`: Unix seconds, 0: for good."""
+
+    kind: BanKind
+    subject: str
+    until: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRecord:
+    """One tenant as auth and quota see it.
+
+    `version` rises with every change to the tenant, its rules, devices, groups, bans, limits or plan.
+    `rules`: those of tenant and group scope. `limits` and `plan_limits` are texts of the quota grammar: the tenant's
+    override and its plan.
+    """
+
+    id: int
+    name: str
+    state: TenantState = TenantState.ACTIVE
+    version: int = 1
+    client_id_policy: ClientIdPolicy = ClientIdPolicy.OWNER
+    plan: str = "standard"
+    plan_limits: str = ""
+    limits: str = ""
+    weight: int = 1  # share of the plan in fair scheduling
+    rules: tuple[Rule, ...] = ()
+    bans: tuple[Ban, ...] = ()
+    allowed_networks: tuple[str, ...] = ()  # CIDR; empty: every address
+    denied_networks: tuple[str, ...] = ()
+    is_closed_on_denied_publish: bool = False
+    is_qos0_queued: bool = False  # keep QoS 0 for offline persistent sessions
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """One device. `rules`: those of device scope. `limits`: text of the quota grammar, the device's override."""
+
+    name: str
+    credential: str
+    credential_kind: CredentialKind = CredentialKind.SECRET
+    is_enabled: bool = True
+    groups: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    limits: str = ""
+
+
+class Accounts(Protocol):
+    """The store of accounts. Both calls block and run in a thread pool; each is one consistent read.
+
+    Raises:
+        BackendError: the store cannot answer; nobody new is let in until it can.
+    """
+
+    def find_tenant(self, name: str) -> TenantRecord | None:
+        """Return the tenant with its tenant and group rules and its bans; None if there is none."""
+
+    def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
+        """Return the device with its groups and own rules; None if there is none."""
+
+
+def _is_name_character(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "._:@-")
