@@ -1,0 +1,83 @@
+"""One listener's door: counts a client in, puts filters around it, introduces it, watches its time-out.
+
+Knows neither twin (a channel is a Protocol) nor MQTT.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from iothub.clock import Clock
+from iothub.net.cidr import peer_name, plain_ip
+from iothub.net.filter_factory import FilterFactory
+from iothub.net.gate import Gate
+from iothub.net.listener_info import ListenerInfo
+from iothub.net.ports import Channel, EnginePlane
+from iothub.net.stream import Stream
+from iothub.reasons import Reason
+
+log = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """The door of one listener. Everything on the reactor thread."""
+
+    def __init__(self, plane: EnginePlane, gate: Gate, clock: Clock, filters: FilterFactory) -> None:
+        self.listener: ListenerInfo = gate.listener
+        self.gate = gate
+        self._plane = plane
+        self._clock = clock
+        self.filters = filters
+        self._has_filters = filters.has_filters()
+        # One constant time-out, so the queue is in order; who has connected meanwhile leaves it at its turn.
+        self._deadlines: deque[tuple[float, Channel]] = deque()
+
+    def allowance(self) -> int:
+        return self.gate.allowance()
+
+    def accepted(self, channel: Channel, ip: str, port: int) -> bool:
+        """Let a client in, or answer False: the twin closes the socket and nothing remembers it."""
+        ip = plain_ip(ip)
+        refusal = self.gate.enter(ip, has_handshake=self._has_filters)
+        if refusal is not None:
+            log.debug("connection refused", extra={"listener": self.listener.name, "reason": refusal.word})
+            return False
+        if self._has_filters:
+            channel.stream = Stream(channel, self, self.filters.make(), ip, port)
+        elif not self._introduce(channel, ip, port, None):
+            self.gate.leave(had_handshake=False)
+            return False
+        self._deadlines.append((self._clock.monotonic() + self.listener.connect_timeout_s, channel))
+        return True
+
+    def opened(self, channel: Channel, ip: str, port: int, subject: str | None) -> bool:
+        """The filters are through: hold the client's own address against the rules and introduce it to the plane."""
+        self.gate.opened()
+        if self.gate.proxies and not self.gate.may_come(ip):
+            self.gate.refused[Reason.ADDRESS_DENIED] += 1
+            return False
+        return self._introduce(channel, ip, port, subject)
+
+    def released(self, channel: Channel) -> None:
+        stream = channel.stream
+        self.gate.leave(had_handshake=stream is not None and not stream.is_open)
+
+    def tick(self) -> None:
+        """Close whoever has not connected in time: one bound over TLS, HTTP and CONNECT together."""
+        now = self._clock.monotonic()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            channel = self._deadlines.popleft()[1]
+            connection = channel.connection
+            if connection is not None:
+                if connection.session is None:
+                    self._plane.close(connection, Reason.CONNECT_TIMEOUT)
+            elif channel.stream is not None:
+                channel.close(abort=True)
+
+    def _introduce(self, channel: Channel, ip: str, port: int, subject: str | None) -> bool:
+        channel.connection = self._plane.accept(channel, self.listener, peer_name(ip, port), subject)
+        if channel.connection is None:
+            self.gate.refused[Reason.OVERLOAD] += 1
+            return False
+        return True

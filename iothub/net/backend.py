@@ -1,0 +1,44 @@
+"""Which twin runs: the compiled poller or the plain one. The one place that looks.
+
+Knows neither twin's inside. `IOTHUB_PURE_PYTHON=1` forces the plain one, `IOTHUB_REQUIRE_COMPILED=1` refuses to start
+without the compiled one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from iothub.errors import ConfigError
+
+Backend = Literal["compiled", "plain"]
+
+POLLER = "iothub.engine.poller"
+
+
+def select_backend(environ: Mapping[str, str] = os.environ, *, has_epoll: bool | None = None) -> Backend:
+    """Choose the twin.
+
+    Raises:
+        ConfigError: the compiled one is demanded and not there, or both are demanded.
+    """
+    is_pure = environ.get("IOTHUB_PURE_PYTHON", "") == "1"
+    is_required = environ.get("IOTHUB_REQUIRE_COMPILED", "") == "1"
+    if is_pure and is_required:
+        raise ConfigError("IOTHUB_PURE_PYTHON=1 and IOTHUB_REQUIRE_COMPILED=1 exclude each other; unset one of them")
+    if is_pure:
+        return "plain"
+    if is_compiled_built() if has_epoll is None else has_epoll:
+        return "compiled"
+    if is_required:
+        raise ConfigError(
+            "IOTHUB_REQUIRE_COMPILED=1, but the compiled message plane is not there; "
+            "install a C compiler and run `python setup.py build_ext --inplace`"
+        )
+    return "plain"
+
+
+def is_compiled_built() -> bool:
+    return importlib.util.find_spec(POLLER) is not None

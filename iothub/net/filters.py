@@ -1,0 +1,41 @@
+"""What a byte filter is: one layer between a socket and the MQTT byte stream, without any I/O of its own.
+
+Knows no sockets and no plane; `iothub.net.stream` drives a chain of them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from iothub.reasons import Reason
+
+
+class FilterClosed(Exception):  # noqa: N818 - an end, not always an error
+    """This layer has ended the connection. What it still wants to tell the peer is in its `replies`.
+
+    The text is for the log at debug level and holds nothing that the peer sent.
+    """
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Filter(Protocol):
+    """One layer. `replies` collects bytes that the layer itself sends outward (handshake, pong, close)."""
+
+    is_open: bool  # the layer's handshake is over: bytes pass in both directions
+    replies: bytearray
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes from the outer side, give those for the inner side.
+
+        Raises:
+            FilterClosed: the layer ends the connection.
+        """
+
+    def send(self, data: bytes) -> bytes:
+        """Take bytes from the inner side, give those for the outer side."""
+
+    def farewell(self) -> bytes:
+        """What this layer sends outward before a polite end."""

@@ -1,0 +1,82 @@
+"""One limits object per listener: how many clients, how fast, from where. The same for all transports and both twins.
+
+Knows no sockets and no MQTT: it counts and answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from iothub.clock import Clock
+from iothub.net.cidr import Networks
+from iothub.net.listener_info import ListenerInfo
+from iothub.reasons import Reason
+
+ACCEPTS_PER_EVENT = 64  # enough to drain a storm, few enough to let traffic in between
+
+
+class Gate:
+    """Counts of one listener.
+
+    Invariants: `connections` is the number of clients between `enter` and `leave`; 0 <= `handshakes` <= `connections`.
+    """
+
+    def __init__(self, listener: ListenerInfo, clock: Clock) -> None:
+        self.listener = listener
+        self.connections = 0
+        self.handshakes = 0
+        self.accepted = 0
+        self.refused: Counter[Reason] = Counter()
+        self.proxies = Networks(listener.proxy_trusted)
+        self._allow = Networks(listener.allow)
+        self._deny = Networks(listener.deny)
+        self._clock = clock
+        self._tokens = self._burst = max(1.0, listener.accept_rate_per_s)
+        self._filled_at = clock.monotonic()
+
+    def allowance(self) -> int:
+        """How many accepts the rate leaves now, at most 64."""
+        rate = self.listener.accept_rate_per_s
+        if rate <= 0:
+            return ACCEPTS_PER_EVENT
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * rate)
+        self._filled_at = now
+        return max(0, min(ACCEPTS_PER_EVENT, int(self._tokens)))
+
+    def enter(self, ip: str, *, has_handshake: bool) -> Reason | None:
+        """Count a client in, or say why not."""
+        self._tokens -= 1
+        refusal = self._refusal(ip, has_handshake=has_handshake)
+        if refusal is not None:
+            self.refused[refusal] += 1
+            return refusal
+        self.connections += 1
+        self.handshakes += has_handshake
+        self.accepted += 1
+        return None
+
+    def may_come(self, ip: str) -> bool:
+        """Hold a client's own address (behind a proxy: the announced one) against `deny` and `allow`."""
+        if ip in self._deny:
+            return False
+        return not self._allow or ip in self._allow
+
+    def opened(self) -> None:
+        self.handshakes -= 1
+
+    def leave(self, *, had_handshake: bool) -> None:
+        self.connections -= 1
+        self.handshakes -= had_handshake
+
+    def _refusal(self, ip: str, *, has_handshake: bool) -> Reason | None:
+        if self.proxies:
+            if ip not in self.proxies:
+                return Reason.ADDRESS_DENIED
+        elif not self.may_come(ip):
+            return Reason.ADDRESS_DENIED
+        if self.connections >= self.listener.max_connections:
+            return Reason.OVERLOAD
+        if has_handshake and self.handshakes >= self.listener.max_handshakes:
+            return Reason.OVERLOAD
+        return None

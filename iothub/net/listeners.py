@@ -1,0 +1,111 @@
+"""All listeners of this process: build them from `ListenerInfo`, start, stop, tick, close.
+
+Knows no configuration file and no twin: transports, plane and reactor are handed in.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from iothub.clock import Clock
+from iothub.net.acceptor import Acceptor
+from iothub.net.cidr import plain_ip
+from iothub.net.filter_factory import FilterFactory
+from iothub.net.gate import Gate
+from iothub.net.listener_info import ListenerInfo
+from iothub.net.ports import EnginePlane, Transports
+from iothub.net.sockets import open_listening
+
+TICK_S = 0.1
+
+
+class DelayedCall(Protocol):
+    """What a reactor's `callLater` answers."""
+
+    def cancel(self) -> None: ...
+
+    def active(self) -> int: ...
+
+
+class TickReactor(Protocol):
+    """The part of a reactor that gives the plane its heartbeat."""
+
+    def callLater(self, delay: float, callable: Callable[[], None]) -> DelayedCall: ...  # noqa: N802
+
+
+class Listeners:
+    """The doors of this process.
+
+    Start either all listeners or none: a port in use leaves nothing open.
+    """
+
+    def __init__(
+        self,
+        infos: Sequence[ListenerInfo],
+        plane: EnginePlane,
+        clock: Clock,
+        transports: Transports,
+        reactor: TickReactor,
+    ) -> None:
+        self.transports = transports
+        self._reactor = reactor
+        self._acceptors = [Acceptor(plane, Gate(info, clock), clock, FilterFactory(info)) for info in infos]
+        self._addresses: dict[str, tuple[str, int]] = {}
+        self._next_tick: DelayedCall | None = None
+
+    def start(self) -> None:
+        """Open every port, then accept.
+
+        Raises:
+            UnavailableError: a port is in use or not permitted.
+            ConfigError: an address or a certificate file is wrong.
+        """
+        opened: list[socket.socket] = []
+        try:
+            for acceptor in self._acceptors:
+                opened.append(open_listening(acceptor.listener))  # noqa: PERF401 - on failure we must know what is open
+        except BaseException:
+            for listening in opened:
+                listening.close()
+            raise
+        for acceptor, listening in zip(self._acceptors, opened, strict=True):
+            host, port = listening.getsockname()[:2]
+            self._addresses[acceptor.listener.name] = (plain_ip(host), port)
+            self.transports.listen(listening, acceptor)
+        self._tick()
+
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Where each listener really is: name -> (host, port)."""
+        return dict(self._addresses)
+
+    def gates(self) -> dict[str, Gate]:
+        """The counts and limits of each listener, for metrics."""
+        return {acceptor.listener.name: acceptor.gate for acceptor in self._acceptors}
+
+    def reload(self) -> None:
+        """Read the certificates again; new handshakes use them, running connections stay.
+
+        Raises:
+            ConfigError: a file is missing or does not fit; every listener keeps what it has.
+        """
+        for use in [acceptor.filters.reload() for acceptor in self._acceptors]:
+            use()
+
+    def stop_accepting(self) -> None:
+        self.transports.stop_accepting()
+
+    def close(self) -> None:
+        """Reset who is still there and stop the heartbeat."""
+        if self._next_tick is not None and self._next_tick.active():
+            self._next_tick.cancel()
+        self._next_tick = None
+        self.transports.stop_accepting()
+        self.transports.close()
+
+    def _tick(self) -> None:
+        self._next_tick = self._reactor.callLater(TICK_S, self._tick)
+        for acceptor in self._acceptors:
+            acceptor.tick()
+        self.transports.tick()

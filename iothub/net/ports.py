@@ -1,0 +1,105 @@
+"""What the transports ask of the message plane and of each other, as Protocols.
+
+Knows no sockets and no MQTT: an engine connection is a thing that takes bytes and has bytes to send.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Protocol
+
+from iothub.net.listener_info import ListenerInfo
+from iothub.reasons import Reason
+
+
+class EngineConnection(Protocol):
+    """The engine's half of one client: `out` waits to be written, `session` is None until CONNECT has succeeded."""
+
+    @property
+    def out(self) -> bytearray: ...
+
+    @property
+    def session(self) -> object | None: ...
+
+    def feed(self, data: bytes, /) -> None: ...
+
+    def lost(self, reason: Reason, /) -> None: ...
+
+
+class EnginePlane(Protocol):
+    """The part of `iothub.engine.plane.Plane` that transports use."""
+
+    def accept(
+        self, transport: Channel, listener: ListenerInfo, peer: str, certificate_subject: str | None, /
+    ) -> EngineConnection | None: ...
+
+    def close(self, connection: EngineConnection, reason: Reason, /) -> None: ...
+
+    def end_batch(self) -> None: ...
+
+    def tick(self) -> None: ...
+
+
+class ByteStream(Protocol):
+    """The filters of one client (`iothub.net.stream.Stream`), as a channel sees them."""
+
+    is_open: bool
+
+    def received(self, data: bytes, /) -> None:
+        """Take bytes from the socket; feeds the connection, answers through `pending()`, may close the channel."""
+
+    def pending(self) -> bytearray:
+        """Bytes for the socket; the channel removes what it has written and asks again until nothing is there."""
+
+    def farewell(self) -> None:
+        """Put what politeness asks before the end (close frame, close_notify) into `pending()`. Idempotent."""
+
+
+class Channel(Protocol):
+    """One client's socket in either twin: the engine's Transport, plus what the acceptor and the filters need."""
+
+    connection: EngineConnection | None
+    stream: ByteStream | None
+
+    def wake(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def close(self, *, abort: bool = False) -> None: ...
+
+    def fail(self, reason: Reason, /) -> None:
+        """Close from the transport's side: flush, then `connection.lost(reason)`."""
+
+
+class ChannelAcceptor(Protocol):
+    """One listener's door (`iothub.net.acceptor.Acceptor`), as the twins see it."""
+
+    listener: ListenerInfo
+
+    def allowance(self) -> int:
+        """How many clients may be accepted now (accept rate); 0: ask again at the next tick."""
+
+    def accepted(self, channel: Channel, ip: str, port: int, /) -> bool:
+        """Let a client in; False: close its socket at once."""
+
+    def released(self, channel: Channel, /) -> None:
+        """The socket of a client that was let in is gone; exactly once."""
+
+
+class Transports(Protocol):
+    """One twin: all sockets of this process. Fulfilled by `PollerTransports` and `TwistedTransports`."""
+
+    def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
+        """Accept clients from a bound, listening socket; takes ownership of it."""
+
+    def stop_accepting(self) -> None: ...
+
+    def tick(self) -> None:
+        """Every 100 ms: the plane's tick, lingering closes, accepts that were put off."""
+
+    def close(self) -> None:
+        """Reset every client and free every descriptor."""
+
+    def counters(self) -> dict[str, int]: ...

@@ -1,0 +1,408 @@
+"""The plain twin of the poller: the same channels on Twisted's own transports, for any reactor, nothing compiled.
+
+Knows no MQTT and no filter. Written for sameness with `iothub.engine.poller`, not for speed.
+"""
+
+# ruff: noqa: N802 - Twisted's callbacks have Twisted's names
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol as TypingProtocol
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.protocol import Factory, Protocol
+from twisted.python.failure import Failure
+
+from iothub.clock import Clock
+from iothub.net.ports import ByteStream, ChannelAcceptor, EngineConnection, EnginePlane
+from iothub.net.sockets import set_client_options, unread_bytes
+from iothub.reasons import Reason
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 1 << 16
+READ_BYTES_BEFORE_SESSION = 1 << 12
+WRITE_BYTES = 1 << 16
+LINGER_S = 5.0  # how long a polite close may take
+HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
+
+
+class ClientTransport(TypingProtocol):
+    """The methods of `twisted.internet.tcp.Server` that are used here, with types."""
+
+    bufferSize: int  # noqa: N815
+
+    def getHandle(self) -> socket.socket: ...
+
+    def getPeer(self) -> IPv4Address | IPv6Address: ...
+
+    def fileno(self) -> int: ...
+
+    def registerProducer(self, producer: object, streaming: bool) -> None: ...
+
+    def unregisterProducer(self) -> None: ...
+
+    def startReading(self) -> None: ...
+
+    def stopReading(self) -> None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def loseWriteConnection(self) -> None: ...
+
+    def loseConnection(self) -> None: ...
+
+    def abortConnection(self) -> None: ...
+
+
+class Port(TypingProtocol):
+    """The methods of `twisted.internet.tcp.Port` that are used here, with types."""
+
+    def startReading(self) -> None: ...
+
+    def stopReading(self) -> None: ...
+
+    def stopListening(self) -> object: ...
+
+
+class PlainReactor(TypingProtocol):
+    """What this twin needs of a reactor; every stock reactor for POSIX has it."""
+
+    def adoptStreamPort(self, fileDescriptor: int, addressFamily: int, factory: Factory) -> Port: ...  # noqa: N803
+
+    def callLater(self, delay: float, callable: Callable[[], None]) -> object: ...
+
+
+class PlainChannel(Protocol):
+    """One client on a Twisted transport.
+
+    Invariants: `connection.lost` and `acceptor.released` are called once, in `connectionLost`; nothing is fed after
+    `_is_closing`; Twisted's own buffer holds at most one chunk beyond its mark, the rest stays in `connection.out`.
+    """
+
+    transport: ClientTransport  # type: ignore[assignment]
+
+    def __init__(self, hub: TwistedTransports, acceptor: ChannelAcceptor) -> None:
+        self.connection: EngineConnection | None = None
+        self.stream: ByteStream | None = None
+        self.is_dirty = False
+        self.watched_fd = -1
+        self._hub = hub
+        self._acceptor = acceptor
+        self._reason = Reason.NETWORK
+        self._is_paused = False
+        self._is_congested = False
+        self._is_closing = False
+        self._has_finished = False
+        self._is_in = False
+
+    # --- Twisted's side
+
+    def connectionMade(self) -> None:
+        set_client_options(self.transport.getHandle())
+        self.transport.bufferSize = READ_BYTES_BEFORE_SESSION
+        peer = self.transport.getPeer()
+        try:
+            self._is_in = self._acceptor.accepted(self, peer.host, peer.port)
+        except Exception:
+            log.exception("accepting a connection failed", extra={"listener": self._acceptor.listener.name})
+        if not self._is_in:
+            self.transport.abortConnection()
+            return
+        self.transport.registerProducer(self, True)
+        self._hub.accepted(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        hub = self._hub
+        hub.count_received(len(data))
+        if self._is_closing:
+            return
+        try:
+            if self.stream is not None:
+                self.stream.received(data)
+            elif self.connection is not None:
+                self.connection.feed(data)
+        except Exception:  # the protocol edge: one client's defect is one client's end
+            log.exception("a connection failed", extra={"listener": self._acceptor.listener.name})
+            self.fail(Reason.IMPLEMENTATION)
+        if self.connection is not None and self.connection.session is not None:
+            self.transport.bufferSize = READ_BYTES
+        hub.schedule()
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        if not self._is_in:
+            return
+        self._is_in = False
+        self._is_closing = self._has_finished = True
+        connection, self.connection = self.connection, None
+        self._acceptor.released(self)
+        self.stream = None
+        self._hub.gone(self)
+        if connection is not None:
+            try:
+                connection.lost(self._reason)
+            except Exception:
+                log.exception("closing a connection failed", extra={"listener": self._acceptor.listener.name})
+        self._hub.schedule()
+
+    def pauseProducing(self) -> None:
+        """Twisted's buffer is full: what follows stays in `connection.out`."""
+        self._is_congested = True
+
+    def resumeProducing(self) -> None:
+        self._is_congested = False
+        self.wake()
+
+    def stopProducing(self) -> None:
+        self._is_congested = True
+
+    # --- the engine's side
+
+    def wake(self) -> None:
+        if not self.is_dirty and self._is_in:
+            self.is_dirty = True
+            self._hub.wake(self)
+
+    def pause(self) -> None:
+        if not self._is_paused and self._is_in and not self._has_finished:
+            self._is_paused = True
+            self.transport.stopReading()
+            self._hub.watch(self)
+
+    def resume(self) -> None:
+        if self._is_paused and self._is_in:
+            self._is_paused = False
+            self._hub.unwatch(self)
+            if not self._has_finished:
+                self.transport.startReading()
+
+    def close(self, *, abort: bool = False) -> None:
+        if not self._is_in or (self._is_closing and not abort):
+            return
+        if abort:
+            self._is_closing = self._has_finished = True
+            if self.connection is not None:
+                self.connection.out.clear()
+            self._hub.doom(self)
+            return
+        self._is_closing = True
+        self._hub.linger(self)
+        self.wake()
+
+    def fail(self, reason: Reason) -> None:
+        self._reason = reason
+        self.close()
+
+    # --- the hub's side
+
+    def flush(self) -> None:
+        """Write what Twisted's buffer takes; the end of a polite close."""
+        self.is_dirty = False
+        if not self._is_in or self._has_finished:
+            return
+        while not self._is_congested:
+            source = self._pending()
+            if not source:
+                break
+            chunk = bytes(source[:WRITE_BYTES])
+            del source[: len(chunk)]
+            self._hub.count_sent(len(chunk))
+            self.transport.write(chunk)
+        else:
+            return
+        if self._is_closing:
+            self._finish()
+
+    def abort(self) -> None:
+        """Reset; `connectionLost` follows."""
+        if self._is_in:
+            self._is_closing = self._has_finished = True
+            self.transport.abortConnection()
+
+    def peer_has_gone(self) -> None:
+        """A paused peer has closed or reset. What it sent before may still be read, for a while."""
+        if unread_bytes(self.transport.getHandle()) == 0:
+            self.abort()
+        else:
+            self._hub.half_closed(self)
+
+    def _pending(self) -> bytearray:
+        if self.stream is not None:
+            source = self.stream.pending()
+            if not source and self._is_closing:
+                self.stream.farewell()
+                source = self.stream.pending()
+            return source
+        return self.connection.out if self.connection is not None else bytearray()
+
+    def _finish(self) -> None:
+        """Everything is with Twisted: end. Unread bytes would make the close a reset, which eats our last words."""
+        self._has_finished = True
+        self.transport.unregisterProducer()
+        self._hub.unwatch(self)
+        if unread_bytes(self.transport.getHandle()) > 0:
+            self.transport.startReading()
+            self.transport.loseWriteConnection()
+        else:
+            self.transport.loseConnection()
+
+
+class PlainFactory(Factory):
+    """Makes the channels of one listener, and stops accepting while the accept rate says so."""
+
+    noisy = False
+
+    def __init__(self, hub: TwistedTransports, acceptor: ChannelAcceptor) -> None:
+        self._hub = hub
+        self.acceptor = acceptor
+
+    def buildProtocol(self, _address: object) -> PlainChannel:
+        return PlainChannel(self._hub, self.acceptor)
+
+
+class TwistedTransports:
+    """All sockets of this process on a stock reactor. Output is combined: one write per channel and reactor turn."""
+
+    def __init__(self, plane: EnginePlane, clock: Clock, reactor: PlainReactor) -> None:
+        self._plane = plane
+        self._clock = clock
+        self._reactor = reactor
+        self._ports: list[tuple[Port, PlainFactory]] = []
+        self._put_off: list[tuple[Port, PlainFactory]] = []
+        self._channels: set[PlainChannel] = set()
+        self._dirty: list[PlainChannel] = []
+        self._doomed: list[PlainChannel] = []
+        self._lingering: deque[tuple[float, PlainChannel]] = deque()
+        self._half_closed: deque[tuple[float, PlainChannel]] = deque()
+        self._watched: dict[int, PlainChannel] = {}
+        self._hangups = select.poll()
+        self._is_scheduled = False
+        self._is_accepting = True
+        self._counters = dict.fromkeys(("turns", "events", "bytes_in", "bytes_out", "recv_calls", "send_calls"), 0)
+
+    def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
+        factory = PlainFactory(self, acceptor)
+        with listening:  # the reactor makes its own duplicate
+            port = self._reactor.adoptStreamPort(listening.fileno(), listening.family, factory)
+        self._ports.append((port, factory))
+
+    def stop_accepting(self) -> None:
+        self._is_accepting = False
+        for port, _ in self._ports:
+            port.stopListening()
+        self._ports.clear()
+        self._put_off.clear()
+
+    def tick(self) -> None:
+        self._plane.tick()
+        now = self._clock.monotonic()
+        for waiting in (self._lingering, self._half_closed):
+            while waiting and waiting[0][0] <= now:
+                waiting.popleft()[1].abort()
+        self._notice_hangups()
+        self._accept_again()
+        self.settle()
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for channel in list(self._channels):
+            channel.abort()
+
+    def counters(self) -> dict[str, int]:
+        return dict(self._counters)
+
+    def settle(self) -> None:
+        """End of a batch: the plane wakes who has output, each of those is written once, closed ones go."""
+        self._is_scheduled = False
+        self._counters["turns"] += 1
+        self._plane.end_batch()
+        while self._dirty or self._doomed:
+            dirty, self._dirty = self._dirty, []
+            for channel in dirty:
+                self._flush(channel)
+            doomed, self._doomed = self._doomed, []
+            for channel in doomed:
+                channel.abort()
+
+    # --- what channels report
+
+    def schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._reactor.callLater(0, self.settle)
+
+    def accepted(self, channel: PlainChannel) -> None:
+        self._channels.add(channel)
+        self.schedule()
+        for port, factory in self._ports:
+            if factory.acceptor.allowance() == 0 and (port, factory) not in self._put_off:
+                port.stopReading()
+                self._put_off.append((port, factory))
+
+    def gone(self, channel: PlainChannel) -> None:
+        self._channels.discard(channel)
+        self.unwatch(channel)
+
+    def wake(self, channel: PlainChannel) -> None:
+        self._dirty.append(channel)
+        self.schedule()
+
+    def doom(self, channel: PlainChannel) -> None:
+        self._doomed.append(channel)
+        self.schedule()
+
+    def linger(self, channel: PlainChannel) -> None:
+        self._lingering.append((self._clock.monotonic() + LINGER_S, channel))
+
+    def half_closed(self, channel: PlainChannel) -> None:
+        self._half_closed.append((self._clock.monotonic() + HALF_CLOSED_S, channel))
+
+    def watch(self, channel: PlainChannel) -> None:
+        """A paused channel is not read; its peer's reset or close is looked for at each tick."""
+        channel.watched_fd = channel.transport.fileno()
+        self._watched[channel.watched_fd] = channel
+        self._hangups.register(channel.watched_fd, select.POLLRDHUP)
+
+    def unwatch(self, channel: PlainChannel) -> None:
+        if channel.watched_fd >= 0:
+            self._hangups.unregister(channel.watched_fd)
+            del self._watched[channel.watched_fd]
+            channel.watched_fd = -1
+
+    def count_received(self, size: int) -> None:
+        self._counters["events"] += 1
+        self._counters["recv_calls"] += 1
+        self._counters["bytes_in"] += size
+
+    def count_sent(self, size: int) -> None:
+        self._counters["send_calls"] += 1
+        self._counters["bytes_out"] += size
+
+    def _flush(self, channel: PlainChannel) -> None:
+        try:
+            channel.flush()
+        except Exception:  # the protocol edge: one client's defect is one client's end
+            log.exception("writing to a connection failed")
+            channel.abort()
+
+    def _notice_hangups(self) -> None:
+        if not self._watched:
+            return
+        for fd, _events in self._hangups.poll(0):
+            channel = self._watched.get(fd)
+            if channel is not None:
+                self.unwatch(channel)
+                channel.peer_has_gone()
+
+    def _accept_again(self) -> None:
+        waiting, self._put_off = self._put_off, []
+        for port, factory in waiting:
+            if factory.acceptor.allowance() > 0:
+                port.startReading()
+            else:
+                self._put_off.append((port, factory))

@@ -1,0 +1,79 @@
+"""A message plane that speaks no MQTT: it echoes, records, and does to its transport what a test asks for.
+
+Knows no sockets; transports are tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from iothub.net.listener_info import ListenerInfo
+from iothub.net.ports import Channel, EngineConnection
+from iothub.reasons import Reason
+
+
+class EchoConnection:
+    """One client of an `EchoPlane`."""
+
+    def __init__(
+        self, plane: EchoPlane, transport: Channel, listener: ListenerInfo, peer: str, subject: str | None
+    ) -> None:
+        self.plane = plane
+        self.transport = transport
+        self.listener = listener
+        self.peer = peer
+        self.certificate_subject = subject
+        self.out = bytearray()
+        self.session: object | None = object() if plane.has_sessions else None
+        self.chunks: list[int] = []
+        self.received = 0
+        self.lost_for: list[Reason] = []
+
+    def feed(self, data: bytes) -> None:
+        self.chunks.append(len(data))
+        self.received += len(data)
+        self.plane.on_feed(self, data)
+
+    def lost(self, reason: Reason) -> None:
+        self.lost_for.append(reason)
+        self.plane.on_lost(self)
+
+    def send(self, data: bytes) -> None:
+        self.out += data
+        self.plane.dirty.append(self)
+
+
+class EchoPlane:
+    """Fulfils `EnginePlane`. `on_feed` and `on_lost` may be replaced."""
+
+    def __init__(self) -> None:
+        self.has_sessions = True
+        self.is_full = False
+        self.connections: list[EchoConnection] = []
+        self.dirty: list[EchoConnection] = []
+        self.closed: list[tuple[EchoConnection, Reason]] = []
+        self.ticks = 0
+        self.on_feed: Callable[[EchoConnection, bytes], None] = EchoConnection.send
+        self.on_lost: Callable[[EchoConnection], None] = lambda _connection: None
+
+    def accept(
+        self, transport: Channel, listener: ListenerInfo, peer: str, subject: str | None
+    ) -> EchoConnection | None:
+        if self.is_full:
+            return None
+        connection = EchoConnection(self, transport, listener, peer, subject)
+        self.connections.append(connection)
+        return connection
+
+    def close(self, connection: EngineConnection, reason: Reason) -> None:
+        if isinstance(connection, EchoConnection):
+            self.closed.append((connection, reason))
+            connection.transport.close()
+
+    def end_batch(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            connection.transport.wake()
+
+    def tick(self) -> None:
+        self.ticks += 1
