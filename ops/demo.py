@@ -26,7 +26,9 @@ def iothub(data_dir: Path, *words: str, secret: str = "") -> None:
     command = [str(IOTHUB), "--data-dir", str(data_dir), *words]
     done = subprocess.run(command, input=secret, text=True, capture_output=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"make run: `iothub {' '.join(words)}` failed ({done.returncode}): {done.stderr.strip() or done.stdout.strip()}")
+        sys.exit(
+            f"make run: `iothub {' '.join(words)}` failed ({done.returncode}): {done.stderr.strip() or done.stdout.strip()}"
+        )
 
 
 def accounts_of(data_dir: Path) -> dict[str, str]:
@@ -36,12 +38,18 @@ def accounts_of(data_dir: Path) -> dict[str, str]:
         return dict(json.loads(path.read_text()))
     if not (data_dir / "accounts.db").exists():
         iothub(data_dir, "init")
-    shown = subprocess.run([str(IOTHUB), "--data-dir", str(data_dir), "tenant", "show", "demo"], capture_output=True, check=False)
+    shown = subprocess.run(
+        [str(IOTHUB), "--data-dir", str(data_dir), "tenant", "show", "demo"], capture_output=True, check=False
+    )
     if shown.returncode != 0:
         iothub(data_dir, "tenant", "create", "demo", "--plan", "unlimited")
     accounts = {device: secrets.token_urlsafe(12).replace("-", "x") for device in DEVICES}
     for device, secret in accounts.items():
-        found = subprocess.run([str(IOTHUB), "--data-dir", str(data_dir), "device", "show", "demo", device], capture_output=True, check=False)
+        found = subprocess.run(
+            [str(IOTHUB), "--data-dir", str(data_dir), "device", "show", "demo", device],
+            capture_output=True,
+            check=False,
+        )
         if found.returncode == 0:
             iothub(data_dir, "device", "delete", "demo", device)
         iothub(data_dir, "device", "create", "demo", device, "--password-stdin", secret=secret)
@@ -91,7 +99,9 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path, default=ROOT / ".demo")
     options = parser.parse_args()
     if is_listening(options.port):
-        sys.exit(f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT=1884")
+        sys.exit(
+            f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT=1884"
+        )
     accounts = accounts_of(options.data_dir)
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={options.port}"]
     hub = subprocess.Popen(command)

@@ -10,6 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from iothub.engine.session import Session
+
+from iothub.engine.tenant import TenantPlane
+from iothub.records.events import Event
+from iothub_services.queues.port import Claim, QueueLimits
+
 NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
 
@@ -48,9 +54,19 @@ class SessionControl:
     """The control plane's half of one session; the engine's half points at it by `session.control`.
 
     Invariants: `expires_at` and `will_at` are monotonic deadlines, 0.0 when not running; both run only while the session is offline.
+    `queued_at` belongs to `sessions.deadlines`.
     """
 
-    __slots__ = ("connected_at_ms", "created_at_ms", "expires_at", "expiry_s", "version", "will", "will_at")
+    __slots__ = (
+        "connected_at_ms",
+        "created_at_ms",
+        "expires_at",
+        "expiry_s",
+        "queued_at",
+        "version",
+        "will",
+        "will_at",
+    )
 
     def __init__(self, version: int, expiry_s: int, will: Will | None, created_at_ms: int) -> None:
         self.version = version
@@ -60,3 +76,44 @@ class SessionControl:
         self.connected_at_ms = 0
         self.expires_at = 0.0
         self.will_at = 0.0
+        self.queued_at = 0.0
+
+
+class QueueAdmin(Protocol):
+    """The rare verbs of the virtual queues, awaitable (each one durable when it is done)."""
+
+    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None: ...
+
+    async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
+
+    async def drop(self, queue_id: int) -> None: ...
+
+
+class Journal(Protocol):
+    """The session-event log as the session manager sees it. Events are kept in the order of the calls."""
+
+    async def record(self, events: list[Event]) -> None:
+        """Durable when it returns. Raises BackendError."""
+
+    def note(self, events: list[Event]) -> None:
+        """Durable soon; the loss of one is counted."""
+
+
+class SessionHome(Protocol):
+    """One tenant, as its sessions see it: fulfilled by the tenant's broker."""
+
+    @property
+    def tenant_id(self) -> int: ...
+
+    @property
+    def plane(self) -> TenantPlane: ...
+
+    def queue_limits(self) -> QueueLimits: ...
+
+    async def next_queue_id(self) -> int: ...
+
+    def session_ended(self, session: Session) -> None:
+        """Give back what the session held of the tenant's quota."""
+
+    def publish_will(self, session: Session, will: Will, message_id: bytes) -> None:
+        """Publish it if the device may (still) publish there."""

@@ -1,0 +1,279 @@
+"""The session manager: transient sessions live with their connection, persistent ones until they expire, whatever dies meanwhile.
+
+Knows no packets, no sockets and no passwords: a request here has been authenticated and authorised. Every change of a persistent
+session is an event, durable before its effect is acknowledged; a new incarnation begins with a queue of its own.
+
+Theory: an incarnation's reader epochs are `queue_id << 24 | n`. Queue ids rise for the whole hub and are never re-used, so every epoch of a
+new incarnation lies above all epochs of its predecessors without anybody having to remember those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from iothub.engine.plane import Plane
+from iothub.engine.session import Session
+
+from iothub.clock import Clock
+from iothub.reasons import Reason
+from iothub.records import events
+from iothub.records.events import Event, Subject
+from iothub_services.sessions.deadlines import Deadlines
+from iothub_services.sessions.port import (
+    NEVER_EXPIRES,
+    Journal,
+    QueueAdmin,
+    SessionControl,
+    SessionDirectory,
+    SessionHome,
+    SessionRequest,
+    Will,
+)
+
+EPOCH_BITS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The answer to a SessionRequest. `is_present`: CONNACK's Session Present."""
+
+    session: Session
+    is_present: bool
+
+
+class SessionManager:
+    """Opens, closes, expires and discards the sessions of all tenants of this worker. All calls on the reactor thread."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        directory: SessionDirectory,
+        queues: QueueAdmin,
+        journal: Journal,
+        clock: Clock,
+        owner: bytes,
+    ) -> None:
+        self._plane = plane
+        self._directory = directory
+        self._queues = queues
+        self._journal = journal
+        self._clock = clock
+        self._owner = owner
+        self._deadlines = Deadlines()
+
+    # --- a connection comes
+
+    async def open(self, home: SessionHome, request: SessionRequest) -> Opened:
+        """Make or resume the session. The caller holds the directory's lock for it."""
+        present = home.plane.sessions.get(request.client_id)
+        if present is not None and present.connection is not None:
+            self._take_over(home, present)
+            present = home.plane.sessions.get(request.client_id)
+        if present is not None and (request.is_clean_start or present.control.expiry_s == 0):
+            await self._end(home, present, "clean_start" if request.is_clean_start else "ended")  # [MQTT-3.1.2-4]
+            present = None
+        if present is not None:
+            return Opened(await self._resume(home, present, request), is_present=True)
+        if request.expiry_s == 0:
+            return Opened(self._create_transient(home, request), is_present=False)
+        return Opened(await self._create_persistent(home, request), is_present=False)
+
+    def _take_over(self, home: SessionHome, session: Session) -> None:
+        connection = session.connection
+        if session.is_persistent:
+            self._journal.note([events.session_taken_over(self._subject(session), by="")])
+        self.close_connection(home, session, Reason.TAKEN_OVER)  # [MQTT-3.1.4-3]
+        self._plane.close(connection, Reason.TAKEN_OVER)
+
+    def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
+        session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
+        session.control = self._control_of(request)
+        return session
+
+    async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
+        queue_id = await home.next_queue_id()
+        await self._queues.create(home.tenant_id, queue_id, home.queue_limits(), queue_id << EPOCH_BITS)
+        claim = await self._queues.claim(queue_id, self._owner)
+        subject = Subject(home.tenant_id, request.client_id, claim.epoch, self._now_ms())
+        created = events.session_created(
+            subject,
+            device=request.device,
+            queue_id=queue_id,
+            protocol_version=request.version,
+            session_expiry_s=request.expiry_s,
+        )
+        await self._journal.record([created, *_will_events(subject, request.will)])
+        session = self._plane.create_session(
+            home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
+        )
+        session.control = self._control_of(request)
+        self._plane.restore(session, claim)
+        return session
+
+    async def _resume(self, home: SessionHome, session: Session, request: SessionRequest) -> Session:
+        claim = await self._queues.claim(session.queue_id, self._owner)
+        control: SessionControl = session.control
+        control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
+        had_will = control.will is not None
+        control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
+        control.connected_at_ms = self._now_ms()
+        session.epoch = claim.epoch
+        subject = self._subject(session)
+        resumed = events.session_resumed(subject, protocol_version=request.version, session_expiry_s=request.expiry_s)
+        cleared = [events.will_cleared(subject)] if had_will and request.will is None else []
+        await self._journal.record([resumed, *cleared, *_will_events(subject, request.will)])
+        self._plane.restore(session, claim)
+        return session
+
+    def _control_of(self, request: SessionRequest) -> SessionControl:
+        now_ms = self._now_ms()
+        control = SessionControl(request.version, request.expiry_s, request.will, now_ms)
+        control.connected_at_ms = now_ms
+        return control
+
+    # --- a connection goes
+
+    def close_connection(
+        self,
+        home: SessionHome,
+        session: Session,
+        reason: Reason,
+        *,
+        keeps_will: bool = True,
+        expiry_s: int | None = None,
+    ) -> None:
+        """The session's connection has ended: keep the session, or end it, and see to its Will.
+
+        `keeps_will`: False after a DISCONNECT with Reason Code 0x00 [MQTT-3.14.4-3]. `expiry_s`: a DISCONNECT changed the interval.
+        """
+        control: SessionControl = session.control
+        if expiry_s is not None:
+            control.expiry_s = expiry_s
+        self._plane.detach(session)
+        if not session.is_persistent:
+            self._forget(home, session, control.will if keeps_will else None)
+            return
+        goodbye = [events.session_disconnected(self._subject(session), reason=reason.word, session_expiry_s=expiry_s)]
+        if control.will is not None and not keeps_will:
+            control.will = None  # [MQTT-3.1.2-10]
+            goodbye.append(events.will_cleared(self._subject(session)))
+        self._journal.note(goodbye)
+        self._start_deadlines(home, session)
+
+    def _start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
+        control: SessionControl = session.control
+        began = self._clock.monotonic() - offline_s
+        if control.expiry_s != NEVER_EXPIRES:
+            control.expires_at = began + control.expiry_s
+        if control.will is not None:
+            control.will_at = began + min(control.will.delay_s, control.expiry_s)
+        self._queue(home, session)
+
+    def _queue(self, home: SessionHome, session: Session) -> None:
+        control: SessionControl = session.control
+        coming = [deadline for deadline in (control.will_at, control.expires_at) if deadline]
+        if coming:
+            self._deadlines.add(min(coming), home, session)
+
+    def _forget(self, home: SessionHome, session: Session, will: Will | None) -> None:
+        """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
+        if will is not None:
+            home.publish_will(session, will, self._will_id(session))
+        self._plane.discard(session)
+        home.session_ended(session)
+
+    def _fire_will(self, home: SessionHome, session: Session) -> None:
+        control: SessionControl = session.control
+        will, control.will, control.will_at = control.will, None, 0.0
+        if will is None:
+            return
+        home.publish_will(session, will, self._will_id(session))
+        self._journal.note([events.will_cleared(self._subject(session))])
+
+    def _will_id(self, session: Session) -> bytes:
+        """One id per session and connection: whoever publishes this Will again is de-duplicated by the queues."""
+        name = f"will\0{session.tenant.tenant_id}\0{session.client_id}\0{session.epoch or id(session)}"
+        return hashlib.blake2b(name.encode(), digest_size=16).digest()
+
+    # --- a session ends
+
+    async def discard(self, home: SessionHome, client_id: str, reason: str) -> bool:
+        """End a session for an operator or its tenant's end; closes its connection. False: there is none."""
+        async with self._directory.holding(home.tenant_id, client_id):
+            session = home.plane.sessions.get(client_id)
+            if session is None:
+                return False
+            connection = session.connection
+            if connection is not None:
+                self.close_connection(home, session, Reason.SESSION_DISCARDED, keeps_will=False)
+                self._plane.close(connection, Reason.SESSION_DISCARDED)
+            if home.plane.sessions.get(client_id) is session:
+                await self._end(home, session, reason)
+            return True
+
+    async def _end(self, home: SessionHome, session: Session, reason: str) -> None:
+        control: SessionControl = session.control
+        control.expires_at = control.queued_at = 0.0
+        if control.will is not None:
+            self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
+        subject = self._subject(session)
+        is_expiry = reason == "expired"
+        ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
+        await self._journal.record([ended])
+        self._plane.discard(session)
+        home.session_ended(session)
+        await self._queues.drop(session.queue_id)
+
+    async def run_deadlines(self) -> None:
+        """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""
+        for home, session in self._deadlines.due(self._clock.monotonic()):
+            now = self._clock.monotonic()
+            control: SessionControl = session.control
+            if session.connection is not None:
+                continue
+            if 0.0 < control.will_at <= now:
+                self._fire_will(home, session)
+            if 0.0 < control.expires_at <= now:
+                await self._expire(home, session)
+            else:
+                self._queue(home, session)
+
+    async def _expire(self, home: SessionHome, session: Session) -> None:
+        async with self._directory.holding(home.tenant_id, session.client_id):
+            is_same = home.plane.sessions.get(session.client_id) is session
+            control: SessionControl = session.control
+            if is_same and session.connection is None and 0.0 < control.expires_at <= self._clock.monotonic():
+                await self._end(home, session, "expired")
+
+    # --- the hub starts
+
+    def adopt(self, home: SessionHome, session: Session, control: SessionControl, offline_s: float) -> None:
+        """Take over a persistent session that the log knows; it has been offline for `offline_s`."""
+        session.control = control
+        self._start_deadlines(home, session, offline_s)
+
+    def note(self, session_events: list[Event]) -> None:
+        self._journal.note(session_events)
+
+    def _subject(self, session: Session) -> Subject:
+        return Subject(session.tenant.tenant_id, session.client_id, session.epoch, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return int(self._clock.wall() * 1000)
+
+
+def _will_events(subject: Subject, will: Will | None) -> list[Event]:
+    if will is None:
+        return []
+    return [
+        events.will_set(
+            subject,
+            topic=will.topic.decode(),
+            payload=will.payload,
+            qos=will.qos,
+            retain=will.retain,
+            properties=will.properties,
+            delay_s=will.delay_s,
+        )
+    ]

@@ -1,0 +1,125 @@
+"""A real hub in a process of its own, administered through its own command: what integration, behaviour and scenario tests run against."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+IOTHUB = Path(sys.executable).parent / "iothub"
+START_TIMEOUT_S = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def iothub(
+    data_dir: Path, *words: str, secret: str | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as an operator would."""
+    done = subprocess.run(
+        [str(IOTHUB), "--data-dir", str(data_dir), *words],
+        input=secret,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"iothub {' '.join(words)} -> {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+@dataclass
+class Hub:
+    """One hub process and its data directory. `ports`: by listener name ("tcp", "tls", "ws", "wss", "http")."""
+
+    data_dir: Path
+    ports: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    def init(self) -> None:
+        iothub(self.data_dir, "init")
+
+    def run(self, *words: str, secret: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return iothub(self.data_dir, *words, secret=secret, check=check)
+
+    def rows(self, *words: str) -> list[dict[str, object]]:
+        return list(json.loads(self.run("-o", "json", *words).stdout))
+
+    def device(self, tenant: str, name: str, secret: str = "secret") -> None:
+        self.run("device", "create", tenant, name, "--password-stdin", secret=secret)
+
+    def tenant(self, name: str, *devices: str, plan: str = "unlimited") -> None:
+        self.run("tenant", "create", name, "--plan", plan)
+        for device in devices:
+            self.device(name, device)
+
+    @property
+    def log_file(self) -> Path:
+        return self.data_dir.parent / f"{self.data_dir.name}.log"
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def command(self) -> list[str]:
+        settings = {f"listeners.{name}.port": str(port) for name, port in self.ports.items() if name != "http"}
+        if "http" in self.ports:
+            settings["http.port"] = str(self.ports["http"])
+        settings.update(self.settings)
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        return [str(IOTHUB), "--data-dir", str(self.data_dir), "serve", *words]
+
+    def start(self) -> None:
+        """Start and wait until every listener accepts."""
+        self.ports.setdefault("tcp", free_port())
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, env={**os.environ, **self.environment}
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for port in self.ports.values():
+            while not _accepts(port):
+                if self.process.poll() is not None:
+                    raise AssertionError(f"the hub ended with {self.process.returncode}:\n{self.log}")
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"the hub does not listen on {port}:\n{self.log}")
+                time.sleep(0.02)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def close(self) -> None:
+        if self.is_running():
+            self.kill()
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
