@@ -12,7 +12,6 @@ import heapq
 from itertools import count
 
 from iothub.engine.session import Session
-
 from iothub_services.sessions.port import SessionHome
 
 _Entry = tuple[float, int, SessionHome, Session]

@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
-
-from iothub.clock import Clock
 from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from iothub.engine.session import Session
-
 from iothub.engine.tenant import TenantPlane
 from iothub.records.events import Event
 from iothub_services.queues.port import Claim, QueueLimits
