@@ -1,11 +1,11 @@
 """The stored form of one Application Message: bodies of virtual queues and of retained messages.
 
-Knows no queue and no MQTT packet: QoS of a delivery, subscription identifiers and positions are the queue's, not the message's.
+Knows no queue and no MQTT packet: QoS of a delivery, subscription identifiers and positions are the queue's.
 
 Version 1, big-endian::
 
-    version 1 | flags 1 | client id length 2 | Topic Name length 2 | properties length 4 | expires at (ms) 8 | message id 16
-    | client id | Topic Name | properties | payload | CRC-32 of all before 4
+    version 1 | flags 1 | client id length 2 | Topic Name length 2 | properties length 4 | expires at (ms) 8
+    | message id 16 | client id | Topic Name | properties | payload | CRC-32 of all before 4
 
     flags: bits 0-1 QoS of the PUBLISH, bit 2 RETAIN, bit 3 a message id is there
 """
@@ -29,8 +29,9 @@ _SMALLEST = _HEAD.size + _CRC.size
 
 
 class StoredMessage(NamedTuple):
-    """What a body holds. `properties`: encoded 5.0 properties without their length. `expires_at_ms`: Unix time, 0 never.
+    """What a body holds.
 
+    `properties`: encoded 5.0 properties without their length. `expires_at_ms`: Unix time, 0 never.
     `message_id`: 16 bytes, or empty when none was allocated.
     """
 

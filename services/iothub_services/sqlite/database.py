@@ -1,0 +1,263 @@
+"""One SQLite file of ours: opened, checked, upgraded, and its errors put into the house's words.
+
+Knows no table: a driver brings its `Schema`. Knows no thread either: `Database.writer` belongs to one thread at a time,
+`Database.reader` to another.
+
+Theory: WAL and `synchronous=FULL`, so that a commit that returned survives a power cut. A damaged file is never
+repaired in place: what can be read is copied to a fresh file (`salvage`), the damaged one is kept beside it, and an
+alarm says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iothub.clock import Clock
+from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub_services.sqlite import salvage
+
+Alarm = Callable[[str, str], None]  # (name, text); an empty text: the cause is gone
+
+SQLITE_NEEDED = (3, 35)  # RETURNING
+BUSY_TIMEOUT_MS = 5_000  # the only rival is an administrator's own shell
+CHECK_BYTES = 256 << 20  # files up to here are checked whole at open
+CHECK_S = 15.0  # larger ones for this long; damage beyond is found when it is read
+_WAL_PAGES = 4_000  # checkpoint after 16 MiB
+_WAL_KEEP_BYTES = 64 << 20
+
+_FULL = {sqlite3.SQLITE_FULL}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What one kind of file holds.
+
+    `upgrades[n]` leads from version n to n + 1. `tables` in the order in which a salvage copies them; `repairs` run
+    after it and put derived columns right.
+    """
+
+    name: str
+    version: int
+    tables: tuple[salvage.Table, ...]
+    statements: tuple[str, ...]
+    upgrades: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    repairs: tuple[str, ...] = ()
+
+
+class Database:
+    """An open file.
+
+    Invariants: nothing is written outside `transaction()`; after a failed one every `on_rollback` callback has run.
+    """
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self.on_rollback: list[Callable[[], None]] = []
+        self._is_inside = False
+        self.writer = connect(path)
+        try:
+            self._prepare()
+            self.reader = connect(path, is_read_only=True)
+        except BaseException:
+            self.writer.close()
+            raise
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One commit for everything inside; nested uses join the outer one.
+
+        Raises BackendError: nothing was written, unless its `is_written` says that this is not certain.
+        """
+        if self._is_inside:
+            yield self.writer
+            return
+        is_committing = False
+        self._is_inside = True
+        try:
+            self.writer.execute("BEGIN IMMEDIATE")
+            yield self.writer
+            is_committing = True
+            self.writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise backend_error(error, self.path.name, is_committing=is_committing) from error
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self._is_inside = False
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot of what is committed, on the reading connection."""
+        try:
+            self.reader.execute("BEGIN")
+            try:
+                yield self.reader
+            finally:
+                self.reader.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise backend_error(error, self.path.name, is_committing=False) from error
+
+    def close(self) -> None:
+        """Close both connections; the last one folds the WAL into the file."""
+        self.reader.close()
+        self.writer.close()
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            if self.writer.in_transaction:
+                self.writer.execute("ROLLBACK")
+        for callback in self.on_rollback:
+            callback()
+
+    def _prepare(self) -> None:
+        version = int(self.writer.execute("PRAGMA user_version").fetchone()[0])
+        if version > self.schema.version:
+            raise ConflictError(
+                f"{self.path.name} has schema version {version}, this program knows up to {self.schema.version}: "
+                "start the newer program, or restore a backup"
+            )
+        self._set_durable()
+        check(self.writer, self.path.stat().st_size)
+        if version < self.schema.version:
+            self._upgrade(version)
+
+    def _set_durable(self) -> None:
+        mode = self.writer.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise UnavailableError(
+                f"{self.path.name}: the file system offers journal mode {mode!r}, WAL is needed: use a local disk"
+            )
+        self.writer.execute("PRAGMA synchronous=FULL")
+        self.writer.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
+        self.writer.execute(f"PRAGMA journal_size_limit={_WAL_KEEP_BYTES}")
+        self.writer.execute("PRAGMA temp_store=MEMORY")
+
+    def _upgrade(self, version: int) -> None:
+        with self.transaction() as connection:
+            if version == 0:
+                create(connection, self.schema)
+                return
+            for step in range(version, self.schema.version):
+                for statement in self.schema.upgrades[step]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={self.schema.version}")
+
+
+def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> Database:
+    """Open or create a file; a damaged one is set aside, what is readable is saved, and `on_alarm` is told.
+
+    Raises ConflictError for a future schema, UnavailableError when the file or its directory cannot be used.
+    """
+    if sqlite3.sqlite_version_info < SQLITE_NEEDED:
+        raise UnavailableError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
+    try:
+        salvage.finish_interrupted(path)
+        return Database(path, schema)
+    except OSError as error:
+        raise UnavailableError(f"cannot use {path}: {os.strerror(error.errno or 0)}") from error
+    except BackendError:
+        raise
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise UnavailableError(f"cannot open {path}: {error}; check that its directory is writable") from error
+        return _open_salvaged(path, schema, clock, on_alarm, str(error))
+
+
+def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
+    """Return a connection in autocommit mode (transactions are explicit) that may be handed to another thread."""
+    uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "?mode=rwc")
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    return connection
+
+
+def create(connection: sqlite3.Connection, schema: Schema) -> None:
+    """Create the tables of `schema` in an empty file, inside the caller's transaction."""
+    for statement in schema.statements:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={schema.version}")
+
+
+def check(connection: sqlite3.Connection, size_bytes: int) -> None:
+    """Walk the pages. Raises sqlite3.DatabaseError with the first thing that is wrong."""
+    if size_bytes <= CHECK_BYTES:
+        _quick_check(connection)
+        return
+    is_over = threading.Event()
+
+    def cut() -> None:
+        is_over.set()
+        connection.interrupt()
+
+    timer = threading.Timer(CHECK_S, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        _quick_check(connection)
+    except sqlite3.Error:
+        if not is_over.is_set():
+            raise  # after an interruption the verdict means nothing
+    finally:
+        timer.cancel()
+
+
+def _quick_check(connection: sqlite3.Connection) -> None:
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise Damage(" ".join(str(found).split()))
+
+
+class Damage(sqlite3.DatabaseError):
+    """The check at open found something wrong."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Is the content of the file wrong, as opposed to the disk or the permissions?"""
+    return _primary_code(error) in _DAMAGED
+
+
+def backend_error(error: sqlite3.Error, name: str, *, is_committing: bool) -> BackendError:
+    """Translate. Not retryable: damage, and statements that are wrong whatever the disk does."""
+    code = _primary_code(error)
+    is_ours = isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError | sqlite3.InterfaceError)
+    return BackendError(
+        f"{name}: {error}",
+        retryable=not (is_ours or code in _DAMAGED),
+        # SQLite writes the commit mark last: a full disk means that it is not there. A failed sync does not.
+        is_written=is_committing and code not in _FULL,
+    )
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _open_salvaged(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, cause: str) -> Database:
+    def create_fresh(fresh: Path) -> sqlite3.Connection:
+        connection = connect(fresh)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        create(connection, schema)
+        return connection
+
+    try:
+        outcome = salvage.salvage(path, schema.tables, schema.repairs, create_fresh, clock.wall())
+        database = Database(path, schema)
+    except (OSError, sqlite3.Error) as error:
+        raise UnavailableError(f"{path} is damaged ({cause}) and could not be saved: {error}") from error
+    on_alarm(f"{schema.name}_corrupt", f"{path.name} was damaged ({cause}): {outcome}")
+    return database

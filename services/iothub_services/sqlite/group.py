@@ -1,0 +1,238 @@
+"""A thread that runs a blocking driver with group commit: whatever arrived while one commit ran goes into the next.
+
+Knows no driver and no reactor: `execute` does a batch in one commit, `call_in_reactor` brings the answers back, one call per batch.
+
+Theory: order is kept through every failure. A batch whose commit failed for a reason that may pass is tried again, before
+anything that came later, until each of its operations has waited `Patience.give_up_s`; then it is answered with the error.
+A batch that can never succeed is taken apart, so that one bad operation does not fail its neighbours.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from iothub.clock import Clock
+from iothub.errors import BackendError
+
+Op = TypeVar("Op")
+Answer = TypeVar("Answer")
+
+CallInReactor = Callable[[Callable[[], None]], None]
+
+_QUIET_S = 0.25  # so long nothing must have come before idle work begins
+_SLICE_S = 0.01  # pause between two slices of idle work
+_IDLE_CHECK_S = 5.0  # how often to ask for idle work when there was none
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may wait (then `is_full`: callers stop their sources) and what goes into one commit."""
+
+    waiting: int = 20_000
+    waiting_bytes: int = 64 << 20
+    commit: int = 2_000
+    commit_bytes: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a failing store is tried again; all zero: not at all."""
+
+    retry_s: float = 0.0
+    give_up_s: float = 0.0
+
+
+class _Waiting(NamedTuple, Generic[Op, Answer]):
+    op: Op
+    callback: Callable[[Answer | Exception], None]
+    size_bytes: int
+    since: float
+
+
+class GroupThread(Generic[Op, Answer]):
+    """One thread for one driver.
+
+    `submit` and `is_full` are for the reactor thread; `execute` and `idle` run in the thread. `execute` returns one answer
+    per operation, in order (an exception object is an answer as well); when it raises, nothing of the batch was done.
+
+    Invariants: callbacks run in the order of `submit`, each exactly once, also when the thread is closed.
+    """
+
+    def __init__(  # the collaborators of one thread, all by name
+        self,
+        name: str,
+        execute: Callable[[list[Op]], list[Answer | Exception]],
+        call_in_reactor: CallInReactor,
+        clock: Clock,
+        *,
+        bounds: Bounds | None = None,
+        patience: Patience | None = None,
+        idle: Callable[[], bool] | None = None,
+        on_alarm: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._execute = execute
+        self._call_in_reactor = call_in_reactor
+        self._clock = clock
+        self._bounds = bounds or Bounds()
+        self._patience = patience or Patience()
+        self._idle = idle
+        self._on_alarm = on_alarm
+        self._pending: deque[_Waiting[Op, Answer]] = deque()
+        self._wakeup = threading.Condition()
+        self._is_closing = False
+        self._is_failing = False
+        self.waiting = 0  # operations and bytes without an answer; the batch in work included
+        self.waiting_bytes = 0
+        self.commits = 0
+        self._thread = threading.Thread(target=self._run, name=f"iothub-{name}", daemon=True)
+
+    def start(self) -> GroupThread[Op, Answer]:
+        """Start the thread. What was submitted before goes into the first batch."""
+        self._thread.start()
+        return self
+
+    @property
+    def is_full(self) -> bool:
+        """Sources should pause; what is submitted nevertheless is accepted."""
+        return self.waiting >= self._bounds.waiting or self.waiting_bytes >= self._bounds.waiting_bytes
+
+    @property
+    def is_failing(self) -> bool:
+        """The last commit failed and is being tried again."""
+        return self._is_failing
+
+    def submit(self, op: Op, callback: Callable[[Answer | Exception], None], size_bytes: int = 0) -> None:
+        """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread."""
+        waiting: _Waiting[Op, Answer] = _Waiting(op, callback, size_bytes, self._clock.monotonic())
+        with self._wakeup:
+            if self._is_closing:
+                raise BackendError(f"{self.name} is closed", retryable=False)
+            self._pending.append(waiting)
+            self.waiting += 1
+            self.waiting_bytes += size_bytes
+            self._wakeup.notify()
+
+    def close(self, timeout_s: float = 10.0) -> bool:
+        """Do what was submitted and end the thread; a failing commit is tried once more only. False: it still runs."""
+        with self._wakeup:
+            self._is_closing = True
+            self._wakeup.notify()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            self._do(batch)
+
+    def _next_batch(self) -> list[_Waiting[Op, Answer]] | None:
+        pause = _QUIET_S
+        with self._wakeup:
+            while not self._pending:
+                if self._is_closing:
+                    return None
+                if self._idle is None:
+                    self._wakeup.wait()
+                elif not self._wakeup.wait(pause) and not self._pending:
+                    pause = self._idle_slice()
+            return self._take()
+
+    def _idle_slice(self) -> float:
+        """Do a slice of idle work without the lock; returns how long to wait for the next."""
+        assert self._idle is not None  # noqa: S101 - for the type checker
+        self._wakeup.release()
+        try:
+            return _SLICE_S if self._idle() else _IDLE_CHECK_S
+        except BackendError:
+            return _IDLE_CHECK_S
+        finally:
+            self._wakeup.acquire()
+
+    def _take(self) -> list[_Waiting[Op, Answer]]:
+        batch: list[_Waiting[Op, Answer]] = []
+        size_bytes = 0
+        while self._pending and len(batch) < self._bounds.commit and size_bytes < self._bounds.commit_bytes:
+            waiting = self._pending.popleft()
+            size_bytes += waiting.size_bytes
+            batch.append(waiting)
+        return batch
+
+    def _do(self, batch: list[_Waiting[Op, Answer]]) -> None:
+        was_uncertain = False
+        while batch:
+            try:
+                answers = self._execute([waiting.op for waiting in batch])
+            except BackendError as error:
+                was_uncertain |= error.is_written
+                if not error.retryable:
+                    self._do_apart(batch, error)
+                    return
+                error.is_written = was_uncertain
+                batch = self._after_failure(batch, error)
+            except Exception as error:  # edge: a defect must not end the thread
+                self._do_apart(batch, error)
+                return
+            else:
+                self._succeeded()
+                self._deliver(batch, answers)
+                return
+
+    def _do_apart(self, batch: list[_Waiting[Op, Answer]], error: Exception) -> None:
+        if len(batch) > 1:
+            for waiting in batch:
+                self._do([waiting])
+        else:
+            self._deliver(batch, [error])
+
+    def _after_failure(self, batch: list[_Waiting[Op, Answer]], error: BackendError) -> list[_Waiting[Op, Answer]]:
+        """Answer those that have waited long enough; wait; return the rest, to be tried again."""
+        oldest = self._clock.monotonic() - self._patience.give_up_s
+        is_over = self._is_closing or not self._patience.retry_s
+        given_up = [waiting for waiting in batch if is_over or waiting.since <= oldest]
+        if given_up:
+            self._deliver(given_up, [error] * len(given_up))
+        if not self._is_failing:
+            self._is_failing = True
+            self._alarm(f"{error}; nothing new is acknowledged until this is over")
+        rest = batch[len(given_up) :]
+        if rest:
+            with self._wakeup:
+                self._wakeup.wait_for(lambda: self._is_closing, self._patience.retry_s)
+        return rest
+
+    def _succeeded(self) -> None:
+        self.commits += 1
+        if self._is_failing:
+            self._is_failing = False
+            self._alarm("")
+
+    def _alarm(self, text: str) -> None:
+        on_alarm = self._on_alarm
+        if on_alarm is not None:
+            self._call_in_reactor(lambda: on_alarm(f"{self.name}_failing", text))
+
+    def _deliver(self, batch: list[_Waiting[Op, Answer]], answers: list[Answer | Exception]) -> None:
+        if len(batch) != len(answers):
+            raise AssertionError(f"{self.name}: {len(answers)} answers to {len(batch)} operations")
+        size_bytes = sum(waiting.size_bytes for waiting in batch)
+        calls = deque(zip([waiting.callback for waiting in batch], answers, strict=True))
+        with self._wakeup:
+            self.waiting -= len(batch)
+            self.waiting_bytes -= size_bytes
+        self._call_in_reactor(lambda: self._call_back(calls))
+
+    def _call_back(self, calls: deque[tuple[Callable[[Answer | Exception], None], Answer | Exception]]) -> None:
+        try:
+            while calls:
+                callback, answer = calls.popleft()
+                callback(answer)
+        finally:
+            if calls:  # one callback raised: the others get their answers all the same
+                self._call_in_reactor(lambda: self._call_back(calls))
