@@ -1,0 +1,110 @@
+"""Which schema an accounts database has, whether this program may use it, and how to bring it up to date.
+
+Knows nothing of what the tables mean. Alembic is imported only when there is something to migrate: a command that just looks stays quick.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from iothub.errors import ConflictError
+
+SCHEMA_VERSION = 1  # what this program writes: the newest file in versions/
+COMPAT_VERSION = 1  # the oldest program that may still use a database of SCHEMA_VERSION
+
+
+class SchemaState(Enum):
+    """What `check` found; a schema of the future that this program cannot use is an error, not a state."""
+
+    FRESH = "fresh"  # no tables yet
+    OLD = "old"
+    CURRENT = "current"
+    NEWER = "newer"  # of a later program, which says that this one may still use it
+
+
+def revision(version: int) -> str:
+    """The Alembic revision of a schema version: version 1 is "0001"."""
+    return f"{version:04d}"
+
+
+def check(engine: Engine) -> SchemaState:
+    """Look at the database and say what it is.
+
+    Raises:
+        ConflictError: its schema is of a future that this program does not know.
+    """
+    with engine.connect() as connection:
+        return _check(connection)
+
+
+def upgrade(engine: Engine) -> SchemaState:
+    """Create or migrate all tables in one transaction (where the database allows one) and return what was found before.
+
+    Idempotent. A run that is killed leaves the old schema (SQLite, PostgreSQL) or is completed by the next run (MySQL).
+
+    Raises:
+        ConflictError: the schema is of the future.
+    """
+    with engine.execution_options(iothub_write=True).begin() as connection:
+        found = _check(connection)
+        if found in (SchemaState.FRESH, SchemaState.OLD):
+            _migrate(connection)
+            _record(connection)
+        return found
+
+
+def _check(connection: Connection) -> SchemaState:
+    tables = set(inspect(connection).get_table_names())
+    if "alembic_version" not in tables:
+        return SchemaState.FRESH
+    revisions = list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars())
+    stored = _stored(connection) if "schema_info" in tables else {}
+    version = stored.get("version", 0)
+    if stored.get("compat_version", 0) > SCHEMA_VERSION:
+        raise _future(f"version {version} (usable from version {stored['compat_version']})")
+    if version > SCHEMA_VERSION:
+        return SchemaState.NEWER
+    unknown = [found for found in revisions if not _is_known(found)]
+    if unknown:
+        raise _future(f"revision {unknown[0]}")
+    return (
+        SchemaState.CURRENT
+        if version == SCHEMA_VERSION and revisions == [revision(SCHEMA_VERSION)]
+        else SchemaState.OLD
+    )
+
+
+def _stored(connection: Connection) -> dict[str, int]:
+    rows = connection.execute(text("SELECT name, value FROM schema_info"))
+    return {row.name: row.value for row in rows}
+
+
+def _is_known(found: str) -> bool:
+    return found in {revision(version) for version in range(1, SCHEMA_VERSION + 1)}
+
+
+def _future(found: str) -> ConflictError:
+    return ConflictError(
+        f"the accounts database has schema {found}, this program knows version {SCHEMA_VERSION}: install the program that wrote it, or a later one"
+    )
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision(SCHEMA_VERSION))
+
+
+def _record(connection: Connection) -> None:
+    connection.execute(text("DELETE FROM schema_info"))
+    connection.execute(
+        text("INSERT INTO schema_info (name, value) VALUES ('version', :version), ('compat_version', :compat)"),
+        {"version": SCHEMA_VERSION, "compat": COMPAT_VERSION},
+    )

@@ -1,0 +1,91 @@
+"""Opens a SQL engine for a url, with the settings that make SQLite a durable, shared file.
+
+Knows no tables and no verbs.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
+
+from iothub.errors import BackendError, ConfigError
+
+BUSY_MS = 10_000  # how long a verb waits for another process's short transaction
+
+# An execution option: the transaction will write, so SQLite takes its lock at the beginning instead of failing halfway.
+WRITE = "iothub_write"
+
+
+def sqlite_url(path: Path | str) -> str:
+    """Return the url of an SQLite file."""
+    return URL.create("sqlite", database=str(path)).render_as_string()
+
+
+def open_engine(url: str) -> Engine:
+    """Make an engine for SQLite, MySQL/MariaDB or PostgreSQL; nothing is connected yet.
+
+    Raises:
+        ConfigError: the url cannot be read, or its driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        return create_engine(parsed, pool_pre_ping=True, pool_recycle=1800)
+    except ArgumentError as error:
+        raise ConfigError(
+            "the database url cannot be read: expected for example sqlite:///accounts.db or mysql+pymysql://user@host/name"
+        ) from error
+    except ImportError as error:
+        raise ConfigError(
+            f"no driver for the database url: {error.name} is not installed; install iothub[mysql] or iothub[postgresql]"
+        ) from error
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of an SQLite url; None for servers and for memory."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return None
+    return Path(str(parsed.database))
+
+
+def create_file(path: Path) -> None:
+    """Make an empty database file that only its owner can read; it will hold credentials.
+
+    Raises:
+        BackendError: the file cannot be made.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise BackendError(f"{path} cannot be created: {error.strerror}", retryable=False) from error
+
+
+def _sqlite(url: URL) -> Engine:
+    if url.database in (None, "", ":memory:"):
+        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+    else:
+        engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver's own BEGIN comes too late and leaves DDL outside
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin(connection: Connection) -> None:
+    is_write = connection.get_execution_options().get(WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")

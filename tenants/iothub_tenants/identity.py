@@ -1,0 +1,79 @@
+"""Names: the strict `{tenant}/{device}` of a username, and the alphabets of everything that has a name.
+
+Knows no store: that a name is well formed says nothing about whether it exists.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from iothub.errors import ConfigError
+
+TENANT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,31}")
+DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}")
+PLAN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+# Words that other programs and our own columns use for "nobody" or "everybody" (the lesson of emqx#18123).
+RESERVED = frozenset({"global", "null", "none", "undefined", "system", "_internal"})
+
+_TENANT_RULE = "2 to 32 of a-z, 0-9 and -, beginning with a letter or digit"
+_DEVICE_RULE = "1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
+_GROUP_RULE = "1 to 64 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
+_PLAN_RULE = "1 to 64 of a-z, 0-9 and -, beginning with a letter or digit"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a username names: one device of one tenant."""
+
+    tenant: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.device}"
+
+
+def parse_identity(username: str) -> Identity | None:
+    """Split a username that is exactly `{tenant}/{device}`; anything else, by one character, is None.
+
+    Nothing is trimmed, folded or normalised: two usernames that differ name two identities.
+    """
+    tenant, slash, device = username.partition("/")
+    if slash and TENANT_NAME.fullmatch(tenant) and DEVICE_NAME.fullmatch(device):
+        return Identity(tenant, device)
+    return None
+
+
+def check_tenant_name(name: str, reserved: frozenset[str] = RESERVED) -> None:
+    """Raise ConfigError unless a new tenant may have this name."""
+    _check("tenant", name, TENANT_NAME, _TENANT_RULE)
+    if name in reserved:
+        raise ConfigError(f"the tenant name {name} is reserved: choose another")
+
+
+def check_device_name(name: str) -> None:
+    """Raise ConfigError unless a device may have this name."""
+    _check("device", name, DEVICE_NAME, _DEVICE_RULE)
+
+
+def check_group_name(name: str) -> None:
+    """Raise ConfigError unless a device group may have this name."""
+    _check("group", name, GROUP_NAME, _GROUP_RULE)
+
+
+def check_plan_name(name: str) -> None:
+    """Raise ConfigError unless a plan may have this name."""
+    _check("plan", name, PLAN_NAME, _PLAN_RULE)
+
+
+def shown(text: str, limit: int = 64) -> str:
+    """Quote foreign text for a message: one line, printable, bounded."""
+    cut = text if len(text) <= limit else text[:limit] + "..."
+    return ascii(cut)
+
+
+def _check(noun: str, name: str, pattern: re.Pattern[str], rule: str) -> None:
+    if not pattern.fullmatch(name):
+        raise ConfigError(f"{shown(name)} cannot be a {noun} name: expected {rule}")

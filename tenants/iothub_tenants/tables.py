@@ -1,0 +1,194 @@
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands.
+
+Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
+
+Theory. Every row that belongs to a tenant carries `tenant_id`, a number that is never issued twice (AUTOINCREMENT), so nothing of a
+deleted tenant can reappear under its successor of the same name. Times are Unix milliseconds. Text that is compared is compared byte
+by byte in every database.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = MetaData(naming_convention=NAMING)
+
+# SQLite counts AUTOINCREMENT only on a column that is spelled INTEGER (64 bit there anyway).
+Big = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def exact(length: int) -> TypeEngine[str]:
+    """A string type that is compared byte by byte: MySQL's default collations would take `Dev1` for `dev1`."""
+    return String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+
+
+plan = Table(
+    "plan",
+    metadata,
+    Column("name", exact(64), primary_key=True),
+    Column("weight", Integer, nullable=False),  # share in fair scheduling
+    Column("created_ms", Big, nullable=False),
+)
+
+plan_quota = Table(
+    "plan_quota",
+    metadata,
+    Column("plan", exact(64), ForeignKey("plan.name"), primary_key=True),
+    Column("name", exact(64), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
+
+tenant = Table(
+    "tenant",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("name", exact(32), nullable=False, unique=True),
+    Column("display_name", String(200), nullable=False),
+    Column("state", exact(16), nullable=False),  # active | suspended | deleting
+    Column("plan", exact(64), ForeignKey("plan.name"), nullable=False),
+    Column("is_protected", Boolean, nullable=False),
+    Column("client_id_policy", exact(16), nullable=False),  # owner | equal | prefix
+    Column("is_closed_on_denied_publish", Boolean, nullable=False),  # 3.x connections
+    Column("is_qos0_queued", Boolean, nullable=False),
+    Column("allowed_networks", Text, nullable=False),  # CIDR, separated by blanks; "": every address
+    Column("denied_networks", Text, nullable=False),
+    Column(
+        "version", Big, nullable=False
+    ),  # the counter "change" when tenant, rules, groups, bans, limits or plan last changed
+    Column("created_ms", Big, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+device = Table(
+    "device",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
+    Column("name", exact(128), nullable=False),
+    Column("credential_kind", exact(16), nullable=False),  # generated | password | x509 | none
+    Column("credential", String(512), nullable=False),  # a hash, or the certificate's subject
+    Column("is_enabled", Boolean, nullable=False),
+    Column("created_ms", Big, nullable=False),
+    Column("changed_ms", Big, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+device_group = Table(
+    "device_group",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
+    Column("name", exact(64), nullable=False),
+    Column("created_ms", Big, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+group_member = Table(
+    "group_member",
+    metadata,
+    Column("device_id", Big, ForeignKey("device.id"), primary_key=True),
+    Column("group_id", Big, ForeignKey("device_group.id"), primary_key=True, index=True),
+)
+
+acl_rule = Table(
+    "acl_rule",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
+    Column("scope", exact(16), nullable=False),  # device | group | tenant
+    Column("subject", exact(128), nullable=False),  # the device's or group's name; "" for the tenant
+    Column("effect", exact(8), nullable=False),  # allow | deny
+    Column("action", exact(16), nullable=False),  # publish | subscribe | both
+    Column("filter", Text, nullable=False),
+    Column("created_ms", Big, nullable=False),
+    Index(None, "tenant_id", "scope", "subject"),
+    sqlite_autoincrement=True,
+)
+
+quota_override = Table(
+    "quota_override",
+    metadata,
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), primary_key=True, autoincrement=False),
+    Column("device", exact(128), primary_key=True),  # "" for the tenant itself
+    Column("name", exact(64), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
+
+ban = Table(
+    "ban",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
+    Column("kind", exact(16), nullable=False),  # device | client_id | address
+    Column("value", exact(256), nullable=False),
+    Column("until_ms", Big, nullable=False),  # 0: until removed
+    Column("reason", String(200), nullable=False),
+    Column("created_ms", Big, nullable=False),
+    UniqueConstraint("tenant_id", "kind", "value"),
+    sqlite_autoincrement=True,
+)
+
+# One row per counter. "queue": the next queue_id that no block has taken. "change": how many writing transactions there were; its row lock puts them
+# into one order, so that ids of the change log are committed in the order in which they are issued.
+id_block = Table(
+    "id_block",
+    metadata,
+    Column("name", exact(32), primary_key=True),
+    Column("next", Big, nullable=False),
+)
+
+change_log = Table(
+    "change_log",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, nullable=False),  # 0: concerns the whole hub
+    Column("kind", exact(16), nullable=False),
+    Column("subject", exact(256), nullable=False),
+    Column("at_ms", Big, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+command = Table(
+    "command",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, nullable=False),
+    Column("verb", exact(64), nullable=False),
+    Column("argument", Text, nullable=False),  # JSON
+    Column("state", exact(16), nullable=False),  # queued | running | done | failed
+    Column("answer", Text, nullable=True),  # JSON
+    Column("at_ms", Big, nullable=False),
+    Column("changed_ms", Big, nullable=False),
+    Index(None, "state", "id"),
+    sqlite_autoincrement=True,
+)
+
+schema_info = Table(
+    "schema_info",
+    metadata,
+    Column("name", exact(32), primary_key=True),  # version | compat_version
+    Column("value", Integer, nullable=False),
+)
