@@ -1,0 +1,165 @@
+"""Rates: how many units (messages or bytes) may pass now, and if none, how long to wait.
+
+Knows no quota names, no tenants and no clock: the time is passed in, in monotonic seconds. Windows of an hour and more
+count by the calendar and are durable; they are not here.
+
+Theory. Two kinds of window, because two promises cannot be kept by one:
+
+- Up to 10 s a limit is a *rate*, and what is measured is the rate: at most 5 % above it in any 10 s, from the first
+  message on. A bucket that holds b seconds' worth lets 10 + b seconds' worth pass in the first 10 s, so b must stay below
+  0.5; a `Bucket` holds a quarter of a second's worth (2.5 % over 10 s), and never less than one unit. The traffic is smooth:
+  no burst at the beginning of a second and silence for the rest.
+- Above 10 s a limit is a *budget*: "10/1m" means ten at once, if you like, and then no more within that minute; and in
+  "500/1s,10000/1m" the second limit only makes sense if it lets bursts pass. A `Budget` counts what was spent in the last
+  window, in slots of a fiftieth of it: never more than the limit in any window, at least 98 % of it under constant demand.
+
+What is bigger than a whole window's room does not wait for ever: it passes when the window is untouched, and what it takes
+too much is paid off before anything else passes.
+"""
+
+from __future__ import annotations
+
+_BURST_SECONDS = 0.25
+_LONGEST_RATE_SECONDS = 10.0
+_SLOTS = 50
+_TOLERANCE = 1e-6  # units; what rounding may take away
+
+
+class Window:
+    """At most `limit` units in `seconds`. A limit of 0 lets nothing pass."""
+
+    def __init__(self, limit: int, seconds: float) -> None:
+        self.limit = limit
+        self.seconds = seconds
+
+    def wait(self, units: int, now: float) -> float:
+        """Return 0.0 when `units` may pass now, else the seconds until they may."""
+        raise NotImplementedError
+
+    def spend(self, units: int) -> None:
+        """Count units that pass at the time of the last `wait`."""
+        raise NotImplementedError
+
+
+class Bucket(Window):
+    """A token bucket: filled at limit/seconds, up to a quarter of a second's worth. `tokens` below 0 is debt."""
+
+    def __init__(self, limit: int, seconds: float, now: float, spent: float = 0.0) -> None:
+        super().__init__(limit, seconds)
+        self.rate = limit / seconds
+        self.capacity = max(min(1.0, limit), self.rate * _BURST_SECONDS)
+        self.tokens = self.capacity - spent
+        self.filled_at = now
+
+    def wait(self, units: int, now: float) -> float:
+        if self.limit <= 0:
+            return self.seconds
+        if now > self.filled_at:
+            self.tokens = min(self.capacity, self.tokens + (now - self.filled_at) * self.rate)
+            self.filled_at = now
+        missing = min(float(units), self.capacity) - self.tokens
+        if missing <= _TOLERANCE:
+            return 0.0
+        return missing / self.rate
+
+    def spend(self, units: int) -> None:
+        self.tokens -= units
+
+    def spent(self) -> float:
+        return self.capacity - self.tokens
+
+
+class Budget(Window):
+    """What was spent in each slot of the last window: a ring of slots, the sum of them, and debt that no slot has room for.
+
+    Invariant: `total` is the sum of `slots`; `debt` > 0 only while `total` >= the limit that it exceeded.
+    """
+
+    def __init__(self, limit: int, seconds: float, now: float) -> None:
+        super().__init__(limit, seconds)
+        self.slot_seconds = seconds / _SLOTS
+        self.slot = int(now / self.slot_seconds)  # the current one
+        self.slots = [0] * (_SLOTS + 1)  # one more than the window has: a slot counts until its last moment is too old
+        self.total = 0
+        self.debt = 0
+
+    def wait(self, units: int, now: float) -> float:
+        if self.limit <= 0:
+            return self.seconds
+        self._advance(int(now / self.slot_seconds))
+        missing = self.total + min(units, self.limit) - self.limit
+        if missing <= 0:
+            return 0.0
+        return max(self._gone_at(missing) - now, 0.001)
+
+    def spend(self, units: int) -> None:
+        room = max(self.limit - self.total, 0)
+        taken = min(units, room)
+        self.slots[self.slot % (_SLOTS + 1)] += taken
+        self.total += taken
+        self.debt += units - taken
+
+    def _advance(self, slot: int) -> None:
+        """Forget the slots that are too old; then debt takes the room that they leave."""
+        steps = min(slot - self.slot, _SLOTS + 1)
+        for step in range(1, steps + 1):
+            place = (slot - steps + step) % (_SLOTS + 1)
+            self.total -= self.slots[place]
+            self.slots[place] = 0
+        if steps > 0:
+            self.slot = slot
+            if self.debt > 0:
+                debt = self.debt
+                self.debt = 0
+                self.spend(debt)
+
+    def _gone_at(self, units: int) -> float:
+        """Return when the oldest `units` will have left the window, as far as is known today."""
+        for age in range(_SLOTS, -1, -1):
+            units -= self.slots[(self.slot - age) % (_SLOTS + 1)]
+            if units <= 0:
+                return (self.slot - age + _SLOTS + 1) * self.slot_seconds
+        return (self.slot + _SLOTS + 1) * self.slot_seconds
+
+
+class Meter:
+    """Several windows on one name: a unit passes when all of them let it pass."""
+
+    def __init__(self, windows: list[tuple[int, float]], now: float) -> None:
+        self.windows: list[Window] = []
+        self.set_windows(windows, now)
+
+    def take(self, units: int, now: float) -> float:
+        """Take units from all windows and return 0.0; or take nothing and return the seconds until they could be had."""
+        wait = self.wait(units, now)
+        if wait == 0.0:
+            self.spend(units)
+        return wait
+
+    def wait(self, units: int, now: float) -> float:
+        """Return what `take` would, and take nothing: for who asks several meters before taking from any."""
+        longest = 0.0
+        for window in self.windows:
+            longest = max(longest, window.wait(units, now))
+        return longest
+
+    def spend(self, units: int) -> None:
+        """Take units that `wait` allowed at the same time."""
+        for window in self.windows:
+            window.spend(units)
+
+    def set_windows(self, windows: list[tuple[int, float]], now: float) -> None:
+        """Change the limits. What is spent stays spent: a changed quota is no new burst."""
+        spent = max([window.spent() for window in self.windows if isinstance(window, Bucket)], default=0.0)
+        budgets = {window.seconds: window for window in self.windows if isinstance(window, Budget)}
+        changed: list[Window] = []
+        for limit, seconds in windows:
+            if seconds <= _LONGEST_RATE_SECONDS:
+                changed.append(Bucket(limit, seconds, now, spent))
+            else:
+                budget = budgets.get(seconds)
+                if budget is None:
+                    budget = Budget(limit, seconds, now)
+                budget.limit = limit
+                changed.append(budget)
+        self.windows = changed

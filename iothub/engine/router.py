@@ -1,0 +1,387 @@
+"""Who gets a message: one router per tenant, from a Topic Name to the subscriptions that match it.
+
+Knows no other tenant (there is nothing in it to leak), no policy, no windows and no bytes on a wire. Sessions are
+opaque: only their identity counts. Filters and topics were checked (`iothub.engine.filters`) before they come here.
+
+Theory. An exact filter is found in a dictionary, a wildcard filter in a trie; in front is a cache of finished routes:
+
+    topic -> RouteCache -> Route(targets, groups)
+               | miss
+               +-> exact: {filter: Subscribers}
+               +-> wildcards: Trie of Subscribers
+
+A change of an exact filter forgets one topic. A change of a wildcard filter begins a new generation of this router's
+cache: all its routes are dropped at once, so that no stale one keeps a session alive; each was paid for when it was put in.
+
+Invariants. A Route, its lists and its Targets never change once they were handed out: who delivers in slices may keep
+them. A Group is one object for as long as it has members, and its member list is live: whoever left is never chosen.
+Empty Subscribers are never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from iothub.engine.routecache import Entry, RouteCache
+from iothub.engine.trie import Trie
+
+_TARGET_BYTES = 200  # one Target with its tuples
+_ROUTE_BYTES = 300  # a Route with its two lists and its place in the cache
+_POINTER_BYTES = 8
+
+
+class Subscription:
+    """One Topic Filter of one session, with its options (§3.8.3.1). Immutable: to change an option, subscribe anew."""
+
+    def __init__(
+        self,
+        session: Any,
+        filter: bytes,
+        group: bytes | None = None,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        identifier: int = 0,
+    ) -> None:
+        self.session = session
+        self.filter = filter
+        self.group = group
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.retain_handling = retain_handling
+        self.identifier = identifier  # 0: none
+
+
+class Target:
+    """What one session gets of one topic: all its matching subscriptions as one copy. Immutable.
+
+    The highest QoS [MQTT-3.3.4-2]; the Subscription Identifier of each subscription that has one, in the order of
+    `subscriptions` [MQTT-3.3.4-3], [MQTT-3.3.4-4]; RETAIN as published if one of them asks for it.
+    """
+
+    def __init__(self, subscriptions: tuple[Subscription, ...]) -> None:
+        first = subscriptions[0]
+        qos = 0
+        retain_as_published = has_no_local = False
+        identifiers: list[int] = []
+        for subscription in subscriptions:
+            if subscription.qos > qos:
+                qos = subscription.qos
+            if subscription.retain_as_published:
+                retain_as_published = True
+            if subscription.no_local:
+                has_no_local = True
+            if subscription.identifier:
+                identifiers.append(subscription.identifier)
+        self.session = first.session
+        self.qos = qos
+        self.retain_as_published = retain_as_published
+        self.has_no_local = has_no_local
+        self.identifiers = tuple(identifiers)
+        self.subscriptions = subscriptions
+
+
+def without_no_local(target: Target) -> Target | None:
+    """Return what the publisher itself gets of its own message: the part without No Local, or None [MQTT-3.8.3-3]."""
+    if not target.has_no_local:
+        return target
+    others = tuple([subscription for subscription in target.subscriptions if not subscription.no_local])
+    return Target(others) if others else None
+
+
+class Group:
+    """One `$share` group: a name, a filter, and its members as they are now; one of them gets each message (§4.8.2).
+
+    `turn` belongs to whoever chooses the member (round robin).
+    """
+
+    def __init__(self, name: bytes, filter: bytes) -> None:
+        self.name = name
+        self.filter = filter
+        self.turn = 0
+        self.members: list[Subscription] = []
+        self.places: dict[Any, int] = {}  # session -> index in members
+
+    def join(self, subscription: Subscription) -> Subscription | None:
+        """Add a member; return the subscription it replaces. O(1)."""
+        place = self.places.get(subscription.session)
+        if place is not None:
+            replaced = self.members[place]
+            self.members[place] = subscription
+            return replaced
+        self.places[subscription.session] = len(self.members)
+        self.members.append(subscription)
+        return None
+
+    def leave(self, session: Any) -> Subscription | None:
+        """Remove a member: the last one takes its place. O(1)."""
+        place = self.places.pop(session, None)
+        if place is None:
+            return None
+        removed = self.members[place]
+        last = self.members.pop()
+        if last is not removed:
+            self.members[place] = last
+            self.places[last.session] = place
+        return removed
+
+
+class Route(Entry):
+    """Everybody who gets a topic: one Target per session, and the shared groups. Immutable."""
+
+    def __init__(self, targets: list[Target], groups: list[Group], size: int) -> None:
+        self.size = size
+        self.targets = targets
+        self.groups = groups
+
+
+class Subscribers:
+    """All subscriptions of one Topic Filter. Small when there is one, O(1) to change when there are 100,000.
+
+    Invariant: `only` while there is one plain subscription, `many` from two on; `targets` lists `many` for the routes,
+    and is None after a change.
+    """
+
+    def __init__(self) -> None:
+        self.only: Subscription | None = None
+        self.many: dict[Any, Target] | None = None
+        self.targets: list[Target] | None = None
+        self.groups: dict[bytes, Group] | None = None
+
+    def is_empty(self) -> bool:
+        return self.only is None and self.many is None and self.groups is None
+
+    def add(self, subscription: Subscription) -> Subscription | None:
+        """Add a plain subscription; return the one of the same session that it replaces."""
+        session = subscription.session
+        if self.many is None:
+            replaced = self.only
+            if replaced is None or replaced.session is session:
+                self.only = subscription
+                return replaced
+            self.many = {replaced.session: Target((replaced,))}
+            self.only = None
+        self.targets = None
+        before = self.many.get(session)
+        self.many[session] = Target((subscription,))
+        return None if before is None else before.subscriptions[0]
+
+    def remove(self, session: Any) -> Subscription | None:
+        """Remove the plain subscription of a session and return it."""
+        if self.many is None:
+            removed = self.only
+            if removed is None or removed.session is not session:
+                return None
+            self.only = None
+            return removed
+        target = self.many.pop(session, None)
+        if target is None:
+            return None
+        self.targets = None
+        if len(self.many) == 1:
+            self.only = next(iter(self.many.values())).subscriptions[0]
+            self.many = None
+        return target.subscriptions[0]
+
+    def listed(self) -> list[Target]:
+        """Return the targets of the plain subscriptions: one list for all routes, until something changes."""
+        if self.targets is not None:
+            return self.targets
+        if self.many is not None:
+            self.targets = list(self.many.values())
+            return self.targets
+        if self.only is not None:
+            return [Target((self.only,))]  # not kept: millions of filters have one subscriber
+        return []
+
+    def subscriptions(self) -> list[Subscription]:
+        found: list[Subscription] = [] if self.only is None else [self.only]
+        if self.many is not None:
+            found += [target.subscriptions[0] for target in self.many.values()]
+        if self.groups is not None:
+            for group in self.groups.values():
+                found += group.members
+        return found
+
+
+class Router:
+    """One tenant's subscriptions. Not re-entrant: nothing may change it while `filters` is iterated.
+
+    `generation` changes whenever some topic's route may have changed: a route kept elsewhere is good until then.
+    """
+
+    def __init__(self, cache_entries: int = 8192, cache_bytes: int = 4 << 20) -> None:
+        self.subscription_count = 0
+        self.group_count = 0
+        self.generation = 0
+        self.cache = RouteCache(cache_entries, cache_bytes)
+        self.exact: dict[bytes, Subscribers] = {}
+        self.wildcards = Trie()
+
+    def match(self, topic: bytes) -> Route:
+        """Return the route of a checked Topic Name: one look-up when cached, else O(levels x branches + receivers)."""
+        route: Route | None = self.cache.young.get(topic)
+        if route is None:
+            route = self.cache.promote(topic)
+            if route is None:
+                route = self._find(topic)
+                self.cache.put(topic, route)
+        return route
+
+    def subscribe(self, subscription: Subscription) -> Subscription | None:
+        """Add a subscription; return the one it replaces: same session, filter and group [MQTT-3.8.4-3]. O(levels)."""
+        subscribers = self._at(subscription.filter)
+        if subscribers is None:
+            subscribers = Subscribers()
+            self._put(subscription.filter, subscribers)
+        if subscription.group is None:
+            replaced = subscribers.add(subscription)
+            self._changed(subscription.filter)
+        else:
+            replaced = self._join(subscribers, subscription, subscription.group)
+        if replaced is None:
+            self.subscription_count += 1
+        return replaced
+
+    def unsubscribe(self, session: Any, filter: bytes, group: bytes | None) -> Subscription | None:
+        """Remove a subscription and return it; None when there was none. O(levels)."""
+        subscribers = self._at(filter)
+        if subscribers is None:
+            return None
+        if group is None:
+            removed = subscribers.remove(session)
+            if removed is not None:
+                self._changed(filter)
+        else:
+            removed = self._leave(subscribers, session, filter, group)
+        if removed is None:
+            return None
+        self.subscription_count -= 1
+        if subscribers.is_empty():
+            self._drop(filter)
+        if self.subscription_count == 0:  # gives back what the tables had grown to
+            self.exact = {}
+            self.cache.clear()
+        return removed
+
+    def group_members(self, group: bytes, filter: bytes) -> int:
+        """Return how many sessions share this filter under this name."""
+        subscribers = self._at(filter)
+        if subscribers is None or subscribers.groups is None:
+            return 0
+        found = subscribers.groups.get(group)
+        return 0 if found is None else len(found.members)
+
+    def filters(self) -> Iterator[Subscription]:
+        """Yield every subscription, in no promised order."""
+        for subscribers in self.exact.values():
+            yield from subscribers.subscriptions()
+        for subscribers in self.wildcards.values():
+            yield from subscribers.subscriptions()
+
+    def _at(self, filter: bytes) -> Subscribers | None:
+        found: Subscribers | None = self.wildcards.get(filter) if _is_wildcard(filter) else self.exact.get(filter)
+        return found
+
+    def _put(self, filter: bytes, subscribers: Subscribers) -> None:
+        if _is_wildcard(filter):
+            self.wildcards.put(filter, subscribers)
+        else:
+            self.exact[filter] = subscribers
+
+    def _drop(self, filter: bytes) -> None:
+        if _is_wildcard(filter):
+            self.wildcards.remove(filter)
+        else:
+            del self.exact[filter]
+
+    def _changed(self, filter: bytes) -> None:
+        self.generation += 1
+        if _is_wildcard(filter):
+            self.cache.clear()
+        else:
+            self.cache.forget(filter)
+
+    def _join(self, subscribers: Subscribers, subscription: Subscription, name: bytes) -> Subscription | None:
+        if subscribers.groups is None:
+            subscribers.groups = {}
+        group = subscribers.groups.get(name)
+        if group is None:
+            group = Group(name, subscription.filter)
+            subscribers.groups[name] = group
+            self.group_count += 1
+            self._changed(subscription.filter)
+        return group.join(subscription)
+
+    def _leave(self, subscribers: Subscribers, session: Any, filter: bytes, name: bytes) -> Subscription | None:
+        groups = subscribers.groups
+        group = None if groups is None else groups.get(name)
+        if groups is None or group is None:
+            return None
+        removed = group.leave(session)
+        if not group.members:
+            del groups[name]
+            if not groups:
+                subscribers.groups = None
+            self.group_count -= 1
+            self._changed(filter)
+        return removed
+
+    def _find(self, topic: bytes) -> Route:
+        found: list[Subscribers] = []
+        exact = self.exact.get(topic)
+        if exact is not None:
+            found.append(exact)
+        self.wildcards.match(topic, found)
+        return _route(found)
+
+
+def _is_wildcard(filter: bytes) -> bool:
+    return b"+" in filter or b"#" in filter
+
+
+def _route(found: list[Subscribers]) -> Route:
+    """Merge what matched into one route. Linear in the receivers."""
+    groups: list[Group] = []
+    plain: list[Subscribers] = []
+    for subscribers in found:
+        if subscribers.groups is not None:
+            groups.extend(subscribers.groups.values())
+        if subscribers.only is not None or subscribers.many is not None:
+            plain.append(subscribers)
+    size = _ROUTE_BYTES + _POINTER_BYTES * len(groups)
+    if not plain:
+        return Route([], groups, size)
+    if len(plain) == 1:
+        subscribers = plain[0]
+        targets = subscribers.listed()
+        return Route(targets, groups, size if subscribers.many is not None else size + _TARGET_BYTES)
+    return _merged(plain, groups, size)
+
+
+def _merged(plain: list[Subscribers], groups: list[Group], size: int) -> Route:
+    """Merge several filters' subscribers: one Target for each session [MQTT-3.3.4-2]."""
+    merged: dict[Any, Target] = {}
+    overlapping: dict[Any, list[Subscription]] = {}
+    for subscribers in plain:
+        for target in subscribers.listed():
+            session = target.session
+            before = merged.get(session)
+            if before is None:
+                merged[session] = target
+                continue
+            subscriptions = overlapping.get(session)
+            if subscriptions is None:
+                subscriptions = [before.subscriptions[0]]
+                overlapping[session] = subscriptions
+            subscriptions.append(target.subscriptions[0])
+    for session, subscriptions in overlapping.items():
+        merged[session] = Target(tuple(subscriptions))
+        size += _TARGET_BYTES + _POINTER_BYTES * len(subscriptions)
+    for subscribers in plain:
+        if subscribers.only is not None:
+            size += _TARGET_BYTES
+    return Route(list(merged.values()), groups, size + _POINTER_BYTES * len(merged))
