@@ -209,14 +209,16 @@ def _require_known(name: str, where: str) -> None:
 
 
 def _nearest_name(name: str) -> str | None:
-    """Return the most similar key: by the whole name, else by its last word alone (right word, wrong section)."""
-    whole = difflib.get_close_matches(name, list(_SETTINGS), n=1, cutoff=0.75)
-    if whole:
-        return whole[0]
+    """Return the most similar key: one with the same last word, else by the whole name, else by its last word alone."""
     leaf = name.rpartition(".")[2]
     leaves = {known.rpartition(".")[2]: known for known in reversed(_SETTINGS)}
-    close = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.8)
-    return leaves[close[0]] if close else None
+    namesakes = [known for known in _SETTINGS if known.rpartition(".")[2] == leaf]
+    close = difflib.get_close_matches(name, namesakes, n=1, cutoff=0.4)
+    close = close or difflib.get_close_matches(name, list(_SETTINGS), n=1, cutoff=0.75)
+    if close:
+        return close[0]
+    alike = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.8)
+    return leaves[alike[0]] if alike else None
 
 
 def _first_key(section: str) -> str:

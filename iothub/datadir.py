@@ -1,7 +1,7 @@
 """The data directory of one hub: its files by name, its lock, its pepper, and what a running hub tells about itself.
 
-Knows no table and no format of the stores inside. At most one process works in it: whoever holds `lock` (flock, so that a killed
-process never leaves it behind). Accounts are the exception: they may be changed beside a running hub.
+Knows no table and no format of the stores inside. At most one process works in it: whoever holds `lock` (flock, so that
+a killed process never leaves it behind). Accounts are the exception: they may be changed beside a running hub.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from iothub.errors import ConfigError, ConflictError, IotHubError, NotFoundError
 PEPPER_BYTES = 32
 _DIRECTORY_MODE = 0o700
 _SECRET_MODE = 0o600
+_LOCK_ATTEMPTS = 5
+_LOCK_PAUSE_S = 0.05
 _NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not ours
 
 FIRST_CONFIG = """\
@@ -113,12 +116,10 @@ class DataDir:
     def require_initialised(self) -> None:
         """Raise NotFoundError, with the command to run, unless `init` has been here."""
         if not self.is_initialised:
-            raise NotFoundError(
-                f"{self.path} is not a data directory yet; run `iothub --data-dir {self.path} init` first"
-            )
+            raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {self.path} init` first")
 
     def require_writable(self) -> None:
-        """Raise UnavailableError unless files can be made here; a mode says little (root, read-only mounts), so try it."""
+        """Raise UnavailableError unless files can be made here; modes say little, so try it."""
         with _unavailable(self.path):
             descriptor, name = tempfile.mkstemp(prefix=".probe-", dir=self.path)
             os.close(descriptor)
@@ -134,17 +135,26 @@ class DataDir:
         with _unavailable(self.path):
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SECRET_MODE)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-                raise UnavailableError(f"{self.lock_file}: cannot be locked: {error.strerror}") from None
-            raise ConflictError(f"{self.path} is in use by {self._holder_words()}; stop it first") from None
-        try:
+            self._take(descriptor)
             return Lock(descriptor, Holder(os.getpid(), command, ""))
         except OSError as error:
             os.close(descriptor)
-            raise UnavailableError(f"{self.lock_file}: cannot be written: {error.strerror}") from None
+            raise UnavailableError(f"{self.lock_file}: cannot be locked: {error.strerror}") from None
+        except ConflictError:
+            os.close(descriptor)
+            raise
+
+    def _take(self, descriptor: int) -> None:
+        """Take the lock, patiently: `holder` of another process takes it for an instant to see whether it is free."""
+        for attempt in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if attempt + 1 < _LOCK_ATTEMPTS:
+                    time.sleep(_LOCK_PAUSE_S)
+            else:
+                return
+        raise ConflictError(f"{self.path} is in use by {self._holder_words()}; stop it first")
 
     def holder(self) -> Holder | None:
         """Return who holds the lock, None when it is free."""
@@ -176,9 +186,7 @@ class DataDir:
         if mode & 0o077:
             raise ConfigError(f"{path}: readable by others (mode {mode:04o}); run `chmod 600 {path}`")
         if len(pepper) < PEPPER_BYTES:
-            raise ConfigError(
-                f"{path}: expected at least {PEPPER_BYTES} bytes, got {len(pepper)}; restore it from your backup"
-            )
+            raise ConfigError(f"{path}: expected at least {PEPPER_BYTES} bytes, got {len(pepper)}; restore your copy")
         return pepper
 
     def write_hub(self, facts: Mapping[str, object]) -> None:

@@ -1,18 +1,19 @@
 """Logging: constant sentences plus fields, one line each, on standard error.
 
-Knows no subject. What a client chose (names, topics) may stand in fields: control characters are escaped, long values are cut,
-fields whose name sounds like a secret are blanked. A sentence that repeats too fast is counted instead of written.
+Knows no subject. What a client chose (names, topics) may stand in fields: control characters are escaped, long values
+are cut, fields whose name sounds like a secret are blanked. A sentence that repeats too fast is counted, not written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from types import TracebackType
-from typing import TextIO, TypeAlias
+from typing import TextIO, TypeAlias, cast
 
 import structlog
 
@@ -61,8 +62,8 @@ class RateLimit:
 
 
 def get(name: str) -> structlog.typing.FilteringBoundLogger:
-    """Return the logger of one module; `name` stands in every line as `logger`."""
-    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(logger=name)
+    """Return the logger of one module; `name` stands in every line as `source`."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(source=name)
     return logger
 
 
@@ -92,7 +93,7 @@ def configure(
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=_Patient(out)),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Patient(out))),
         cache_logger_on_first_use=False,
     )
     _bridge_standard_logging()
@@ -110,7 +111,7 @@ def blank_secrets(_logger: object, _method: str, fields: Fields) -> Fields:
 
 
 def neutralise(_logger: object, _method: str, fields: Fields) -> Fields:
-    """Escape what could end a line or drive a terminal, and cut what is long. Field values only: sentences are constants."""
+    """Escape what could end a line or drive a terminal, and cut what is long, in values: sentences are constants."""
     for name, value in fields.items():
         if isinstance(value, bytes):
             fields[name] = clean(value.decode("utf-8", "backslashreplace"))
@@ -184,10 +185,8 @@ class _StandardHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         logger = get(record.name)
         error = record.exc_info[1] if record.exc_info else None
-        try:
+        with contextlib.suppress(Exception):  # a bad log call of a library must not reach its caller
             logger.log(record.levelno, "library message", text=record.getMessage(), exc_info=error)
-        except Exception:  # noqa: BLE001, S110 - a bad log call of a library must not reach its caller
-            pass
 
 
 def _bridge_standard_logging() -> None:

@@ -124,6 +124,10 @@ class Listener:
     bind: str = key(kinds.address, "127.0.0.1", 'Address to listen on; "0.0.0.0" or "::" for every interface.')
     port: int | None = key(kinds.port, None, '0 takes any free port; "off" turns the listener off.')
     max_connections: int = key(kinds.integer(1, 10_000_000), 20_000, "Connections at once; further ones are refused.")
+    max_handshakes: int = key(
+        kinds.integer(1, 1_000_000), 1000, "TLS and WebSocket handshakes at once; further connections are refused."
+    )
+    backlog: int = key(kinds.integer(1, 65535), 4096, "Connections that may wait in the kernel to be accepted.")
     accept_rate: Rate | None = key(
         kinds.rate, None, "New connections per time; the surplus waits in the kernel's queue."
     )

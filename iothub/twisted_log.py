@@ -1,7 +1,7 @@
 """Twisted's own log events, as lines of `iothub.log`.
 
-Knows nothing of what Twisted does: failures become errors with their kind and place, warnings become warnings, and its chatter
-(factories starting and stopping) is written at debug level only.
+Knows nothing of what Twisted does: failures become errors with their kind and place, warnings become warnings, and its
+chatter (factories starting and stopping) is written at debug level only.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_NUMBER_AND_UNIT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)")  # operators' text only, never a client's
+_NUMBER_AND_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]*)")  # operators' text only, never a client's
 OFF_WORDS = frozenset({"off", "none", "never"})
 
 

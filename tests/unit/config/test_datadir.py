@@ -1,0 +1,132 @@
+"""The data directory: made once, held by one process, honest about why it cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iothub.config import load
+from iothub.datadir import DataDir, Holder
+from iothub.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> DataDir:
+    directory = DataDir(tmp_path / "hub")
+    directory.prepare()
+    directory.finish()
+    return directory
+
+
+def test_new_directory_keeps_its_secrets_to_its_owner(made: DataDir) -> None:
+    """Class 22: nobody else may read the pepper or look into the directory."""
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(made.pepper_file.stat().st_mode) == 0o600
+    assert len(made.pepper()) == 32
+
+
+def test_first_configuration_is_valid_and_changes_nothing(made: DataDir) -> None:
+    """Also after `init` only listeners.tcp on loopback is on."""
+    assert load(file=made.config_file).config == load().config
+
+
+def test_initialised_directory_is_refused_a_second_time(made: DataDir) -> None:
+    with pytest.raises(ConflictError, match="is initialised already"):
+        made.require_fresh()
+
+
+def test_preparing_again_after_a_crash_keeps_the_pepper(tmp_path: Path) -> None:
+    """The configuration file is written last, so that a killed `init` can be run again."""
+    directory = DataDir(tmp_path)
+    directory.prepare()
+    pepper = directory.pepper()
+
+    directory.require_fresh()
+    directory.prepare()
+
+    assert directory.pepper() == pepper
+
+
+def test_directory_without_init_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=f"run `iothub --data-dir {tmp_path} init` first"):
+        DataDir(tmp_path).require_initialised()
+
+
+def test_pepper_that_others_can_read_is_refused(made: DataDir) -> None:
+    made.pepper_file.chmod(0o644)
+
+    with pytest.raises(ConfigError, match="readable by others"):
+        made.pepper()
+
+
+def test_pepper_that_was_cut_is_refused(made: DataDir) -> None:
+    made.pepper_file.write_bytes(b"short")
+
+    with pytest.raises(ConfigError, match="expected at least 32 bytes, got 5"):
+        made.pepper()
+
+
+def test_second_lock_is_refused_with_the_holder(made: DataDir) -> None:
+    lock = made.lock("iothub serve")
+    lock.announce("127.0.0.1:1883")
+
+    with pytest.raises(ConflictError, match=rf"process {os.getpid()} \(iothub serve, listening on 127.0.0.1:1883\)"):
+        made.lock("iothub serve")
+    assert made.holder() == Holder(os.getpid(), "iothub serve", "127.0.0.1:1883")
+    lock.release()
+    assert made.holder() is None
+    made.lock("iothub serve").release()
+
+
+def test_lock_of_a_killed_process_is_free(made: DataDir) -> None:
+    """The kernel releases it: no stale lock file ever has to be removed by hand."""
+    code = (
+        "import os, sys; from pathlib import Path; from iothub.datadir import DataDir\n"
+        "lock = DataDir(Path(sys.argv[1])).lock('iothub serve'); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(made.path)], check=False, timeout=30)
+
+    assert json.loads(made.lock_file.read_text())["command"] == "iothub serve"
+    assert made.holder() is None
+    made.lock("iothub serve").release()
+
+
+def test_directory_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
+    """A file in the way, as on a read-only mount, is one line and exit code 7."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(UnavailableError) as caught:
+        DataDir(tmp_path / "file" / "hub").prepare()
+    assert caught.value.exit_code == 7
+    assert "\n" not in str(caught.value)
+
+
+def test_directory_that_cannot_be_written_is_unavailable(made: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+
+    with pytest.raises(UnavailableError, match="read-only file system"):
+        made.require_writable()
+
+
+def test_hub_facts_are_read_back_and_removed(made: DataDir) -> None:
+    made.write_hub({"pid": 7, "listeners": {"tcp": "127.0.0.1:1883"}})
+
+    assert made.read_hub() == {"pid": 7, "listeners": {"tcp": "127.0.0.1:1883"}}
+    made.remove_hub()
+    made.remove_hub()
+    assert made.read_hub() is None
+
+
+def test_damaged_hub_facts_are_no_facts(made: DataDir) -> None:
+    made.hub_file.write_text('{"pid": ')
+
+    assert made.read_hub() is None
