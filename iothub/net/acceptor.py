@@ -76,7 +76,10 @@ class Acceptor:
                 channel.close(abort=True)
 
     def _introduce(self, channel: Channel, ip: str, port: int, subject: str | None) -> bool:
-        channel.connection = self._plane.accept(channel, self.listener, peer_name(ip, port), subject)
+        try:
+            channel.connection = self._plane.accept(channel, self.listener, peer_name(ip, port), subject)
+        except Exception:  # the protocol edge: a defect of ours refuses one client and leaves no count behind
+            log.exception("introducing a connection failed", extra={"listener": self.listener.name})
         if channel.connection is None:
             self.gate.refused[Reason.OVERLOAD] += 1
             return False

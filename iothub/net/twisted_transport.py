@@ -139,15 +139,10 @@ class PlainChannel(Protocol):
             return
         self._is_in = False
         self._is_closing = self._has_finished = True
-        connection, self.connection = self.connection, None
+        self._hub.gone(self)
+        self._detach()
         self._acceptor.released(self)
         self.stream = None
-        self._hub.gone(self)
-        if connection is not None:
-            try:
-                connection.lost(self._reason)
-            except Exception:
-                log.exception("closing a connection failed", extra={"listener": self._acceptor.listener.name})
         self._hub.schedule()
 
     def pauseProducing(self) -> None:
@@ -216,7 +211,7 @@ class PlainChannel(Protocol):
         else:
             return
         if self._is_closing:
-            self._finish()
+            self._hub.finished(self)
 
     def abort(self) -> None:
         """Reset; `connectionLost` follows."""
@@ -240,9 +235,12 @@ class PlainChannel(Protocol):
             return source
         return self.connection.out if self.connection is not None else bytearray()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Everything is with Twisted: end. Unread bytes would make the close a reset, which eats our last words."""
+        if not self._is_in or self._has_finished:
+            return
         self._has_finished = True
+        self._detach()
         self.transport.unregisterProducer()
         self._hub.unwatch(self)
         if unread_bytes(self.transport.getHandle()) > 0:
@@ -250,6 +248,14 @@ class PlainChannel(Protocol):
             self.transport.loseWriteConnection()
         else:
             self.transport.loseConnection()
+
+    def _detach(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            try:
+                connection.lost(self._reason)
+            except Exception:
+                log.exception("closing a connection failed", extra={"listener": self._acceptor.listener.name})
 
 
 class PlainFactory(Factory):
@@ -276,6 +282,7 @@ class TwistedTransports:
         self._put_off: list[tuple[Port, PlainFactory]] = []
         self._channels: set[PlainChannel] = set()
         self._dirty: list[PlainChannel] = []
+        self._finished: list[PlainChannel] = []
         self._doomed: list[PlainChannel] = []
         self._lingering: deque[tuple[float, PlainChannel]] = deque()
         self._half_closed: deque[tuple[float, PlainChannel]] = deque()
@@ -317,14 +324,20 @@ class TwistedTransports:
         return dict(self._counters)
 
     def settle(self) -> None:
-        """End of a batch: the plane wakes who has output, each of those is written once, closed ones go."""
+        """End of a batch: the plane wakes who has output, each is written once; then those end that must."""
         self._is_scheduled = False
         self._counters["turns"] += 1
-        self._plane.end_batch()
-        while self._dirty or self._doomed:
-            dirty, self._dirty = self._dirty, []
-            for channel in dirty:
-                self._flush(channel)
+        while True:
+            self._end_batch()
+            while self._dirty:
+                dirty, self._dirty = self._dirty, []
+                for channel in dirty:
+                    self._flush(channel)
+            if not self._finished and not self._doomed:
+                return
+            finished, self._finished = self._finished, []
+            for channel in finished:
+                channel.finish()
             doomed, self._doomed = self._doomed, []
             for channel in doomed:
                 channel.abort()
@@ -351,6 +364,9 @@ class TwistedTransports:
     def wake(self, channel: PlainChannel) -> None:
         self._dirty.append(channel)
         self.schedule()
+
+    def finished(self, channel: PlainChannel) -> None:
+        self._finished.append(channel)
 
     def doom(self, channel: PlainChannel) -> None:
         self._doomed.append(channel)
@@ -382,6 +398,12 @@ class TwistedTransports:
     def count_sent(self, size: int) -> None:
         self._counters["send_calls"] += 1
         self._counters["bytes_out"] += size
+
+    def _end_batch(self) -> None:
+        try:
+            self._plane.end_batch()
+        except Exception:
+            log.exception("the end of a batch failed")
 
     def _flush(self, channel: PlainChannel) -> None:
         try:

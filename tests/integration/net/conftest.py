@@ -37,6 +37,13 @@ class Hub:
         self._clients.append(client)
         return client
 
+    def is_refused(self, name: str = "tcp") -> bool:
+        """A new client is closed or reset without a byte."""
+        try:
+            return self.connect(name).recv(1) == b""
+        except ConnectionResetError:
+            return True
+
     def only(self) -> EchoConnection:
         """The one connection of this test, once it is there."""
         self.until(lambda: len(self.plane.connections) == 1)
