@@ -6,7 +6,7 @@ Knows no store: that a name is well formed says nothing about whether it exists.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from iothub.errors import ConfigError
 
@@ -24,8 +24,7 @@ _GROUP_RULE = "1 to 64 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter o
 _PLAN_RULE = "1 to 64 of a-z, 0-9 and -, beginning with a letter or digit"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who a username names: one device of one tenant."""
 
     tenant: str
@@ -35,11 +34,13 @@ class Identity:
         return f"{self.tenant}/{self.device}"
 
 
-def parse_identity(username: str) -> Identity | None:
+def parse_username(username: str | None) -> Identity | None:
     """Split a username that is exactly `{tenant}/{device}`; anything else, by one character, is None.
 
     Nothing is trimmed, folded or normalised: two usernames that differ name two identities.
     """
+    if username is None:
+        return None
     tenant, slash, device = username.partition("/")
     if slash and TENANT_NAME.fullmatch(tenant) and DEVICE_NAME.fullmatch(device):
         return Identity(tenant, device)

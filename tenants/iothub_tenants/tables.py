@@ -56,7 +56,7 @@ plan_quota = Table(
     metadata,
     Column("plan", exact(64), ForeignKey("plan.name"), primary_key=True),
     Column("name", exact(64), primary_key=True),
-    Column("value", String(255), nullable=False),
+    Column("value", Text, nullable=False),
 )
 
 tenant = Table(
@@ -134,7 +134,7 @@ quota_override = Table(
     Column("tenant_id", Integer, ForeignKey("tenant.id"), primary_key=True, autoincrement=False),
     Column("device", exact(128), primary_key=True),  # "" for the tenant itself
     Column("name", exact(64), primary_key=True),
-    Column("value", String(255), nullable=False),
+    Column("value", Text, nullable=False),
 )
 
 ban = Table(

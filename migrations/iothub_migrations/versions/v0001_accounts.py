@@ -70,7 +70,7 @@ def create_plans() -> None:
         "plan_quota",
         sa.Column("plan", exact(64), nullable=False),
         sa.Column("name", exact(64), nullable=False),
-        sa.Column("value", sa.String(255), nullable=False),
+        sa.Column("value", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("plan", "name", name="pk_plan_quota"),
         foreign("plan_quota", "plan", "plan.name"),
     )
@@ -154,7 +154,7 @@ def create_rules() -> None:
         tenant_id(),
         sa.Column("device", exact(128), nullable=False),
         sa.Column("name", exact(64), nullable=False),
-        sa.Column("value", sa.String(255), nullable=False),
+        sa.Column("value", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "device", "name", name="pk_quota_override"),
         foreign("quota_override", "tenant_id", "tenant.id"),
     )

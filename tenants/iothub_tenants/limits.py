@@ -1,0 +1,49 @@
+"""How limits lie in the database: one row per quota name, each holding that name's part of the grammar's canonical text.
+
+Knows no layers: plans, tenants and devices all store their limits through these functions. The grammar is `iothub_services.quota.grammar`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
+
+from iothub_services.quota.grammar import Limits, format_limits, parse_limits, parse_name
+
+
+def load(connection: Connection, table: Table, where: ColumnElement[bool]) -> Limits:
+    """Read the limits of one owner."""
+    return parse_limits(load_text(connection, table, where))
+
+
+def load_text(connection: Connection, table: Table, where: ColumnElement[bool]) -> str:
+    """Read the limits of one owner as the grammar's text, without a look at what it says."""
+    values = connection.execute(select(table.c.value).where(where).order_by(table.c.name)).scalars()
+    return " ".join(values)
+
+
+def merge(connection: Connection, table: Table, owner: Mapping[str, object], added: Limits) -> None:
+    """Put limits into one owner's rows. What is obeyed and what is a dry run of the same name replace only their like."""
+    where = owner_is(table, owner)
+    known = load(connection, table, where)
+    for quota, windows in added.items():
+        replaced = {window.is_dry_run for window in windows}
+        kept = tuple(window for window in known.get(quota, ()) if window.is_dry_run not in replaced)
+        text = format_limits({quota: (*windows, *kept)})
+        connection.execute(delete(table).where(where, table.c.name == quota.value))
+        connection.execute(insert(table).values({**owner, "name": quota.value, "value": text}))
+
+
+def remove(connection: Connection, table: Table, owner: Mapping[str, object], names: Iterable[str]) -> int:
+    """Remove limits by name, whatever their value, and return how many there were. Raises ConfigError for an unknown name."""
+    known = [parse_name(name).value for name in names]
+    return connection.execute(delete(table).where(owner_is(table, owner), table.c.name.in_(known))).rowcount
+
+
+def owner_is(table: Table, owner: Mapping[str, object]) -> ColumnElement[bool]:
+    """The condition that a row is this owner's; `owner` names at least one column."""
+    first, *others = (table.c[column] == value for column, value in owner.items())
+    for condition in others:
+        first = first & condition
+    return first
