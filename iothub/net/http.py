@@ -1,0 +1,228 @@
+"""Health and metrics over HTTP, inside the hub's process: /livez /readyz /metrics /metrics/tenants /status.
+
+Knows no counter and no subsystem: it asks a `Health`. There is no login here, hence loopback by default; GET and HEAD only, no
+request body, one request per connection, a bounded number of connections, each with a bounded life.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Protocol, cast
+from urllib.parse import parse_qs
+
+import h11
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort, ITCPTransport
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.internet.protocol import ServerFactory, connectionDone
+from twisted.python.failure import Failure
+
+from iothub import log
+from iothub.errors import UnavailableError
+
+MAX_CONNECTIONS = 64
+CONNECTION_LIFE_S = 30.0  # also of one that trickles its request or does not read its answer
+_HEAD_LIMIT_BYTES = 8192
+_JSON = "application/json"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_PAGE_LIMIT = 1000  # tenants on one page of /metrics/tenants
+_QUERY_LIMIT_BYTES = 1024
+
+Query = Mapping[str, str]
+Answer = tuple[HTTPStatus, str, bytes]  # status, content type, body
+
+
+class Health(Protocol):
+    """What the composition root tells about the hub. All calls are made on the reactor thread and return at once."""
+
+    def reasons(self) -> list[str]:
+        """Why the hub is not ready to serve, in words for an operator; empty when it is."""
+
+    def status(self) -> Mapping[str, object]:
+        """Facts for `iothub status`, ready for JSON."""
+
+    def metrics(self) -> bytes:
+        """The Prometheus page of the platform."""
+
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> bytes:
+        """The Prometheus page of one tenant, or of up to `limit` tenants whose names follow `after`."""
+
+
+class Reactor(Protocol):
+    """The part of a Twisted reactor that is used."""
+
+    def callLater(self, delay: float, callable: Callable[[], None]) -> IDelayedCall: ...  # noqa: N802
+
+    def listenTCP(  # noqa: N802
+        self, port: int, factory: object, backlog: int = ..., interface: str = ...
+    ) -> IListeningPort: ...
+
+
+class _BadQueryError(Exception):
+    """A query that asks for nothing sensible."""
+
+
+class _Exchange(TwistedProtocol):
+    """One connection: one request, one answer, the end."""
+
+    def __init__(self, face: HttpFace, reactor: Reactor) -> None:
+        self._face = face
+        self._reactor = reactor
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
+        self._end: IDelayedCall | None = None
+
+    def connectionMade(self) -> None:  # noqa: N802
+        self._end = self._reactor.callLater(CONNECTION_LIFE_S, self._cut)
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        if self._http.our_state is not h11.IDLE:
+            return  # answered already; whatever comes after the one request is not read
+        try:
+            self._http.receive_data(data)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            self._send((HTTPStatus(error.error_status_hint), _JSON, _body({"error": "not a request"})), is_head=False)
+            return
+        if isinstance(event, h11.Request):
+            self._send(self._answer(event), is_head=event.method == b"HEAD")
+        elif event is not h11.NEED_DATA:
+            self._cut()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
+        if self._end is not None and self._end.active():
+            self._end.cancel()
+        self._face.open_connections -= 1
+
+    def _answer(self, request: h11.Request) -> Answer:
+        names = dict(request.headers)
+        if b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0":
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _JSON, _body({"error": "a request has no body here"})
+        path, _, query = request.target.partition(b"?")
+        return self._face.answer(request.method, path, query)
+
+    def _send(self, answer: Answer, *, is_head: bool) -> None:
+        status, kind, body = answer
+        headers = [
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Connection", "close"),
+        ]
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers.append(("Allow", "GET, HEAD"))
+        response = h11.Response(status_code=status.value, headers=headers, reason=status.phrase)
+        transport = cast("ITCPTransport", self.transport)
+        transport.write(self._http.send(response) or b"")
+        if not is_head:
+            transport.write(body)
+        transport.loseConnection()
+
+    def _cut(self) -> None:
+        cast("ITCPTransport", self.transport).abortConnection()
+
+
+class HttpFace(ServerFactory[_Exchange]):
+    """The factory of the HTTP listener: routes, and what was asked how often (for the metric)."""
+
+    noisy = False
+
+    def __init__(self, health: Health, reactor: Reactor) -> None:
+        self.open_connections = 0
+        self.requests: dict[tuple[str, str], int] = {}  # (route, status)
+        self._health = health
+        self._reactor = reactor
+        self._log = log.get(__name__)
+        self._routes: dict[bytes, Callable[[Query], Answer]] = {
+            b"/livez": self._livez,
+            b"/readyz": self._readyz,
+            b"/metrics": self._metrics,
+            b"/metrics/tenants": self._tenant_metrics,
+            b"/status": self._status,
+        }
+
+    def buildProtocol(self, addr: IAddress | None) -> _Exchange | None:  # noqa: N802
+        if self.open_connections >= MAX_CONNECTIONS:
+            return None
+        self.open_connections += 1
+        return _Exchange(self, self._reactor)
+
+    def answer(self, method: bytes, path: bytes, query: bytes) -> Answer:
+        """Return status, content type and body of one request. Never raises: this is the edge."""
+        route = self._routes.get(path)
+        if route is None:
+            answer = (
+                HTTPStatus.NOT_FOUND,
+                _JSON,
+                _body({"error": "not found", "paths": sorted(p.decode() for p in self._routes)}),
+            )
+        elif method not in {b"GET", b"HEAD"}:
+            answer = (HTTPStatus.METHOD_NOT_ALLOWED, _JSON, _body({"error": "only GET and HEAD are allowed"}))
+        else:
+            answer = self._answer(route, query)
+        name = path.decode() if route is not None else "other"
+        key = (name, str(answer[0].value))
+        self.requests[key] = self.requests.get(key, 0) + 1
+        return answer
+
+    def _answer(self, route: Callable[[Query], Answer], query: bytes) -> Answer:
+        try:
+            return route(_parse_query(query))
+        except _BadQueryError as error:
+            return HTTPStatus.BAD_REQUEST, _JSON, _body({"error": str(error)})
+        except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: a defect in a counter must not close the page
+            self._log.error("health page failed", exc_info=error)
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _JSON, _body({"error": "internal error; see the hub's log"})
+
+    def _livez(self, _query: Query) -> Answer:
+        return HTTPStatus.OK, _JSON, _body({"live": True})
+
+    def _readyz(self, _query: Query) -> Answer:
+        reasons = self._health.reasons()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        return status, _JSON, _body({"ready": not reasons, "reasons": reasons})
+
+    def _status(self, _query: Query) -> Answer:
+        return HTTPStatus.OK, _JSON, _body(self._health.status())
+
+    def _metrics(self, _query: Query) -> Answer:
+        return HTTPStatus.OK, _TEXT, self._health.metrics()
+
+    def _tenant_metrics(self, query: Query) -> Answer:
+        limit = query.get("limit", str(_PAGE_LIMIT))
+        if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= _PAGE_LIMIT:
+            raise _BadQueryError(f"limit: expected a number from 1 to {_PAGE_LIMIT}")
+        return (
+            HTTPStatus.OK,
+            _TEXT,
+            self._health.tenant_metrics(query.get("tenant"), query.get("after", ""), int(limit)),
+        )
+
+
+def listen(reactor: Reactor, face: HttpFace, bind: str, port: int) -> IListeningPort:
+    """Open the HTTP listener; `port.getHost()` tells the real port.
+
+    Raises:
+        UnavailableError: The port is in use or may not be opened.
+    """
+    try:
+        return reactor.listenTCP(port, face, backlog=MAX_CONNECTIONS, interface=bind)
+    except CannotListenError as error:
+        why = getattr(error.socketError, "strerror", None) or error.socketError
+        raise UnavailableError(f"http: cannot listen on {bind} port {port}: {why}; choose another http.port") from None
+
+
+def _parse_query(query: bytes) -> Query:
+    if len(query) > _QUERY_LIMIT_BYTES:
+        raise _BadQueryError("query: too long")
+    try:
+        fields = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=8, errors="strict")
+    except ValueError:
+        raise _BadQueryError("query: expected name=value pairs") from None
+    return {name: values[0] for name, values in fields.items()}
+
+
+def _body(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, indent=2, default=str).encode() + b"\n"

@@ -1,0 +1,207 @@
+"""Every metric of the hub, declared once: name, kind, sentence, labels, and the label sets that begin at 0.
+
+Knows no values: whoever has one feeds it through `iothub_services.metrics.exposition.Registry`. A client id, a topic or a device
+is never a label; a tenant is one only in the metrics whose name begins with `iothub_tenant_`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from iothub.reasons import Drop, Reason
+
+LISTENERS = ("tcp", "tls", "ws", "wss")
+PROTOCOLS = ("3.1", "3.1.1", "5")
+PACKET_TYPES = (
+    "connect",
+    "connack",
+    "publish",
+    "puback",
+    "pubrec",
+    "pubrel",
+    "pubcomp",
+    "subscribe",
+    "suback",
+    "unsubscribe",
+    "unsuback",
+    "pingreq",
+    "pingresp",
+    "disconnect",
+    "auth",
+)
+_QOS = (("0",), ("1",), ("2",))
+_DROPS = tuple((drop.value,) for drop in Drop)
+_REASONS = tuple((word,) for word in dict.fromkeys(reason.word for reason in Reason))
+_LISTENERS = tuple((listener,) for listener in LISTENERS)
+_ACTIONS = (("publish",), ("subscribe",))
+_RESULTS = (("accepted",), ("refused",))
+_TICKS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_LATENCIES_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Kind(Enum):
+    """What a scraper may do with the numbers."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One declared metric. `known`: label sets that are shown as 0 before anything has happened."""
+
+    name: str
+    kind: Kind
+    sentence: str
+    labels: tuple[str, ...] = ()
+    known: tuple[tuple[str, ...], ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def _counter(name: str, sentence: str, labels: tuple[str, ...] = (), known: tuple[tuple[str, ...], ...] = ()) -> Metric:
+    return Metric(name, Kind.COUNTER, sentence, labels, known)
+
+
+def _gauge(name: str, sentence: str, labels: tuple[str, ...] = (), known: tuple[tuple[str, ...], ...] = ()) -> Metric:
+    return Metric(name, Kind.GAUGE, sentence, labels, known)
+
+
+def _histogram(name: str, sentence: str, buckets: tuple[float, ...]) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, sentence, buckets=buckets)
+
+
+# Build and process
+BUILD_INFO = _gauge("iothub_build_info", "Always 1; what runs here.", ("version", "python", "twin"))
+START_TIME = _gauge("iothub_start_time_seconds", "When the hub was started (Unix time).")
+
+# Reactor
+REACTOR_TICK = _histogram(
+    "iothub_reactor_tick_duration_seconds", "How long one turn of the reactor kept others waiting.", _TICKS_S
+)
+REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "How late the last clock tick was.")
+ENGINE_TURNS = _counter("iothub_engine_turns_total", "Turns of the message plane.")
+ENGINE_EVENTS = _counter("iothub_engine_events_total", "Readable and writable sockets that turns have handled.")
+
+# Connections
+CONNECTIONS = _gauge("iothub_connections", "Open connections.", ("listener",), _LISTENERS)
+CONNECTIONS_LIMIT = _gauge("iothub_connections_limit", "Open connections that are allowed.", ("listener",))
+CONNECTIONS_PRE_AUTH = _gauge(
+    "iothub_connections_pre_auth", "Open connections that have not been admitted yet.", ("listener",), _LISTENERS
+)
+CONNECTS = _counter(
+    "iothub_connects_total",
+    "CONNECT packets by protocol version and result.",
+    ("protocol", "result"),
+    tuple((protocol, result) for protocol in PROTOCOLS for (result,) in _RESULTS),
+)
+DISCONNECTS = _counter("iothub_disconnects_total", "Ended connections by reason.", ("reason",), _REASONS)
+ACCEPTS_REFUSED = _counter(
+    "iothub_accepts_refused_total", "Connections closed before their first byte was read.", ("listener",), _LISTENERS
+)
+
+# Authentication and authorisation
+AUTHENTICATIONS = _counter(
+    "iothub_authentications_total",
+    "Checked credentials by method.",
+    ("method", "result"),
+    tuple((method, result) for method in ("secret", "password", "certificate", "plug_in") for (result,) in _RESULTS),
+)
+AUTHORIZATIONS_DENIED = _counter(
+    "iothub_authorizations_denied_total", "Requests that no rule allows.", ("action",), _ACTIONS
+)
+AUTH_CACHE = _counter(
+    "iothub_authz_cache_requests_total", "Look-ups of accounts and rules.", ("result",), (("hit",), ("miss",))
+)
+BANS = _gauge("iothub_bans", "Bans in force.", ("kind",))
+HOOK_FAILURES = _counter("iothub_hook_failures_total", "Calls of plug-ins that failed.")
+
+# Packets
+PACKETS_RECEIVED = _counter(
+    "iothub_packets_received_total", "Control Packets read.", ("type",), tuple((name,) for name in PACKET_TYPES)
+)
+PACKETS_SENT = _counter(
+    "iothub_packets_sent_total", "Control Packets written.", ("type",), tuple((name,) for name in PACKET_TYPES)
+)
+BYTES_RECEIVED = _counter("iothub_bytes_received_total", "MQTT bytes read, framing and encryption not counted.")
+BYTES_SENT = _counter("iothub_bytes_sent_total", "MQTT bytes written, framing and encryption not counted.")
+MALFORMED_PACKETS = _counter("iothub_malformed_packets_total", "Packets that are none.")
+PROTOCOL_ERRORS = _counter("iothub_protocol_errors_total", "Packets that were not allowed then and there.")
+
+# Messages
+MESSAGES_RECEIVED = _counter("iothub_messages_received_total", "PUBLISH packets taken.", ("qos",), _QOS)
+MESSAGES_DELIVERED = _counter("iothub_messages_delivered_total", "PUBLISH packets sent.", ("qos",), _QOS)
+MESSAGES_DROPPED = _counter("iothub_messages_dropped_total", "Messages, or deliveries, dropped.", ("reason",), _DROPS)
+PUBLISH_ACK_DURATION = _histogram(
+    "iothub_publish_ack_duration_seconds", "From a durable PUBLISH to its acknowledgement.", _LATENCIES_S
+)
+
+# Sessions
+SESSIONS = _gauge("iothub_sessions", "Sessions by state.", ("state",), (("connected",), ("offline",)))
+SESSION_EVENTS = _counter(
+    "iothub_session_events_total",
+    "What happened to sessions.",
+    ("event",),
+    (("created",), ("resumed",), ("taken_over",), ("expired",), ("discarded",)),
+)
+QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
+QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
+INFLIGHT_MESSAGES = _gauge(
+    "iothub_inflight_messages", "QoS 1 and 2 messages on their way.", ("direction",), (("in",), ("out",))
+)
+BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers and backlogs.")
+
+# Stores
+STORE_COMMITS = _counter("iothub_store_commits_total", "Commits, each with its sync.", ("store",))
+STORE_COMMIT_DURATION = _histogram(
+    "iothub_store_commit_duration_seconds", "Duration of one group commit.", _LATENCIES_S
+)
+STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Messages on their way to disk.")
+
+# Routing
+SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
+RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")
+RETAINED_BYTES = _gauge("iothub_retained_bytes", "Bytes of retained messages.")
+
+# Quotas and overload
+QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "What quotas have refused.", ("quota",))
+OVERLOAD_LEVEL = _gauge(
+    "iothub_overload_level", "0: none; 1: QoS 0 is dropped; 2: publishers pause; 3: no new connections."
+)
+
+# Operations
+ALARMS_ACTIVE = _gauge(
+    "iothub_alarms_active", "Alarms that are raised now.", ("severity",), (("warning",), ("critical",))
+)
+CERTIFICATE_EXPIRY = _gauge(
+    "iothub_certificate_expiry_timestamp_seconds", "When the listener's certificate ends (Unix time).", ("listener",)
+)
+DISK_FREE = _gauge("iothub_disk_free_bytes", "Free space under the data directory.")
+HTTP_REQUESTS = _counter("iothub_http_requests_total", "Requests for health and metrics.", ("route", "status"))
+LOG_SUPPRESSED = _counter("iothub_log_messages_suppressed_total", "Log lines left out by the rate limit.")
+TENANTS = _gauge("iothub_tenants", "Tenants with a broker in memory.")
+SERIES_DROPPED = _counter("iothub_metrics_series_dropped_total", "Series left out of /metrics/tenants by its cap.")
+
+# Per tenant; the label `tenant` comes first
+TENANT_CONNECTIONS = _gauge("iothub_tenant_connections", "Open connections.")
+TENANT_SESSIONS = _gauge("iothub_tenant_sessions", "Sessions, connected or not.")
+TENANT_SUBSCRIPTIONS = _gauge("iothub_tenant_subscriptions", "Subscriptions.")
+TENANT_MESSAGES_RECEIVED = _counter("iothub_tenant_messages_received_total", "PUBLISH packets taken.", ("qos",), _QOS)
+TENANT_MESSAGES_DELIVERED = _counter("iothub_tenant_messages_delivered_total", "PUBLISH packets sent.", ("qos",), _QOS)
+TENANT_MESSAGES_DROPPED = _counter(
+    "iothub_tenant_messages_dropped_total", "Messages, or deliveries, dropped.", ("reason",)
+)
+TENANT_BYTES_RECEIVED = _counter("iothub_tenant_bytes_received_total", "MQTT bytes read.")
+TENANT_BYTES_SENT = _counter("iothub_tenant_bytes_sent_total", "MQTT bytes written.")
+TENANT_AUTHENTICATIONS = _counter("iothub_tenant_authentications_total", "Checked credentials.", ("result",), _RESULTS)
+TENANT_DENIED = _counter("iothub_tenant_authorizations_denied_total", "Requests that no rule allows.", ("action",))
+TENANT_QUEUED_BYTES = _gauge("iothub_tenant_queued_bytes", "Bytes in virtual queues.")
+TENANT_QUEUED_MESSAGES = _gauge("iothub_tenant_queued_messages", "Messages in virtual queues.")
+TENANT_RETAINED_MESSAGES = _gauge("iothub_tenant_retained_messages", "Retained messages.")
+TENANT_RETAINED_BYTES = _gauge("iothub_tenant_retained_bytes", "Bytes of retained messages.")
+TENANT_QUOTA_LIMIT = _gauge("iothub_tenant_quota_limit", "Limit in force.", ("quota",))
+TENANT_QUOTA_USED = _gauge("iothub_tenant_quota_used", "Use of a counted limit.", ("quota",))
+TENANT_QUOTA_REJECTIONS = _counter("iothub_tenant_quota_rejections_total", "What quotas have refused.", ("quota",))
+
+DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

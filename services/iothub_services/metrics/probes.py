@@ -1,0 +1,43 @@
+"""What the machine says about itself: memory of this process, free disk, end of a certificate.
+
+Knows no threshold; each probe is one cheap look (a system call or a small file) and may be made every few seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography import x509
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; 0 where /proc is missing."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * _PAGE_BYTES
+
+
+def disk_free_bytes(path: Path) -> int:
+    """Return the space that this process may still use under `path`.
+
+    Raises:
+        OSError: The path is gone.
+    """
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def certificate_end(file: Path) -> float:
+    """Return when the first certificate of a PEM file ends, in Unix time.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It holds no certificate.
+    """
+    certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
+    return certificate.not_valid_after_utc.timestamp()

@@ -1,0 +1,231 @@
+"""Health and metrics over HTTP: the right page, and nothing that a stranger can make grow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from twisted.internet.error import CannotListenError, ConnectionDone
+from twisted.internet.protocol import Protocol
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from iothub.errors import UnavailableError
+from iothub.net import http
+
+
+class FakeHealth:
+    """A hub whose readiness the test decides."""
+
+    def __init__(self) -> None:
+        self.why: list[str] = []
+        self.asked: tuple[str | None, str, int] | None = None
+        self.is_broken = False
+
+    def reasons(self) -> list[str]:
+        return self.why
+
+    def status(self) -> Mapping[str, object]:
+        return {"version": "0", "connections": 3}
+
+    def metrics(self) -> bytes:
+        if self.is_broken:
+            raise KeyError("counter")
+        return b"iothub_connections 3\n"
+
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> bytes:
+        self.asked = (tenant, after, limit)
+        return b'iothub_tenant_connections{tenant="acme"} 3\n'
+
+
+class Abortable(StringTransport):
+    """A string transport that knows abortConnection."""
+
+    def abortConnection(self) -> None:
+        self.disconnecting = True
+        self.disconnected = True
+
+
+@pytest.fixture
+def health() -> FakeHealth:
+    return FakeHealth()
+
+
+@pytest.fixture
+def reactor() -> MemoryReactorClock:
+    return MemoryReactorClock()
+
+
+@pytest.fixture
+def face(health: FakeHealth, reactor: MemoryReactorClock) -> http.HttpFace:
+    return http.HttpFace(health, reactor)
+
+
+def connect(face: http.HttpFace) -> tuple[Protocol, Abortable]:
+    protocol = face.buildProtocol(None)
+    assert protocol is not None
+    transport = Abortable()
+    protocol.makeConnection(transport)
+    return protocol, transport
+
+
+def ask(face: http.HttpFace, target: str, method: str = "GET", extra: str = "") -> tuple[int, dict[str, str], str]:
+    protocol, transport = connect(face)
+    protocol.dataReceived(f"{method} {target} HTTP/1.1\r\nHost: hub\r\n{extra}\r\n".encode())
+    assert transport.disconnecting
+    head, _, body = transport.value().decode().partition("\r\n\r\n")
+    lines = head.split("\r\n")
+    protocol.connectionLost(Failure(ConnectionDone()))
+    return int(lines[0].split()[1]), dict(line.lower().split(": ", 1) for line in lines[1:]), body
+
+
+def test_livez_answers_while_the_reactor_turns(face: http.HttpFace) -> None:
+    assert ask(face, "/livez")[0] == 200
+
+
+def test_readyz_says_why_the_hub_is_not_ready(face: http.HttpFace, health: FakeHealth) -> None:
+    """503 with reasons until every listener accepts, 200 from then on."""
+    health.why = ["listener ws is not open yet"]
+    status, _, body = ask(face, "/readyz")
+    assert (status, json.loads(body)) == (503, {"ready": False, "reasons": ["listener ws is not open yet"]})
+
+    health.why = []
+    assert ask(face, "/readyz")[0] == 200
+
+
+def test_metrics_are_prometheus_text(face: http.HttpFace) -> None:
+    status, headers, body = ask(face, "/metrics")
+
+    assert (status, body) == (200, "iothub_connections 3\n")
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert headers["content-length"] == str(len(body))
+
+
+def test_status_is_json(face: http.HttpFace) -> None:
+    assert json.loads(ask(face, "/status")[2]) == {"version": "0", "connections": 3}
+
+
+def test_tenant_page_is_asked_by_name_and_page(face: http.HttpFace, health: FakeHealth) -> None:
+    ask(face, "/metrics/tenants")
+    assert health.asked == (None, "", 1000)
+
+    ask(face, "/metrics/tenants?tenant=acme&after=aaa&limit=5")
+    assert health.asked == ("acme", "aaa", 5)
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "1001", "9" * 30, "", "\u0663".encode().decode("latin-1")])
+def test_tenant_page_refuses_a_bad_limit(face: http.HttpFace, health: FakeHealth, limit: str) -> None:
+    status = ask(face, f"/metrics/tenants?limit={limit}")[0]
+
+    assert status == 400
+    assert health.asked is None
+
+
+def test_head_has_the_headers_and_no_body(face: http.HttpFace) -> None:
+    status, headers, body = ask(face, "/metrics", method="HEAD")
+
+    assert (status, headers["content-length"], body) == (200, "21", "")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+def test_other_methods_are_not_allowed(face: http.HttpFace, method: str) -> None:
+    status, headers, _ = ask(face, "/livez", method=method)
+
+    assert (status, headers["allow"]) == (405, "get, head")
+
+
+@pytest.mark.parametrize("target", ["/", "/metrics/", "/livez/x", "/../livez", "/%6civez", "//livez"])
+def test_unknown_paths_are_not_found(face: http.HttpFace, target: str) -> None:
+    assert ask(face, target)[0] == 404
+
+
+@pytest.mark.parametrize("extra", ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"])
+def test_request_body_is_refused_before_it_is_read(face: http.HttpFace, extra: str) -> None:
+    assert ask(face, "/livez", extra=extra)[0] == 413
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"\x10\x0c\x00\x04MQTT\r\n\r\n"],
+)
+def test_garbage_is_answered_and_closed(face: http.HttpFace, garbage: bytes) -> None:
+    protocol, transport = connect(face)
+
+    protocol.dataReceived(garbage)
+
+    assert transport.value().startswith(b"HTTP/1.1 400 ")
+    assert transport.disconnecting
+
+
+def test_endless_head_is_cut_at_eight_kib(face: http.HttpFace) -> None:
+    protocol, transport = connect(face)
+    protocol.dataReceived(b"GET /livez HTTP/1.1\r\n")
+
+    for _ in range(9):
+        protocol.dataReceived(b"X-Filler: " + b"a" * 1000 + b"\r\n")
+
+    assert transport.value().startswith(b"HTTP/1.1 431 ")
+    assert transport.disconnecting
+
+
+def test_only_the_first_request_is_answered(face: http.HttpFace) -> None:
+    """Pipelined requests cannot pile up answers that nobody reads."""
+    protocol, transport = connect(face)
+
+    protocol.dataReceived(b"GET /livez HTTP/1.1\r\nHost: hub\r\n\r\n" * 1000)
+    protocol.dataReceived(b"GET /livez HTTP/1.1\r\nHost: hub\r\n\r\n" * 1000)
+
+    assert transport.value().count(b"HTTP/1.1 200") == 1
+
+
+def test_slow_request_is_cut_after_its_time(face: http.HttpFace, reactor: MemoryReactorClock) -> None:
+    """A9: whoever trickles bytes does not keep its connection."""
+    protocol, transport = connect(face)
+    for _ in range(int(http.CONNECTION_LIFE_S)):
+        protocol.dataReceived(b"G")
+        reactor.advance(1)
+
+    assert transport.disconnecting
+
+
+def test_connections_are_bounded(face: http.HttpFace) -> None:
+    connections = [connect(face) for _ in range(http.MAX_CONNECTIONS)]
+    assert face.buildProtocol(None) is None
+
+    connections[0][0].connectionLost(Failure(ConnectionDone()))
+
+    assert face.buildProtocol(None) is not None
+
+
+def test_defect_in_a_counter_is_one_refused_page(face: http.HttpFace, health: FakeHealth) -> None:
+    health.is_broken = True
+
+    status, _, body = ask(face, "/metrics")
+
+    assert status == 500
+    assert "counter" not in body
+    assert ask(face, "/livez")[0] == 200
+
+
+def test_requests_are_counted_by_route_and_status(face: http.HttpFace) -> None:
+    ask(face, "/livez")
+    ask(face, "/livez")
+    ask(face, "/nobody/knows")
+
+    assert face.requests == {("/livez", "200"): 2, ("other", "404"): 1}
+
+
+def test_listening_uses_address_and_port(face: http.HttpFace, reactor: MemoryReactorClock) -> None:
+    http.listen(reactor, face, "127.0.0.1", 8080)
+
+    assert reactor.tcpServers == [(8080, face, http.MAX_CONNECTIONS, "127.0.0.1")]
+
+
+def test_port_in_use_is_one_line(face: http.HttpFace) -> None:
+    class Taken(MemoryReactorClock):
+        def listenTCP(self, port: int, factory: object, backlog: int = 50, interface: str = "") -> object:
+            raise CannotListenError(interface, port, OSError(98, "Address already in use"))
+
+    with pytest.raises(UnavailableError, match=r"http: cannot listen on .* port 8080: Address already in use"):
+        http.listen(Taken(), face, "127.0.0.1", 8080)
