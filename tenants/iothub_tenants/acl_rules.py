@@ -62,7 +62,7 @@ def add(store: AccountStore, tenant: str, subject: str, effect: Effect, action: 
     rule = {"effect": effect.value, "action": parse_action(action).value, "filter": topic_filter}
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        _require_subject(writer.connection, owner, scope, name)
+        require_subject(writer.connection, owner, scope, name)
         same = {"tenant_id": owner.id, "scope": scope.value, "subject": name} | rule
         query = select(table).where(*(table.c[column] == value for column, value in same.items()))
         row = writer.connection.execute(query).mappings().first()
@@ -152,6 +152,14 @@ def check_filter(text: str) -> None:
         _check_level(level, text)
 
 
+def require_subject(connection: Connection, owner: tenants.Tenant, scope: Scope, name: str) -> None:
+    """Raise NotFoundError unless the device or group is there."""
+    if scope is Scope.DEVICE:
+        devices.required_id(connection, owner, name)
+    elif scope is Scope.GROUP:
+        devices.required_group(connection, owner, name)
+
+
 def _check_level(level: str, text: str) -> None:
     if len(level) > 1 and ("+" in level or "#" in level):
         raise ConfigError(f"topic filter {shown(text)}: + and # must be alone in their level, as in a/+/b or a/#")
@@ -180,13 +188,6 @@ def _rule(row: RowMapping, tenant: str) -> AclRule:
 
 def _precedence(rule: AclRule) -> tuple[int, str, bool, int]:
     return list(Scope).index(rule.scope), rule.subject, rule.effect is not Effect.DENY, rule.id
-
-
-def _require_subject(connection: Connection, owner: tenants.Tenant, scope: Scope, name: str) -> None:
-    if scope is Scope.DEVICE:
-        devices.required_id(connection, owner, name)
-    elif scope is Scope.GROUP:
-        devices.required_group(connection, owner, name)
 
 
 def _removed(writer: Writer, owner: tenants.Tenant, row: RowMapping) -> AclRule:

@@ -41,7 +41,7 @@ def add(store: AccountStore, tenant: str, kind: str, value: str, *, until_ms: in
         NotFoundError: no such tenant.
         ConflictError: the tenant is being deleted.
     """
-    kind_, value = _checked(kind, value)
+    kind_, value = checked(kind, value)
     if len(reason) > REASON_LIMIT or not reason.isprintable():
         raise ConfigError(
             f"the reason is too long or not printable: expected up to {REASON_LIMIT} characters on one line"
@@ -61,7 +61,7 @@ def add(store: AccountStore, tenant: str, kind: str, value: str, *, until_ms: in
 
 def remove(store: AccountStore, tenant: str, kind: str, value: str) -> None:
     """Lift a ban. Raises NotFoundError, ConflictError, ConfigError (the value is malformed)."""
-    kind_, value = _checked(kind, value)
+    kind_, value = checked(kind, value)
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         if not writer.connection.execute(delete(table).where(_is(owner.id, kind_, value))).rowcount:
@@ -83,11 +83,8 @@ def in_force(connection: Connection, tenant_id: int, now_ms: int) -> list[RowMap
     return list(connection.execute(query).mappings())
 
 
-def _entry(row: RowMapping, tenant: str) -> BanEntry:
-    return BanEntry(tenant, BanKind(row["kind"]), row["value"], row["until_ms"], row["reason"], row["created_ms"])
-
-
-def _checked(kind: str, value: str) -> tuple[BanKind, str]:
+def checked(kind: str, value: str) -> tuple[BanKind, str]:
+    """Read what is banned; an address becomes its network. Raises ConfigError."""
     try:
         known = BanKind(kind)
     except ValueError as error:
@@ -99,6 +96,19 @@ def _checked(kind: str, value: str) -> tuple[BanKind, str]:
     elif not 1 <= len(value.encode(errors="replace")) <= CLIENT_ID_LIMIT_BYTES or "\0" in value:
         raise ConfigError(f"the client id is empty, longer than {CLIENT_ID_LIMIT_BYTES} bytes or holds a NUL")
     return known, value
+
+
+def checked_reason(reason: str) -> str:
+    """Return the reason. Raises ConfigError unless it is one short line."""
+    if len(reason) > REASON_LIMIT or not reason.isprintable():
+        raise ConfigError(
+            f"the reason is too long or not printable: expected up to {REASON_LIMIT} characters on one line"
+        )
+    return reason
+
+
+def _entry(row: RowMapping, tenant: str) -> BanEntry:
+    return BanEntry(tenant, BanKind(row["kind"]), row["value"], row["until_ms"], row["reason"], row["created_ms"])
 
 
 def _network(text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from iothub.errors import BackendError, ConfigError
@@ -49,9 +49,9 @@ def open_engine(url: str) -> Engine:
 
 
 def file_of(url: str) -> Path | None:
-    """Return the file of an SQLite url; None for servers and for memory."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+    """Return the file of an SQLite url; None for servers, for memory and for SQLite's own `file:` form. Raises ConfigError."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:") or "uri" in parsed.query:
         return None
     return Path(str(parsed.database))
 
@@ -66,6 +66,21 @@ def create_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise BackendError(f"{path} cannot be created: {error.strerror}", retryable=False) from error
+
+
+def read_options(engine: Engine) -> dict[str, str]:
+    """Return the execution options under which all reads of one transaction see one moment."""
+    return {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError) as error:
+        example = "sqlite:///accounts.db or mysql+pymysql://user@host/name"
+        raise ConfigError(f"the database url cannot be read: expected for example {example}") from error
+    return parsed
 
 
 def _sqlite(url: URL) -> Engine:

@@ -59,7 +59,7 @@ def set_limits(
     if not parsed:
         raise ConfigError("no limit given: expected name=value, for example connections=100")
     if device is not None:
-        _refuse_wider(parsed)
+        refuse_wider(parsed)
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         if device is not None:
@@ -110,19 +110,20 @@ def effective(store: AccountStore, tenant: str, device: str | None = None) -> li
     return [_effective(quota, layers) for quota in Quota]
 
 
-def _effective(quota: Quota, layers: list[tuple[Origin, Limits]]) -> EffectiveLimit:
-    for origin, layer in reversed(layers):
-        if quota in layer:
-            return EffectiveLimit(quota.value, format_limits({quota: layer[quota]}), origin)
-    return EffectiveLimit(quota.value, f"{quota.value}=unlimited", "none")
-
-
-def _refuse_wider(parsed: Limits) -> None:
+def refuse_wider(parsed: Limits) -> None:
+    """Raise ConfigError for a limit that is counted for more than one device."""
     for quota in parsed:
         if quota.scope in _WIDER_THAN_A_DEVICE:
             raise ConfigError(
                 f"{quota.value} is counted for a whole {quota.scope.value}: it cannot be set for one device"
             )
+
+
+def _effective(quota: Quota, layers: list[tuple[Origin, Limits]]) -> EffectiveLimit:
+    for origin, layer in reversed(layers):
+        if quota in layer:
+            return EffectiveLimit(quota.value, format_limits({quota: layer[quota]}), origin)
+    return EffectiveLimit(quota.value, f"{quota.value}=unlimited", "none")
 
 
 def _overrides(connection: Connection, owner: tenants.Tenant, device: str | None) -> list[Override]:

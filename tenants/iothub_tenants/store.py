@@ -20,9 +20,19 @@ from iothub.clock import Clock, SystemClock
 from iothub.errors import BackendError, ConfigError, ConflictError
 from iothub_migrations import schema
 from iothub_tenants import tables
-from iothub_tenants.database import WRITE, create_file, file_of, open_engine
+from iothub_tenants.database import WRITE, create_file, file_of, open_engine, read_options
 
 _SYSTEM_CLOCK = SystemClock()
+
+# What to do about SQLite's commonest complaints.
+_ADVICE = {
+    "is locked": "another process holds it for long; try again",
+    "readonly": "make the file and its directory writable for this user",
+    "is full": "free some space",
+    "not a database": "the file was overwritten or damaged; restore it from a backup",
+    "malformed": "the file is damaged; restore it from a backup",
+    "unable to open": "look whether the directory is there and belongs to this user",
+}
 
 
 class ChangeKind(StrEnum):
@@ -85,6 +95,7 @@ class AccountStore:
         if path is not None and not path.exists():
             raise ConfigError(f"there is no accounts database at {path}: run `iothub init` first")
         self.engine: Engine = open_engine(url)
+        self._reading = self.engine.execution_options(**read_options(self.engine))
         self._writing = self.engine.execution_options(**{WRITE: True})
         try:
             self._check()
@@ -102,7 +113,7 @@ class AccountStore:
         Raises:
             BackendError: the database did not answer.
         """
-        with errors_translated(), self.engine.begin() as connection:
+        with errors_translated(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
@@ -170,4 +181,6 @@ def errors_translated() -> Iterator[None]:
 
 def _cause(error: DBAPIError) -> str:
     lines = str(error.orig).splitlines()
-    return lines[0] if lines else type(error.orig).__name__
+    cause = lines[0] if lines else type(error.orig).__name__
+    advice = next((text for words, text in _ADVICE.items() if words in cause), "")
+    return f"{cause}: {advice}" if advice else cause

@@ -5,6 +5,7 @@ Knows nothing of queues, sessions and retained messages: a deletion leaves a row
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_network
 
@@ -35,6 +36,17 @@ DISPLAY_NAME_LIMIT = 200
 
 # What belongs to a tenant outside the accounts database; each must be emptied before `finish_deletion`.
 OUTSIDE_STORES = ("sessions", "queues", "retained", "usage")
+
+_DEFAULTS: dict[str, object] = {
+    "display_name": "",
+    "state": TenantState.ACTIVE.value,
+    "is_protected": False,
+    "client_id_policy": ClientIdPolicy.OWNER.value,
+    "is_closed_on_denied_publish": False,
+    "is_qos0_queued": False,
+    "allowed_networks": "",
+    "denied_networks": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +106,12 @@ def create(
         ConflictError: the name is taken, or its former bearer is not gone entirely.
         NotFoundError: no such plan.
     """
-    check_tenant_name(name, reserved)
-    row: dict[str, object] = {
-        "name": name,
-        "display_name": _checked_display_name(display_name),
-        "state": TenantState.ACTIVE.value,
-        "plan": plan,
-        "is_protected": False,
-        "client_id_policy": _policy(client_id_policy).value,
-        "is_closed_on_denied_publish": False,
-        "is_qos0_queued": False,
-        "allowed_networks": "",
-        "denied_networks": "",
-    }
+    settings = Settings(display_name=display_name, client_id_policy=client_id_policy)
     with store.write() as writer:
-        _refuse_taken(writer.connection, name)
-        require_plan(writer.connection, plan)
-        row |= {"version": writer.number, "created_ms": writer.now_ms}
-        tenant_id = _new_id(writer.connection, row)
+        created = create_closed(writer, name, plan, reserved)
         if not is_closed:
-            _open_up(writer, tenant_id)
-        writer.changed(tenant_id, ChangeKind.TENANT, name)
-        return find(writer.connection, name)
+            _open_up(writer, created.id)
+        return write_settings(writer, created, settings)
 
 
 def list_all(store: AccountStore) -> list[Tenant]:
@@ -138,12 +134,8 @@ def update(store: AccountStore, name: str, settings: Settings) -> Tenant:
         ConflictError: the tenant is being deleted.
         ConfigError: a value is not one that the setting takes.
     """
-    values = _checked(settings)
     with store.write() as writer:
-        found = living(writer.connection, name)
-        if settings.plan is not None:
-            require_plan(writer.connection, settings.plan)
-        return _set(writer, found, values)
+        return write_settings(writer, living(writer.connection, name), settings)
 
 
 def suspend(store: AccountStore, name: str) -> Tenant:
@@ -229,6 +221,28 @@ def require_plan(connection: Connection, name: str) -> None:
         raise NotFoundError(f"there is no plan {shown(name)}: `iothub plan list` shows them")
 
 
+def create_closed(writer: Writer, name: str, plan: str, reserved: frozenset[str] = RESERVED) -> Tenant:
+    """Create an active tenant without any rule. Raises ConfigError, ConflictError, NotFoundError as `create` does."""
+    check_tenant_name(name, reserved)
+    _refuse_taken(writer.connection, name)
+    require_plan(writer.connection, plan)
+    row = _DEFAULTS | {"name": name, "plan": plan, "version": writer.number, "created_ms": writer.now_ms}
+    writer.connection.execute(insert(table).values(row))
+    created = find(writer.connection, name)
+    writer.changed(created.id, ChangeKind.TENANT, name)
+    return created
+
+
+def write_settings(
+    writer: Writer, found: Tenant, settings: Settings, more: Mapping[str, object] | None = None
+) -> Tenant:
+    """Write what is given, and `more` columns as they are. Raises ConfigError, NotFoundError as `update` does."""
+    values = _checked(settings) | dict(more or {})
+    if settings.plan is not None:
+        require_plan(writer.connection, settings.plan)
+    return _set(writer, found, values)
+
+
 # --- private
 
 
@@ -257,12 +271,6 @@ def _refuse_taken(connection: Connection, name: str) -> None:
         )
     if state is not None:
         raise ConflictError(f"tenant {name} exists already")
-
-
-def _new_id(connection: Connection, row: dict[str, object]) -> int:
-    key = connection.execute(insert(table).values(row)).inserted_primary_key
-    assert key is not None  # noqa: S101  a single insert always has one
-    return int(key[0])
 
 
 def _open_up(writer: Writer, tenant_id: int) -> None:
