@@ -6,9 +6,10 @@ Positions begin at 1 and are never issued again, not even after the queue has be
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Refused(IntEnum):
@@ -70,12 +71,14 @@ class Appended:
     """The answer to one Append, in the order of its deliveries: a position (> 0) or a `Refused`.
 
     `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
+    `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
     """
 
     positions: tuple[int, ...]
     is_duplicate: bool = False
     dropped: tuple[tuple[int, int], ...] = ()
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,13 @@ class QueueStats:
     limits: QueueLimits = field(default_factory=QueueLimits)
 
 
+class TenantUsage(NamedTuple):
+    """What is stored in all queues of one tenant; a message counts once for each queue that it is in."""
+
+    messages: int
+    bytes: int
+
+
 class StaleEpochError(Exception):
     """A reader with a smaller epoch than the queue's tried to read, acknowledge, release or reserve."""
 
@@ -165,6 +175,21 @@ class QueueStore(Protocol):
         """Remove the queue. Idempotent."""
 
     def drop_tenant(self, tenant_id: int) -> int: ...
+
+    def group(self) -> AbstractContextManager[None]:
+        """Everything done inside is one commit; without it every verb is one."""
+
+    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        """Bound the sum over a tenant's queues (0: no bound); kept until the store is closed, not stored."""
+
+    def tenant_usage(self, tenant_id: int) -> TenantUsage:
+        """From memory, in any thread."""
+
+    def expire(self, now_ms: int, count: int) -> list[tuple[int, int]]:
+        """Remove at most `count` records whose time has come, (queue_id, position) each.
+
+        Positions up to `reserved` may have been sent before and stay.
+        """
 
     def close(self) -> None: ...
 

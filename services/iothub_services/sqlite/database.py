@@ -28,7 +28,8 @@ SQLITE_NEEDED = (3, 35)  # RETURNING
 BUSY_TIMEOUT_MS = 5_000  # the only rival is an administrator's own shell
 CHECK_BYTES = 256 << 20  # files up to here are checked whole at open
 CHECK_S = 15.0  # larger ones for this long; damage beyond is found when it is read
-_WAL_PAGES = 4_000  # checkpoint after 16 MiB
+_WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
+_CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
 
 _FULL = {sqlite3.SQLITE_FULL}
@@ -49,6 +50,7 @@ class Schema:
     statements: tuple[str, ...]
     upgrades: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     repairs: tuple[str, ...] = ()
+    page_bytes: int = 4_096  # of new files
 
 
 class Database:
@@ -60,6 +62,8 @@ class Database:
     def __init__(self, path: Path, schema: Schema) -> None:
         self.path = path
         self.schema = schema
+        self.before_commit: list[Callable[[sqlite3.Connection], None]] = []
+        self.after_commit: list[Callable[[], None]] = []
         self.on_rollback: list[Callable[[], None]] = []
         self._is_inside = False
         self.writer = connect(path)
@@ -84,8 +88,12 @@ class Database:
         try:
             self.writer.execute("BEGIN IMMEDIATE")
             yield self.writer
+            for finish in self.before_commit:
+                finish(self.writer)
             is_committing = True
             self.writer.execute("COMMIT")
+            for done in self.after_commit:
+                done()
         except sqlite3.Error as error:
             self._roll_back()
             raise backend_error(error, self.path.name, is_committing=is_committing) from error
@@ -132,6 +140,8 @@ class Database:
             self._upgrade(version)
 
     def _set_durable(self) -> None:
+        self.writer.execute(f"PRAGMA page_size={self.schema.page_bytes}")
+        self.writer.execute(f"PRAGMA cache_size=-{_CACHE_BYTES >> 10}")
         mode = self.writer.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
             raise UnavailableError(
@@ -249,6 +259,7 @@ def _primary_code(error: sqlite3.Error) -> int:
 def _open_salvaged(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, cause: str) -> Database:
     def create_fresh(fresh: Path) -> sqlite3.Connection:
         connection = connect(fresh)
+        connection.execute(f"PRAGMA page_size={schema.page_bytes}")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN IMMEDIATE")
         create(connection, schema)

@@ -1,0 +1,99 @@
+"""The tables of `queues.db` (storage page, section 4: the layout was decided by measurement).
+
+Knows SQL only. Bodies are appended and stored once; fan-out costs references. `body.id` is never in use twice at a time, so a
+reference can only be older than or as old as its body. `ref.is_shared`: more than one reference was made.
+"""
+
+from __future__ import annotations
+
+from iothub_services.sqlite.database import Schema
+from iothub_services.sqlite.salvage import Table
+
+_BODY = ("id", "b")
+_QUEUE = (
+    "id",
+    "tenant",
+    "tail",
+    "head",
+    "epoch",
+    "reserved",
+    "messages",
+    "bytes",
+    "qos0",
+    "max_messages",
+    "max_bytes",
+    "overflow",
+    "owner",
+)
+_REF = (
+    "queue",
+    "position",
+    "body",
+    "size",
+    "qos",
+    "flags",
+    "expires_at_ms",
+    "message_id",
+    "subscription_ids",
+    "is_shared",
+)
+
+SCHEMA = Schema(
+    name="queues",
+    version=1,
+    page_bytes=8_192,  # a quarter less CPU per append than 4,096
+    tables=(
+        Table("queue", _QUEUE, ("id",)),
+        Table("body", _BODY, ("id",)),
+        Table("ref", _REF, ("queue", "position")),
+        Table("inbound", ("queue", "packet_id"), ("queue", "packet_id")),
+        Table("released", ("queue", "position"), ("queue", "position")),
+        Table("dropped", ("queue",), ("queue",)),
+    ),
+    statements=(
+        "CREATE TABLE body (id INTEGER PRIMARY KEY, b BLOB NOT NULL)",
+        """CREATE TABLE queue (
+            id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL,
+            tail INTEGER NOT NULL, head INTEGER NOT NULL, epoch INTEGER NOT NULL, reserved INTEGER NOT NULL,
+            messages INTEGER NOT NULL, bytes INTEGER NOT NULL, qos0 INTEGER NOT NULL,
+            max_messages INTEGER NOT NULL, max_bytes INTEGER NOT NULL, overflow INTEGER NOT NULL, owner BLOB NOT NULL)""",
+        "CREATE INDEX queue_tenant ON queue (tenant)",
+        """CREATE TABLE ref (
+            queue INTEGER NOT NULL, position INTEGER NOT NULL, body INTEGER NOT NULL, size INTEGER NOT NULL,
+            qos INTEGER NOT NULL, flags INTEGER NOT NULL, expires_at_ms INTEGER NOT NULL, message_id BLOB,
+            subscription_ids TEXT, is_shared INTEGER NOT NULL, PRIMARY KEY (queue, position)) WITHOUT ROWID""",
+        "CREATE UNIQUE INDEX ref_message ON ref (queue, message_id) WHERE qos = 2",
+        "CREATE INDEX ref_qos0 ON ref (queue, position) WHERE qos = 0",
+        "CREATE INDEX ref_expiry ON ref (expires_at_ms) WHERE expires_at_ms > 0",
+        """CREATE TABLE inbound (
+            queue INTEGER NOT NULL, packet_id INTEGER NOT NULL, PRIMARY KEY (queue, packet_id)) WITHOUT ROWID""",
+        """CREATE TABLE released (
+            queue INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (queue, position)) WITHOUT ROWID""",
+        "CREATE TABLE dropped (queue INTEGER PRIMARY KEY)",  # queues whose records still have to be removed
+    ),
+    repairs=(
+        "DELETE FROM ref WHERE queue NOT IN (SELECT id FROM queue) OR body NOT IN (SELECT id FROM body)",
+        "DELETE FROM inbound WHERE queue NOT IN (SELECT id FROM queue)",
+        "DELETE FROM released WHERE queue NOT IN (SELECT id FROM queue)",
+        # never issue a position again, not even when the queue's own row is older than its records
+        """UPDATE queue SET
+            tail = max(tail, head, (SELECT coalesce(max(position), 0) FROM ref WHERE ref.queue = queue.id)),
+            messages = (SELECT count(*) FROM ref WHERE ref.queue = queue.id),
+            bytes = (SELECT coalesce(sum(size), 0) FROM ref WHERE ref.queue = queue.id),
+            qos0 = (SELECT count(*) FROM ref WHERE ref.queue = queue.id AND qos = 0)""",
+    ),
+)
+
+INSERT_BODY = "INSERT INTO body VALUES (?, ?)"
+INSERT_REF = "INSERT INTO ref VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_QUEUE = "INSERT INTO queue VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+UPDATE_COUNTERS = "UPDATE queue SET tail = ?, messages = ?, bytes = ?, qos0 = ? WHERE id = ?"
+UPDATE_QUEUE = """UPDATE queue SET head = ?, epoch = ?, reserved = ?, max_messages = ?, max_bytes = ?, overflow = ?, owner = ?
+    WHERE id = ?"""
+SELECT_QUEUE = "SELECT * FROM queue WHERE id = ?"
+SELECT_PAGE = """SELECT ref.position, ref.qos, ref.flags, ref.subscription_ids, ref.expires_at_ms, body.b
+    FROM ref LEFT JOIN body ON body.id = ref.body WHERE ref.queue = ? AND ref.position > ? ORDER BY ref.position LIMIT ?"""
+DELETE_UPTO = "DELETE FROM ref WHERE queue = ? AND position <= ? RETURNING size, qos, body, is_shared"
+DELETE_ONE = "DELETE FROM ref WHERE queue = ? AND position = ? RETURNING size, qos, body, is_shared"
+DELETE_SOME = """DELETE FROM ref WHERE queue = ? AND position IN
+    (SELECT position FROM ref WHERE queue = ? ORDER BY position LIMIT ?) RETURNING size, qos, body, is_shared"""
