@@ -5,9 +5,13 @@ Knows no SQL, no cache and no MQTT: `iothub_tenants` fulfils `Accounts`; everyth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Scope(Enum):
@@ -127,12 +131,18 @@ class DeviceRecord:
     """One device. `rules`: those of device scope. `limits`: text of the quota grammar, the device's override."""
 
     name: str
-    credential: str
+    credential: str = field(repr=False)
     credential_kind: CredentialKind = CredentialKind.SECRET
     is_enabled: bool = True
     groups: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     limits: str = ""
+
+
+class Run(Protocol):
+    """Runs a blocking call in a bounded pool of threads; `name` ("accounts.tenant") says which pool and what to call it."""
+
+    def __call__(self, name: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
 
 class Accounts(Protocol):

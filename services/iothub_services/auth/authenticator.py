@@ -1,0 +1,211 @@
+"""Who are you: tenant, device and credential, answered from cache or store, and refused without telling why.
+
+Knows no CONNECT packet, no session and no SQL. What may be done (`policies`) and how long a failed CONNECT waits for its answer
+are the caller's next steps; `Refusal` carries the figures.
+
+Theory. An unknown tenant, an unknown or disabled device and a wrong secret end in the same Refusal. Everything that names a
+state of the account (suspended, banned, address) is said only to who has proven the credential. Nothing here opens a door when
+the store is down: cached records live out their age, everything else is refused as unavailable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from iothub.clock import Clock
+from iothub.reasons import Reason
+from iothub_services.auth.bans import find_ban, is_address_permitted
+from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError
+from iothub_services.auth.failures import Failures, FailureSettings, source_of
+from iothub_services.auth.passwords import (
+    FAILED_REPLY_S,
+    PasswordChecks,
+    PasswordSettings,
+    PoolFullError,
+    TooManyGuessesError,
+)
+from iothub_services.auth.port import Accounts, CredentialKind, DeviceRecord, Run, TenantRecord, TenantState
+from iothub_services.auth.secrets import is_acceptable, is_generated, verify_generated
+
+UNLIMITED_PLAN = "unlimited"  # for trying and for load tests: failures do not ban
+_ATTEMPTS = 5  # how often a decision is made anew because the accounts changed meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Bounds of caches, pools and failures."""
+
+    directory: DirectorySettings = field(default_factory=DirectorySettings)
+    passwords: PasswordSettings = field(default_factory=PasswordSettings)
+    failures: FailureSettings = field(default_factory=FailureSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a CONNECT shows of its sender. `address`: the IP address; `certificate_subject`: what the listener verified."""
+
+    tenant: str
+    device: str
+    secret: bytes | None = field(repr=False)
+    address: str
+    certificate_subject: str | None = None
+    client_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A proven device. `stamp` tells whether the accounts have changed since (`Authenticator.is_current`)."""
+
+    tenant: TenantRecord
+    device: DeviceRecord
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not: `reason` for the peer, `cause` for log and metric alone, `reply_after_s` when to answer, counted from arrival."""
+
+    reason: Reason
+    cause: str
+    reply_after_s: float = FAILED_REPLY_S
+
+
+class AuthObserver(Protocol):
+    """Who is told, for log, metric and event."""
+
+    def refused(self, shown: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
+        """A CONNECT was refused; `is_ban`: this failure was one too many and began a ban."""
+
+    def store_failed(self, call: str, error: Exception) -> None:
+        """The accounts could not be read."""
+
+
+class _Refused(Exception):  # noqa: N818  not an error: the way out of a decision
+    def __init__(self, reason: Reason, cause: str, *, is_counted: bool = False) -> None:
+        super().__init__(cause)
+        self.reason = reason
+        self.cause = cause
+        self.is_counted = is_counted
+
+
+class Authenticator:
+    """Authenticates the devices of all tenants; must be used on the reactor thread."""
+
+    def __init__(
+        self, accounts: Accounts, run: Run, clock: Clock, pepper: bytes, observer: AuthObserver, settings: AuthSettings
+    ) -> None:
+        self._clock = clock
+        self._pepper = pepper
+        self._observer = observer
+        self.directory = Directory(accounts, run, clock, observer.store_failed, settings.directory)
+        self.passwords = PasswordChecks(run, clock, settings.passwords)
+        self.failures = Failures(settings.failures, clock)
+
+    async def authenticate(self, shown: Credentials) -> Authenticated | Refusal:
+        """Return the proven device, or why not."""
+        reply_after_s = self.passwords.reply_after_s()
+        tenant: TenantRecord | None = None
+        try:
+            if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):
+                raise _Refused(Reason.BAD_CREDENTIALS, "failure_ban")
+            for _ in range(_ATTEMPTS):
+                changes = self.directory.changes
+                tenant = await self.directory.tenant(shown.tenant)
+                proven = await self._prove(shown, tenant)
+                if changes == self.directory.changes:
+                    self.failures.clear(shown.tenant, shown.device, source_of(shown.address))
+                    return proven
+            raise _Refused(Reason.SERVER_UNAVAILABLE, "accounts_changing")
+        except StoreDownError:
+            return self._refuse(shown, tenant, _Refused(Reason.SERVER_UNAVAILABLE, "store"), reply_after_s)
+        except _Refused as refused:
+            return self._refuse(shown, tenant, refused, reply_after_s)
+
+    async def review(self, proven: Authenticated, *, client_id: str, address: str) -> Authenticated | Refusal:
+        """Look at a connected device anew, after a change: may it stay?
+
+        Raises:
+            StoreDownError: the accounts cannot be read; ask again later, the device stays as it is.
+        """
+        stamp = self.directory.stamp(proven.tenant.id)
+        tenant = await self.directory.tenant(proven.tenant.name)
+        try:
+            if tenant is None or tenant.id != proven.tenant.id or tenant.state is TenantState.DELETING:
+                raise _Refused(Reason.CREDENTIAL_REVOKED, "unknown_tenant")
+            device = await self.directory.device(tenant, proven.device.name)
+            if device is None or not device.is_enabled or _credential(device) != _credential(proven.device):
+                raise _Refused(Reason.CREDENTIAL_REVOKED, "credential_changed")
+            self._check_standing(tenant, device, client_id, address)
+        except _Refused as refused:
+            return Refusal(refused.reason, refused.cause, 0.0)
+        return Authenticated(tenant, device, stamp)
+
+    def is_current(self, proven: Authenticated) -> bool:
+        """Say whether nothing of the tenant has changed since; if not, authenticate again before the session is touched."""
+        return self.directory.stamp(proven.tenant.id) == proven.stamp
+
+    def invalidate(self, tenant_id: int, device: str | None = None) -> None:
+        """The accounts have changed: a device's own record, or (None) anything of the tenant, its coming into being included."""
+        self.directory.invalidate(tenant_id, device)
+
+    async def _prove(self, shown: Credentials, tenant: TenantRecord | None) -> Authenticated:
+        if tenant is None or tenant.state is TenantState.DELETING:
+            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
+        stamp = self.directory.stamp(tenant.id)
+        device = await self.directory.device(tenant, shown.device)
+        if device is None:
+            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_device", is_counted=True)
+        await self._check_credential(shown, tenant, device)
+        if not device.is_enabled:
+            raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
+        self._check_standing(tenant, device, shown.client_id, shown.address)
+        return Authenticated(tenant, device, stamp)
+
+    async def _check_credential(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord) -> None:
+        if device.credential_kind is CredentialKind.X509:
+            if not shown.certificate_subject or shown.certificate_subject != device.credential:
+                raise _Refused(Reason.BAD_CREDENTIALS, "wrong_certificate", is_counted=True)
+            return
+        secret = shown.secret
+        if secret is None or not is_acceptable(secret):
+            raise _Refused(Reason.BAD_CREDENTIALS, "no_secret", is_counted=True)
+        if not await self._is_right(shown, tenant, device, secret):
+            raise _Refused(Reason.BAD_CREDENTIALS, "wrong_secret", is_counted=True)
+
+    async def _is_right(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord, secret: bytes) -> bool:
+        if is_generated(device.credential):
+            return verify_generated(secret, device.credential, self._pepper)
+        source = source_of(shown.address)
+        try:
+            return await self.passwords.check(tenant.id, device.name, device.credential, secret, source)
+        except PoolFullError:
+            raise _Refused(Reason.OVERLOAD, "password_pool_full") from None
+        except TooManyGuessesError:
+            raise _Refused(Reason.BAD_CREDENTIALS, "too_many_guesses", is_counted=True) from None
+
+    def _check_standing(self, tenant: TenantRecord, device: DeviceRecord, client_id: str, address: str) -> None:
+        if tenant.state is TenantState.SUSPENDED:
+            raise _Refused(Reason.TENANT_SUSPENDED, "tenant_suspended")
+        if not is_address_permitted(address, allowed=tenant.allowed_networks, denied=tenant.denied_networks):
+            raise _Refused(Reason.ADDRESS_DENIED, "address_denied")
+        now = self._clock.wall()
+        if find_ban(tenant.bans, device=device.name, client_id=client_id, address=address, now=now):
+            raise _Refused(Reason.BANNED, "banned")
+
+    def _refuse(
+        self, shown: Credentials, tenant: TenantRecord | None, refused: _Refused, reply_after_s: float
+    ) -> Refusal:
+        is_ban = False
+        if refused.is_counted and (tenant is None or tenant.plan != UNLIMITED_PLAN):
+            is_ban = self.failures.count(shown.tenant, shown.device, source_of(shown.address))
+        reason = refused.reason
+        if reason is Reason.BAD_CREDENTIALS and self.passwords.is_pressed:
+            reason = Reason.OVERLOAD  # as for a device whose password would have to be checked now
+        refusal = Refusal(reason, refused.cause, reply_after_s)
+        self._observer.refused(shown, refusal, is_ban=is_ban)
+        return refusal
+
+
+def _credential(device: DeviceRecord) -> tuple[CredentialKind, str]:
+    return device.credential_kind, device.credential

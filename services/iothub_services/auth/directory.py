@@ -1,0 +1,152 @@
+"""Tenant and device records from memory, or from the store of accounts: cached, one question at a time, bounded.
+
+Knows no credentials and no decisions. A record that was being read while the accounts changed is used by nobody and kept by
+nobody: `changes` tells a caller to ask again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from iothub.clock import Clock
+from iothub.errors import UnavailableError
+from iothub_services.auth.flights import Flights
+from iothub_services.auth.lru import Lru, LruSettings, Missing
+from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
+
+T = TypeVar("T")
+
+
+class StoreDownError(UnavailableError):
+    """The accounts cannot be read now, or too many wait for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySettings:
+    """`loads`: questions to the store under way at once; `tenant_loads`: of them for one tenant, or for tenants by name."""
+
+    tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
+    devices: LruSettings = field(default_factory=lambda: LruSettings(entries=50_000))
+    loads: int = 1024
+    tenant_loads: int = 512
+
+
+class Directory:
+    """The records of all tenants; must be used on the reactor thread."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        run: Run,
+        clock: Clock,
+        on_failure: Callable[[str, Exception], None],
+        settings: DirectorySettings,
+    ) -> None:
+        self._accounts = accounts
+        self._run = run
+        self._on_failure = on_failure
+        self._settings = settings
+        self._tenants: Lru[str, TenantRecord] = Lru(settings.tenants, clock)
+        self._absent: Lru[str, None] = Lru(settings.tenants, clock)  # names that no tenant has
+        self._devices: Lru[tuple[int, int, str], DeviceRecord] = Lru(settings.devices, clock)
+        self._tenant_flights: Flights[tuple[int, str], TenantRecord | None] = Flights()
+        self._device_flights: Flights[tuple[int, int, str], DeviceRecord | None] = Flights()
+        self._loads = 0
+        self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
+        self._names: dict[int, str] = {}
+        self._generations: Counter[int] = (
+            Counter()
+        )  # by tenant id: part of a device's key, so one step drops all of them
+        self._stamps: Counter[int] = Counter()  # by tenant id: how often anything of it changed
+        self.changes = 0
+
+    @property
+    def hits(self) -> int:
+        """Answers from memory."""
+        return self._tenants.hits + self._absent.hits + self._devices.hits
+
+    @property
+    def misses(self) -> int:
+        """Answers that memory did not have."""
+        return self._absent.misses + self._devices.misses
+
+    def stamp(self, tenant_id: int) -> int:
+        """Return a number that changes with everything of the tenant."""
+        return self._stamps[tenant_id]
+
+    async def tenant(self, name: str) -> TenantRecord | None:
+        """Return the tenant of this name, or None.
+
+        Raises:
+            StoreDownError: it is not in memory and the store does not answer.
+        """
+        tenant = self._tenants.get(name)
+        if not isinstance(tenant, Missing):
+            return tenant
+        if not isinstance(self._absent.get(name), Missing):
+            return None
+        changes = self.changes
+        # A question asked before a change is not joined after it: its answer may be the old one.
+        tenant = await self._tenant_flights.join(
+            (changes, name), lambda: self._load(0, "accounts.tenant", lambda: self._accounts.find_tenant(name))
+        )
+        if changes == self.changes:
+            self._keep(name, tenant)
+        return tenant
+
+    async def device(self, tenant: TenantRecord, name: str) -> DeviceRecord | None:
+        """Return the tenant's device of this name, or None.
+
+        Raises:
+            StoreDownError: it is not in memory and the store does not answer.
+        """
+        key = (tenant.id, self._generations[tenant.id], name)
+        device = self._devices.get(key)
+        if not isinstance(device, Missing):
+            return device
+        stamp = self._stamps[tenant.id]
+        device = await self._device_flights.join(
+            (tenant.id, stamp, name),
+            lambda: self._load(tenant.id, "accounts.device", lambda: self._accounts.find_device(tenant.id, name)),
+        )
+        if stamp == self._stamps[tenant.id]:
+            self._devices.put(key, device)
+        return device
+
+    def invalidate(self, tenant_id: int, device: str | None) -> None:
+        """Forget a device, or (None) all of a tenant and all names that had no tenant. O(1)."""
+        self.changes += 1
+        self._stamps[tenant_id] += 1
+        if tenant_id in self._names:
+            self._tenants.forget(self._names.pop(tenant_id))
+        if device is not None:
+            self._devices.forget((tenant_id, self._generations[tenant_id], device))
+        else:
+            self._absent.clear()
+            self._generations[tenant_id] += 1
+
+    def _keep(self, name: str, tenant: TenantRecord | None) -> None:
+        if tenant is None:
+            self._absent.put(name, None)
+        else:
+            self._tenants.put(name, tenant)
+            self._names[tenant.id] = name
+
+    async def _load(self, tenant_id: int, call: str, find: Callable[[], T]) -> T:
+        if self._loads >= self._settings.loads or self._tenant_loads[tenant_id] >= self._settings.tenant_loads:
+            raise StoreDownError("the accounts do not answer fast enough; too many wait for them")
+        self._loads += 1
+        self._tenant_loads[tenant_id] += 1
+        try:
+            return await self._run(call, find)
+        except Exception as error:  # the edge of the thread pool: whatever a driver raises, no door opens
+            self._on_failure(call, error)
+            raise StoreDownError(f"the accounts cannot be read: {type(error).__name__}") from error
+        finally:
+            self._loads -= 1
+            self._tenant_loads[tenant_id] -= 1
+            if not self._tenant_loads[tenant_id]:
+                del self._tenant_loads[tenant_id]

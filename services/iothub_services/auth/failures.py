@@ -1,0 +1,93 @@
+"""Repeated failures: who tries too many wrong credentials from one address is not looked at for a while.
+
+Knows no credentials and no reply. The ban is for (tenant, device, address), so nobody can lock out another who comes from elsewhere.
+Names need not exist: unknown ones count alike, or the ban would tell which do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from iothub.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class FailureSettings:
+    """`failures` within `window_s` ban for `ban_s`; at most `entries` are remembered, the longest untouched is forgotten first."""
+
+    failures: int = 10
+    window_s: float = 60.0
+    ban_s: float = 900.0
+    entries: int = 20_000
+
+
+def source_of(address: str) -> str:
+    """Return what counts as one source: an IPv4 address, or the /64 of an IPv6 address, which one host has to itself."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
+
+
+class _Record:
+    __slots__ = ("banned_until", "count", "started_at")
+
+    def __init__(self, now: float) -> None:
+        self.started_at = now
+        self.count = 0
+        self.banned_until = 0.0
+
+
+class Failures:
+    """The failures of late; must be used on one thread. Invariant: never more than `entries` records."""
+
+    def __init__(self, settings: FailureSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._records: dict[tuple[str, str, str], _Record] = {}  # the longest untouched first
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def is_banned(self, tenant: str, device: str, address: str) -> bool:
+        """Say whether this device, from this address, is not looked at now."""
+        record = self._records.get((tenant, device, address))
+        return record is not None and self._clock.monotonic() < record.banned_until
+
+    def count(self, tenant: str, device: str, address: str) -> bool:
+        """Count one failure; return whether it began a ban."""
+        now = self._clock.monotonic()
+        key = (tenant, device, address)
+        record = self._records.pop(key, None)
+        is_over = record is None or now - max(record.started_at, record.banned_until) >= self._settings.window_s
+        if record is None or is_over:
+            record = _Record(now)
+        self._make_room()
+        self._records[key] = record
+        if now < record.banned_until:
+            return False  # a check that had begun before the ban
+        record.count += 1
+        if record.count < self._settings.failures:
+            return False
+        record.banned_until = now + self._settings.ban_s
+        record.count = 0
+        return True
+
+    def clear(self, tenant: str, device: str, address: str) -> None:
+        """Forget the failures: a credential was proven, or a person lifted the ban."""
+        self._records.pop((tenant, device, address), None)
+
+    def banned(self) -> int:
+        """Return how many are banned now, for the metric. O(entries)."""
+        now = self._clock.monotonic()
+        return sum(now < record.banned_until for record in self._records.values())
+
+    def _make_room(self) -> None:
+        while len(self._records) >= self._settings.entries:
+            del self._records[next(iter(self._records))]

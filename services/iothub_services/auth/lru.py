@@ -1,0 +1,79 @@
+"""A bounded cache of answers: least recently used goes first, and every answer dies of old age too.
+
+Knows no key, no value and no loader. Ages carry jitter, so that a fleet that connected at once is not looked up at once again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from iothub.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Missing:
+    """No answer is known; None is an answer ("there is no such device")."""
+
+
+MISSING: Final = _Missing()
+Missing = _Missing
+
+
+@dataclass(frozen=True, slots=True)
+class LruSettings:
+    """Bounds of one cache. An age is shortened by up to `jitter` of itself."""
+
+    entries: int = 50_000
+    ttl_s: float = 60.0
+    negative_ttl_s: float = 10.0  # for the answer None
+    jitter: float = 0.2
+
+
+class Lru(Generic[K, V]):
+    """One cache; must be used on one thread.
+
+    Invariants: never more than `entries`; never an answer older than its age. All operations are O(1).
+    """
+
+    def __init__(self, settings: LruSettings, clock: Clock, uniform: Callable[[], float] = random.random) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._uniform = uniform
+        self._entries: dict[K, tuple[V | None, float]] = {}  # in order of use, the least recent first
+        self.hits = 0
+        self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | Missing | None:
+        """Return the answer (None is one) or `MISSING`."""
+        entry = self._entries.pop(key, None)
+        if entry is None or entry[1] <= self._clock.monotonic():
+            self.misses += 1
+            return MISSING
+        self._entries[key] = entry
+        self.hits += 1
+        return entry[0]
+
+    def put(self, key: K, value: V | None) -> None:
+        """Keep an answer; the least recently used one makes room."""
+        self._entries.pop(key, None)
+        while len(self._entries) >= self._settings.entries:
+            del self._entries[next(iter(self._entries))]
+        ttl_s = self._settings.negative_ttl_s if value is None else self._settings.ttl_s
+        ttl_s *= 1.0 - self._settings.jitter * self._uniform()
+        self._entries[key] = (value, self._clock.monotonic() + ttl_s)
+
+    def forget(self, key: K) -> None:
+        """Drop one answer."""
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Drop all answers."""
+        self._entries.clear()

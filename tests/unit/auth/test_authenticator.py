@@ -1,0 +1,402 @@
+"""Authentication: who gets in, what the others are told, and what a dead store means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+
+from iothub.errors import BackendError
+from iothub.reasons import Reason
+from iothub_services.auth import passwords
+from iothub_services.auth.authenticator import (
+    Authenticated,
+    Authenticator,
+    AuthSettings,
+    Credentials,
+    Refusal,
+)
+from iothub_services.auth.directory import StoreDownError
+from iothub_services.auth.failures import FailureSettings
+from iothub_services.auth.passwords import PasswordSettings
+from iothub_services.auth.port import Ban, BanKind, CredentialKind, DeviceRecord, TenantRecord, TenantState
+from iothub_services.auth.secrets import hash_generated
+
+PEPPER = bytes(32)
+SECRET = b"correct"
+
+
+@dataclass
+class ManualClock:
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+@dataclass
+class MemoryAccounts:
+    """One tenant, some devices, and a count of questions."""
+
+    tenant: TenantRecord = field(default_factory=lambda: TenantRecord(1, "acme"))
+    devices: dict[str, DeviceRecord] = field(default_factory=dict)
+    questions: list[str] = field(default_factory=list)
+    is_down: bool = False
+
+    def find_tenant(self, name: str) -> TenantRecord | None:
+        self._ask(name)
+        return self.tenant if name == self.tenant.name else None
+
+    def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
+        self._ask(f"{tenant_id}/{name}")
+        return self.devices.get(name) if tenant_id == self.tenant.id else None
+
+    def _ask(self, question: str) -> None:
+        if self.is_down:
+            raise BackendError("down", retryable=True)
+        self.questions.append(question)
+
+
+@dataclass
+class Threads:
+    """A pool that runs at once, or when `finish` is called."""
+
+    is_held: bool = False
+    held: list[tuple[Callable[[], Any], Deferred[Any]]] = field(default_factory=list)
+
+    def __call__(self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Deferred[Any]:
+        if not self.is_held:
+            try:
+                return succeed(call(*args, **kwargs))
+            except Exception:
+                return fail()
+        answer: Deferred[Any] = Deferred()
+        self.held.append((lambda: call(*args, **kwargs), answer))
+        return answer
+
+    def finish(self) -> None:
+        call, answer = self.held.pop(0)
+        answer.callback(call())
+
+
+@dataclass
+class Told:
+    """An observer that remembers."""
+
+    refusals: list[tuple[str, bool]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def refused(self, shown: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
+        self.refusals.append((refusal.cause, is_ban))
+
+    def store_failed(self, call: str, error: Exception) -> None:
+        self.failures.append(call)
+
+
+class House:
+    """An Authenticator with everything around it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.accounts = MemoryAccounts()
+        self.threads = Threads()
+        self.told = Told()
+        self.auth = Authenticator(self.accounts, self.threads, self.clock, PEPPER, self.told, AuthSettings(**settings))
+        self.add("dev1", hash_generated(SECRET, PEPPER))
+
+    def add(self, name: str, credential: str, **fields: Any) -> None:
+        self.accounts.devices[name] = DeviceRecord(name, credential, **fields)
+
+    def change(self, **fields: Any) -> None:
+        self.accounts.tenant = replace(self.accounts.tenant, **fields)
+        self.auth.invalidate(1)
+
+    def begin(self, device: str = "dev1", secret: bytes | None = SECRET, **fields: Any) -> list[Any]:
+        shown = {"tenant": "acme", "address": "192.0.2.1", **fields}
+        return collect(self.auth.authenticate(Credentials(device=device, secret=secret, **shown)))
+
+    def connect(self, device: str = "dev1", secret: bytes | None = SECRET, **fields: Any) -> Any:
+        (outcome,) = self.begin(device, secret, **fields)
+        return outcome
+
+
+def collect(coroutine: Any) -> list[Any]:
+    results: list[Any] = []
+    Deferred.fromCoroutine(coroutine).addCallbacks(results.append, lambda failure: results.append(failure.value))
+    return results
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "verify_password", lambda password, stored: stored == f"is {password.decode()}")
+
+
+def test_right_secret_gets_in_and_is_answered_from_memory_afterwards() -> None:
+    """Two questions to the store for the first CONNECT, none for the next."""
+    house = House()
+
+    first = house.connect()
+    second = house.connect()
+
+    assert isinstance(first, Authenticated)
+    assert first.device.name == "dev1"
+    assert house.auth.is_current(second)
+    assert house.accounts.questions == ["acme", "1/dev1"]
+
+
+def test_chosen_password_is_proven_in_the_pool() -> None:
+    """And a wrong one is not."""
+    house = House()
+    house.add("human", "is pw")
+
+    assert isinstance(house.connect("human", b"pw"), Authenticated)
+    assert house.connect("human", b"no").reason is Reason.BAD_CREDENTIALS
+
+
+def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable() -> None:
+    """One Refusal for all; only the log knows the cause (B13)."""
+    house = House()
+    house.add("off", hash_generated(SECRET, PEPPER), is_enabled=False)
+    house.add("human", "is pw")
+    house.add("cert", "CN=cert", credential_kind=CredentialKind.X509)
+
+    refusals = [
+        house.connect(tenant="nobody"),
+        house.connect("nobody"),
+        house.connect(secret=b"wrong"),
+        house.connect(secret=None),
+        house.connect(secret=b""),
+        house.connect(secret=b"x" * 2000),
+        house.connect("off"),
+        house.connect("human", b"wrong"),
+        house.connect("cert", SECRET),
+    ]
+
+    assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
+    assert [cause for cause, _ in house.told.refusals] == [
+        "unknown_tenant",
+        "unknown_device",
+        "wrong_secret",
+        "no_secret",
+        "no_secret",
+        "no_secret",
+        "device_disabled",
+        "wrong_secret",
+        "wrong_certificate",
+    ]
+
+
+def test_absent_secret_proves_nothing_even_for_an_empty_credential() -> None:
+    """Absent is not empty (CVE-2016-9877)."""
+    house = House()
+    house.add("none", "")
+
+    for secret in (None, b"", b"x"):
+        assert isinstance(house.connect("none", secret), Refusal)
+
+
+def test_certificate_subject_must_be_equal() -> None:
+    """Byte by byte; a secret does not replace it."""
+    house = House()
+    house.add("cert", "CN=cert,O=acme", credential_kind=CredentialKind.X509)
+
+    assert isinstance(house.connect("cert", None, certificate_subject="CN=cert,O=acme"), Authenticated)
+    for subject in (None, "", "CN=cert", "CN=cert,O=acme\0", "cn=cert,o=acme"):
+        assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
+
+
+def test_suspended_tenant_says_so_only_to_a_proven_device() -> None:
+    """Nobody learns from outside that a tenant exists."""
+    house = House()
+    house.change(state=TenantState.SUSPENDED)
+
+    assert house.connect().reason is Reason.TENANT_SUSPENDED
+    assert house.connect(secret=b"wrong").reason is Reason.BAD_CREDENTIALS
+    house.change(state=TenantState.DELETING)
+    assert house.connect().reason is Reason.BAD_CREDENTIALS
+
+
+def test_networks_and_bans_keep_a_proven_device_out() -> None:
+    """By address, device and Client Identifier."""
+    house = House()
+    house.change(denied_networks=("192.0.2.0/24",))
+    assert house.connect().reason is Reason.ADDRESS_DENIED
+    house.change(denied_networks=(), bans=(Ban(BanKind.CLIENT_ID, "evil"),))
+    assert house.connect(client_id="evil").reason is Reason.BANNED
+    assert isinstance(house.connect(client_id="good"), Authenticated)
+    house.change(bans=(Ban(BanKind.DEVICE, "dev1", until=house.clock.now + 5),))
+    assert house.connect().reason is Reason.BANNED
+
+
+def test_repeated_failures_ban_even_the_right_secret_for_a_while() -> None:
+    """The tenth failure is told as a ban; unknown names count alike; others are not touched."""
+    house = House(failures=FailureSettings(failures=3))
+    for _ in range(3):
+        house.connect(secret=b"wrong")
+        house.connect("nobody")
+
+    assert house.connect().reason is Reason.BAD_CREDENTIALS
+    assert [is_ban for _, is_ban in house.told.refusals[:6]] == [False] * 4 + [True] * 2
+    assert [cause for cause, _ in house.told.refusals[6:]] == ["failure_ban"]
+    assert isinstance(house.connect(address="192.0.2.2"), Authenticated)
+    house.clock.now += 900
+    assert isinstance(house.connect(), Authenticated)
+
+
+def test_failures_do_not_ban_on_the_unlimited_plan() -> None:
+    """For trying and for load tests."""
+    house = House(failures=FailureSettings(failures=1))
+    house.change(plan="unlimited")
+    house.connect(secret=b"wrong")
+
+    assert isinstance(house.connect(), Authenticated)
+
+
+def test_success_clears_failures() -> None:
+    """Typing errors of the past do not add up."""
+    house = House(failures=FailureSettings(failures=2))
+    for _ in range(5):
+        house.connect(secret=b"wrong")
+        assert isinstance(house.connect(), Authenticated)
+
+
+def test_dead_store_refuses_who_is_not_in_memory() -> None:
+    """Cached records live out their age; everything else is unavailable (B12)."""
+    house = House()
+    house.add("dev2", hash_generated(SECRET, PEPPER))
+    house.connect()
+    house.accounts.is_down = True
+
+    assert isinstance(house.connect(), Authenticated)
+    assert house.connect("dev2").reason is Reason.SERVER_UNAVAILABLE
+    assert house.connect(tenant="other").reason is Reason.SERVER_UNAVAILABLE
+    assert house.told.failures == ["accounts.device", "accounts.tenant"]
+    house.clock.now += 61
+    assert house.connect().reason is Reason.SERVER_UNAVAILABLE
+    house.accounts.is_down = False
+    assert isinstance(house.connect(), Authenticated)
+
+
+def test_dead_store_neither_counts_nor_bans() -> None:
+    """An outage is nobody's failure."""
+    house = House(failures=FailureSettings(failures=1))
+    house.accounts.is_down = True
+    house.connect()
+    house.accounts.is_down = False
+
+    assert isinstance(house.connect(), Authenticated)
+
+
+def test_change_is_obeyed_at_once() -> None:
+    """A revoked secret ends with `invalidate`, not with the age of a record; so does an absence."""
+    house = House()
+    house.connect()
+    house.connect("dev2")
+    house.add("dev1", hash_generated(b"new", PEPPER))
+    house.add("dev2", hash_generated(SECRET, PEPPER))
+    assert isinstance(house.connect(), Authenticated)
+
+    house.auth.invalidate(1, "dev1")
+    assert isinstance(house.connect(), Refusal)
+    assert isinstance(house.connect(secret=b"new"), Authenticated)
+    assert isinstance(house.connect("dev2"), Refusal)
+    house.auth.invalidate(1)
+    assert isinstance(house.connect("dev2"), Authenticated)
+
+
+def test_change_during_a_check_is_not_missed() -> None:
+    """A password proven against a credential that was replaced meanwhile does not get in."""
+    house = House()
+    house.add("human", "is pw")
+    house.connect("human", b"no")
+    house.threads.is_held = True
+    outcome = house.begin("human", b"pw")
+    house.add("human", "is other")
+    house.auth.invalidate(1, "human")
+
+    house.threads.is_held = False
+    house.threads.finish()
+
+    assert isinstance(outcome[0], Refusal)
+
+
+def test_record_read_before_a_change_is_not_kept() -> None:
+    """The answer of a question asked before a change is neither used nor cached."""
+    house = House()
+    house.threads.is_held = True
+    outcome = house.begin(secret=b"new")
+    call, answer = house.threads.held.pop()
+    old = call()
+    house.accounts.tenant = replace(house.accounts.tenant, state=TenantState.SUSPENDED)
+    house.add("dev1", hash_generated(b"new", PEPPER))
+    house.auth.invalidate(1)
+    house.threads.is_held = False
+    answer.callback(old)
+
+    assert outcome[0].reason is Reason.TENANT_SUSPENDED
+
+
+def test_stamp_of_a_proven_device_ends_with_the_next_change() -> None:
+    """The caller asks again before it touches a session."""
+    house = House()
+    proven = house.connect()
+    house.auth.invalidate(2)
+    assert house.auth.is_current(proven)
+    house.auth.invalidate(1, "other")
+    assert not house.auth.is_current(proven)
+
+
+def test_full_password_pool_refuses_known_and_unknown_alike() -> None:
+    """While checks cannot be taken on, every failure is told as overload; proven ones still get in."""
+    house = House(passwords=PasswordSettings(pending=1))
+    house.add("human", "is pw")
+    house.connect()
+    house.connect("human", b"x")
+    house.connect("nobody")
+    house.threads.is_held = True
+    house.begin("human", b"pw")
+
+    refusals = [house.connect("human", b"y"), house.connect("nobody"), house.connect(secret=b"wrong")]
+
+    assert {refusal.reason for refusal in refusals} == {Reason.OVERLOAD}
+    assert isinstance(house.connect(), Authenticated)
+
+
+def test_review_tells_who_may_stay() -> None:
+    """After a change: credential, state, ban; a dead store changes nothing (B6)."""
+    house = House()
+    proven = house.connect()
+
+    def review() -> Any:
+        (outcome,) = collect(house.auth.review(proven, client_id="c1", address="192.0.2.1"))
+        return outcome
+
+    house.change(version=2)
+    assert review().tenant.version == 2
+    house.change(state=TenantState.SUSPENDED)
+    assert review().reason is Reason.TENANT_SUSPENDED
+    house.change(state=TenantState.ACTIVE, bans=(Ban(BanKind.CLIENT_ID, "c1"),))
+    assert review().reason is Reason.BANNED
+    house.change(bans=())
+    house.accounts.is_down = True
+    assert isinstance(review(), StoreDownError)
+    house.accounts.is_down = False
+    house.add("dev1", hash_generated(SECRET, PEPPER))
+    house.auth.invalidate(1, "dev1")
+    assert review().reason is Reason.CREDENTIAL_REVOKED
+    house.change(id=9)
+    assert review().reason is Reason.CREDENTIAL_REVOKED
+
+
+def test_secrets_do_not_show_in_a_log() -> None:
+    """A record that is printed by mistake tells nothing."""
+    shown = Credentials("acme", "dev1", b"hush-hush", "192.0.2.1")
+
+    assert "hush" not in repr(shown)
+    assert "hush" not in repr(DeviceRecord("dev1", "hush"))

@@ -1,0 +1,124 @@
+"""Records from memory or store: one question at a time, bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError
+from iothub_services.auth.port import DeviceRecord, TenantRecord
+
+ACME = TenantRecord(1, "acme")
+BMCE = TenantRecord(2, "bmce")
+
+
+class StoppedClock:
+    def monotonic(self) -> float:
+        return 1000.0
+
+    def wall(self) -> float:
+        return 1000.0
+
+
+class EverybodyAccounts:
+    """Every name exists."""
+
+    def find_tenant(self, name: str) -> TenantRecord | None:
+        return TenantRecord(len(name), name)
+
+    def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
+        return DeviceRecord(name, f"of {tenant_id}")
+
+
+@dataclass
+class Threads:
+    calls: list[tuple[Callable[[], Any], Deferred[Any]]] = field(default_factory=list)
+
+    def __call__(self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.calls.append((lambda: call(*args, **kwargs), answer))
+        return answer
+
+    def finish(self) -> None:
+        call, answer = self.calls.pop(0)
+        answer.callback(call())
+
+
+def make(**settings: Any) -> tuple[Directory, Threads, list[str]]:
+    threads = Threads()
+    failures: list[str] = []
+    directory = Directory(
+        EverybodyAccounts(),
+        threads,
+        StoppedClock(),
+        lambda call, error: failures.append(f"{call}: {error}"),
+        DirectorySettings(**settings),
+    )
+    return directory, threads, failures
+
+
+def begin(coroutine: Any) -> list[Any]:
+    results: list[Any] = []
+    Deferred.fromCoroutine(coroutine).addCallbacks(results.append, lambda failure: results.append(failure.value))
+    return results
+
+
+def test_same_question_is_asked_once() -> None:
+    """A fleet of one account is one question."""
+    directory, threads, _ = make()
+    results = [begin(directory.device(ACME, "dev")) for _ in range(3)]
+
+    assert len(threads.calls) == 1
+    threads.finish()
+    assert [result[0].name for result in results] == ["dev"] * 3
+
+
+def test_tenants_do_not_share_devices() -> None:
+    """The tenant is part of every key (B1)."""
+    directory, threads, _ = make()
+    first, second = begin(directory.device(ACME, "dev")), begin(directory.device(BMCE, "dev"))
+    threads.finish()
+    threads.finish()
+
+    assert (first[0].credential, second[0].credential) == ("of 1", "of 2")
+    assert begin(directory.device(BMCE, "dev"))[0].credential == "of 2"
+    assert directory.hits == 1
+
+
+def test_question_asked_before_a_change_is_not_joined_after_it() -> None:
+    """Who asks after a change gets an answer from after the change."""
+    directory, threads, _ = make()
+    begin(directory.device(ACME, "dev"))
+    directory.invalidate(1, "dev")
+    begin(directory.device(ACME, "dev"))
+
+    assert len(threads.calls) == 2
+
+
+def test_waiting_questions_are_bounded_for_all_and_per_tenant() -> None:
+    """A slow store and made-up names of one tenant leave room for others."""
+    directory, threads, _ = make(loads=3, tenant_loads=2)
+    for name in "ab":
+        begin(directory.device(ACME, name))
+
+    assert isinstance(begin(directory.device(ACME, "c"))[0], StoreDownError)
+    assert begin(directory.device(BMCE, "c")) == []
+    assert isinstance(begin(directory.tenant("x"))[0], StoreDownError)
+    threads.finish()
+    assert begin(directory.tenant("x")) == []
+
+
+def test_any_error_of_a_driver_is_a_dead_store_and_is_told() -> None:
+    """Garbage from the store opens no door and kills no CONNECT (B12)."""
+    directory, threads, failures = make()
+    result = begin(directory.tenant("acme"))
+    threads.calls.pop()[1].errback(ValueError("half a row"))
+
+    assert isinstance(result[0], StoreDownError)
+    assert "half a row" not in str(result[0])
+    assert failures == ["accounts.tenant: half a row"]
+    begin(directory.tenant("acme"))
+    assert len(threads.calls) == 1

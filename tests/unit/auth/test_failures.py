@@ -1,0 +1,105 @@
+"""Bans that failures earn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from iothub_services.auth.failures import Failures, FailureSettings, source_of
+
+
+@dataclass
+class ManualClock:
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+WHO = ("acme", "dev1", "192.0.2.1")
+
+
+def test_ten_failures_in_a_minute_ban_for_fifteen() -> None:
+    """Exactly the tenth bans; the ban ends."""
+    clock = ManualClock()
+    failures = Failures(FailureSettings(), clock)
+
+    assert [failures.count(*WHO) for _ in range(10)] == [False] * 9 + [True]
+    assert failures.is_banned(*WHO)
+    assert failures.banned() == 1
+    clock.now += 899.9
+    assert failures.is_banned(*WHO)
+    clock.now += 0.1
+    assert not failures.is_banned(*WHO)
+
+
+def test_ban_hits_the_source_alone() -> None:
+    """Nobody can lock out another."""
+    failures = Failures(FailureSettings(failures=1), ManualClock())
+    failures.count(*WHO)
+
+    assert not failures.is_banned("acme", "dev1", "192.0.2.2")
+    assert not failures.is_banned("acme", "dev2", "192.0.2.1")
+    assert not failures.is_banned("bmce", "dev1", "192.0.2.1")
+
+
+def test_failures_spread_over_time_do_not_ban() -> None:
+    """A window is a window."""
+    clock = ManualClock()
+    failures = Failures(FailureSettings(failures=3), clock)
+    for _ in range(6):
+        failures.count(*WHO)
+        clock.now += 30.0
+
+    assert not failures.is_banned(*WHO)
+
+
+def test_success_clears_the_count() -> None:
+    """Typing errors of the past do not add up."""
+    failures = Failures(FailureSettings(failures=2), ManualClock())
+    failures.count(*WHO)
+    failures.clear(*WHO)
+
+    assert not failures.count(*WHO)
+
+
+def test_failures_that_began_before_a_ban_do_not_lift_it() -> None:
+    """A slow check that ends long after the window changes nothing."""
+    clock = ManualClock()
+    failures = Failures(FailureSettings(failures=2), clock)
+    failures.count(*WHO)
+    failures.count(*WHO)
+    clock.now += 100.0
+
+    assert not failures.count(*WHO)
+    assert failures.is_banned(*WHO)
+    clock.now += 900.0
+    assert not failures.count(*WHO)
+    assert failures.count(*WHO)
+
+
+def test_memory_is_bounded() -> None:
+    """Made-up names push out the longest untouched record, never more than the bound is kept."""
+    failures = Failures(FailureSettings(entries=5), ManualClock())
+    for number in range(100):
+        failures.count("acme", f"dev{number}", "192.0.2.1")
+
+    assert len(failures) == 5
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("unix", "unix"),
+    ],
+)
+def test_source_is_what_one_host_has_to_itself(address: str, source: str) -> None:
+    """An IPv6 host cannot evade by changing its address within its /64."""
+    assert source_of(address) == source

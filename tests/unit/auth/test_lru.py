@@ -1,0 +1,84 @@
+"""The cache of answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iothub_services.auth.lru import MISSING, Lru, LruSettings
+
+
+@dataclass
+class ManualClock:
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+def cache(clock: ManualClock, entries: int = 3, uniform: float = 0.0) -> Lru[str, int]:
+    settings = LruSettings(entries=entries, ttl_s=60.0, negative_ttl_s=10.0, jitter=0.5)
+    return Lru(settings, clock, lambda: uniform)
+
+
+def test_lru_returns_what_was_put_until_it_is_too_old() -> None:
+    """Every answer has an age, used or not."""
+    clock = ManualClock()
+    lru = cache(clock)
+    lru.put("a", 1)
+
+    clock.now += 59.9
+    assert lru.get("a") == 1
+    clock.now += 0.2
+    assert lru.get("a") is MISSING
+    assert (lru.hits, lru.misses) == (1, 1)
+
+
+def test_lru_keeps_negative_answers_for_a_shorter_time() -> None:
+    """None is an answer; a device that was just created is found soon."""
+    clock = ManualClock()
+    lru = cache(clock)
+    lru.put("a", None)
+
+    assert lru.get("a") is None
+    clock.now += 10.0
+    assert lru.get("a") is MISSING
+
+
+def test_lru_drops_the_least_recently_used() -> None:
+    """Never more than its bound."""
+    lru = cache(ManualClock())
+    for name in "abc":
+        lru.put(name, 1)
+    lru.get("a")
+    lru.put("d", 1)
+
+    assert lru.get("b") is MISSING
+    assert lru.get("a") == 1
+    assert len(lru) == 3
+
+
+def test_lru_shortens_ages_by_jitter() -> None:
+    """A fleet that came at once does not expire at once."""
+    clock = ManualClock()
+    lru = cache(clock, uniform=1.0)
+    lru.put("a", 1)
+
+    clock.now += 30.0
+    assert lru.get("a") is MISSING
+
+
+def test_lru_forgets_one_and_all() -> None:
+    """For changes by people."""
+    lru = cache(ManualClock())
+    lru.put("a", 1)
+    lru.put("b", 2)
+    lru.forget("a")
+    lru.forget("a")
+
+    assert lru.get("a") is MISSING
+    assert lru.get("b") == 2
+    lru.clear()
+    assert len(lru) == 0
