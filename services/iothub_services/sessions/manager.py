@@ -82,8 +82,8 @@ class SessionManager:
         connection = session.connection
         if session.is_persistent:
             self._journal.note([events.session_taken_over(self._subject(session), by="")])
-        self.close_connection(home, session, Reason.TAKEN_OVER)  # [MQTT-3.1.4-3]
-        self._plane.close(connection, Reason.TAKEN_OVER)
+        home.vacate(connection, Reason.TAKEN_OVER)
+        self._plane.close(connection, Reason.TAKEN_OVER)  # [MQTT-3.1.4-3]
 
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
@@ -205,7 +205,7 @@ class SessionManager:
                 return False
             connection = session.connection
             if connection is not None:
-                self.close_connection(home, session, Reason.SESSION_DISCARDED, keeps_will=False)
+                home.vacate(connection, Reason.SESSION_DISCARDED)
                 self._plane.close(connection, Reason.SESSION_DISCARDED)
             if home.plane.sessions.get(client_id) is session:
                 await self._end(home, session, reason)

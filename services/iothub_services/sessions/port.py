@@ -10,8 +10,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from iothub.engine.connection import Connection
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
+from iothub.reasons import Reason
 from iothub.records.events import Event
 from iothub_services.queues.port import Claim, QueueLimits
 
@@ -110,6 +112,9 @@ class SessionHome(Protocol):
     def queue_limits(self) -> QueueLimits: ...
 
     async def next_queue_id(self) -> int: ...
+
+    def vacate(self, connection: Connection, reason: Reason) -> None:
+        """Take the session away from a connection that is about to be closed: `close_connection` is called from here."""
 
     def session_ended(self, session: Session) -> None:
         """Give back what the session held of the tenant's quota."""
