@@ -11,6 +11,7 @@ from collections import deque
 from iothub.clock import Clock
 from iothub.net.cidr import peer_name, plain_ip
 from iothub.net.filter_factory import FilterFactory
+from iothub.net.filters import ClientFacts
 from iothub.net.gate import Gate
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.ports import Channel, EnginePlane
@@ -44,20 +45,21 @@ class Acceptor:
             log.debug("connection refused", extra={"listener": self.listener.name, "reason": refusal.word})
             return False
         if self._has_filters:
-            channel.stream = Stream(channel, self, self.filters.make(), ip, port)
-        elif not self._introduce(channel, ip, port, None):
+            client = ClientFacts(ip, port)
+            channel.stream = Stream(channel, self, self.filters.make(client), client)
+        elif not self._introduce(channel, ClientFacts(ip, port)):
             self.gate.leave(had_handshake=False)
             return False
         self._deadlines.append((self._clock.monotonic() + self.listener.connect_timeout_s, channel))
         return True
 
-    def opened(self, channel: Channel, ip: str, port: int, subject: str | None) -> bool:
+    def opened(self, channel: Channel, client: ClientFacts) -> bool:
         """The filters are through: hold the client's own address against the rules and introduce it to the plane."""
         self.gate.opened()
-        if self.gate.proxies and not self.gate.may_come(ip):
+        if self.gate.proxies and not self.gate.may_come(client.ip):
             self.gate.refused[Reason.ADDRESS_DENIED] += 1
             return False
-        return self._introduce(channel, ip, port, subject)
+        return self._introduce(channel, client)
 
     def released(self, channel: Channel) -> None:
         stream = channel.stream
@@ -75,9 +77,10 @@ class Acceptor:
             elif channel.stream is not None:
                 channel.close(abort=True)
 
-    def _introduce(self, channel: Channel, ip: str, port: int, subject: str | None) -> bool:
+    def _introduce(self, channel: Channel, client: ClientFacts) -> bool:
+        peer = peer_name(client.ip, client.port)
         try:
-            channel.connection = self._plane.accept(channel, self.listener, peer_name(ip, port), subject)
+            channel.connection = self._plane.accept(channel, self.listener, peer, client.subject)
         except Exception:  # the protocol edge: a defect of ours refuses one client and leaves no count behind
             log.exception("introducing a connection failed", extra={"listener": self.listener.name})
         if channel.connection is None:

@@ -7,21 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from iothub.net.filters import Filter
+from iothub.net.filters import ClientFacts, Filter
 from iothub.net.listener_info import ListenerInfo
+from iothub.net.proxy_protocol import ProxyFilter
+from iothub.net.tls import TlsFiles, TlsFilter
+from iothub.net.websocket import WebSocketFilter
 
 
 class FilterFactory:
-    """Makes the filters of each client of one listener; holds what they share."""
+    """Makes the filters of each client of one listener; holds what they share.
+
+    Raises:
+        ConfigError: a certificate file is missing or does not fit.
+    """
 
     def __init__(self, listener: ListenerInfo) -> None:
         self._listener = listener
+        self._files = TlsFiles(listener) if listener.is_tls else None
 
     def has_filters(self) -> bool:
-        return False
+        listener = self._listener
+        return bool(listener.proxy_trusted) or listener.is_tls or listener.is_websocket
 
-    def make(self) -> list[Filter]:
-        return []
+    def make(self, client: ClientFacts) -> list[Filter]:
+        listener = self._listener
+        filters: list[Filter] = []
+        if listener.proxy_trusted:
+            filters.append(ProxyFilter(client))
+        if self._files is not None:
+            filters.append(TlsFilter(self._files.context, client))
+        if listener.is_websocket:
+            filters.append(WebSocketFilter(listener.path, listener.max_frame_bytes))
+        return filters
 
     def reload(self) -> Callable[[], None]:
-        return lambda: None
+        """Read the certificates again; the answer puts them to use, so that several listeners change together or not at all.
+
+        Raises:
+            ConfigError: a file is missing or does not fit; nothing has changed.
+        """
+        files = self._files
+        if files is None:
+            return lambda: None
+        context = files.load()
+
+        def use() -> None:
+            files.context = context
+
+        return use

@@ -5,20 +5,31 @@ Knows no sockets and no plane; `iothub.net.stream` drives a chain of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from iothub.reasons import Reason
 
 
 class FilterClosed(Exception):  # noqa: N818 - an end, not always an error
-    """This layer has ended the connection. What it still wants to tell the peer is in its `replies`.
+    """This layer ends the connection. What it wants to tell the peer is in its `replies`; `data` came before the end and counts.
 
     The text is for the log at debug level and holds nothing that the peer sent.
     """
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: Reason, text: str, data: bytes = b"") -> None:
         super().__init__(text)
         self.reason = reason
+        self.data = data
+
+
+@dataclass(slots=True)
+class ClientFacts:
+    """Who the client is: the socket's peer, until a proxy or a certificate knows better."""
+
+    ip: str
+    port: int
+    subject: str | None = None
 
 
 class Filter(Protocol):

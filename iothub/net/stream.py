@@ -8,99 +8,92 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from iothub.net.filters import Filter, FilterClosed
+from iothub.net.filters import ClientFacts, Filter, FilterClosed
 from iothub.net.ports import Channel
 from iothub.reasons import Reason
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 18  # encoded ahead at most: the rest stays in `connection.out`, where the engine's limits see it
-MAX_REPLY_BYTES = 1 << 16  # a peer that makes a layer talk and never reads
+MAX_RAW_BYTES = CHUNK_BYTES + (1 << 16)  # beyond it: a peer that makes a layer talk and never reads
 
 
 class Door(Protocol):
     """Whom a Stream tells that its filters are through (`iothub.net.acceptor.Acceptor`)."""
 
-    def opened(self, channel: Channel, ip: str, port: int, subject: str | None, /) -> bool: ...
+    def opened(self, channel: Channel, client: ClientFacts, /) -> bool: ...
 
 
 class Stream:
-    """A chain of filters, outermost first. Its owner is the channel; it lets go of everything when the channel ends.
+    """A chain of filters, outermost first.
 
-    Invariants: bytes that have passed the filters outward are in `_raw` only; the connection is fed only when open.
+    Invariants: bytes that have passed the filters outward are in `_raw` only; the connection is fed only when open;
+    `_raw` holds at most one chunk with its wrapping, and a bounded number of replies.
     """
 
-    __slots__ = ("_channel", "_door", "_filters", "_has_ended", "_ip", "_port", "_raw", "is_open", "subject")
+    __slots__ = ("_channel", "_client", "_door", "_filters", "_has_ended", "_raw", "is_open")
 
-    def __init__(self, channel: Channel, door: Door, filters: list[Filter], ip: str, port: int) -> None:
+    def __init__(self, channel: Channel, door: Door, filters: list[Filter], client: ClientFacts) -> None:
         self._channel = channel
         self._door = door
         self._filters = filters
-        self._ip = ip
-        self._port = port
+        self._client = client
         self._raw = bytearray()
         self._has_ended = False
         self.is_open = False
-        self.subject: str | None = None
 
     def received(self, data: bytes) -> None:
         """Take bytes from the socket. Never raises for anything that a peer can send."""
         if self._has_ended:
             return
-        try:
-            plain = self._inward(data)
-        except FilterClosed as end:
-            log.debug("connection ended by a filter", extra={"reason": end.reason.word, "detail": str(end)})
-            self._end(end.reason)
-            return
+        plain, end = self._inward(data)
         if not self.is_open and all(layer.is_open for layer in self._filters):
             self._open()
-        if len(self._raw) > MAX_REPLY_BYTES + CHUNK_BYTES:
-            self._end(Reason.SLOW_CONSUMER)
-            return
         connection = self._channel.connection
         if plain and connection is not None and not self._has_ended:
             connection.feed(plain)
+        if end is not None:
+            log.debug("connection ended by a filter", extra={"reason": end.reason.word, "detail": str(end)})
+            self._end(end.reason)
+        elif len(self._raw) > MAX_RAW_BYTES:
+            self._end(Reason.SLOW_CONSUMER)
         if self._raw:
             self._channel.wake()
 
     def pending(self) -> bytearray:
+        """Give what waits for the socket; wraps the next chunk of the connection's output only when the last one is gone."""
         connection = self._channel.connection
-        if not self._raw and connection is not None and connection.out and not self._has_ended:
+        if not self._raw and connection is not None and not self._has_ended:
             out = connection.out
-            chunk = bytes(out[:CHUNK_BYTES])
-            del out[: len(chunk)]
-            self._outward(len(self._filters), chunk)
+            if out:
+                chunk = bytes(out) if len(out) <= CHUNK_BYTES else bytes(out[:CHUNK_BYTES])
+                del out[: len(chunk)]
+                self._outward(len(self._filters), chunk)
         return self._raw
 
     def farewell(self) -> None:
+        """Put each layer's good-bye into `pending()`, innermost first. Idempotent."""
         if self._has_ended:
             return
         self._has_ended = True
-        for depth in range(len(self._filters), 0, -1):
-            self._outward(depth - 1, self._filters[depth - 1].farewell())
+        for depth in range(len(self._filters) - 1, -1, -1):
+            self._outward(depth, self._filters[depth].farewell())
 
-    def announce(self, ip: str, port: int) -> None:
-        """A proxy says who the client is."""
-        self._ip = ip
-        self._port = port
-
-    def identify(self, subject: str) -> None:
-        """A verified certificate says who the client is."""
-        self.subject = subject
-
-    def _inward(self, data: bytes) -> bytes:
+    def _inward(self, data: bytes) -> tuple[bytes, FilterClosed | None]:
+        end: FilterClosed | None = None
         for depth, layer in enumerate(self._filters):
             try:
                 data = layer.receive(data)
-            finally:
-                if layer.replies:
-                    replies = bytes(layer.replies)
-                    layer.replies.clear()
-                    self._outward(depth, replies)
+            except FilterClosed as closed:
+                data = closed.data
+                end = end or closed
+            if layer.replies:
+                replies = bytes(layer.replies)
+                layer.replies.clear()
+                self._outward(depth, replies)
             if not data:
                 break
-        return data
+        return data, end
 
     def _outward(self, depth: int, data: bytes) -> None:
         """Send `data` out through the layers outside of `depth`."""
@@ -112,7 +105,7 @@ class Stream:
 
     def _open(self) -> None:
         self.is_open = True
-        if not self._door.opened(self._channel, self._ip, self._port, self.subject):
+        if not self._door.opened(self._channel, self._client):
             self._end(Reason.ADDRESS_DENIED)
 
     def _end(self, reason: Reason) -> None:

@@ -21,7 +21,7 @@ class ReactorThread:
     """Runs from `__enter__` to `__exit__`; `call` runs a function on the reactor thread and returns its result."""
 
     def __init__(self) -> None:
-        self.reactor = EPollReactor()
+        self.reactor = EPollReactor()  # type: ignore[no-untyped-call]
         self._thread = threading.Thread(target=self._run, name="reactor", daemon=True)
 
     def __enter__(self) -> ReactorThread:
