@@ -283,7 +283,7 @@ def _write_value(rule: PropertyRule, value: Any) -> bytes:
             return fields.write_binary(value, rule.name)
         case PropertyType.STRING:
             return fields.write_string(value, rule.name)
-        case PropertyType.STRING_PAIR:
+        case _:
             return fields.write_string(value[0], "User Property name") + fields.write_string(
                 value[1], "User Property value"
             )
