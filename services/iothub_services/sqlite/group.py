@@ -106,6 +106,10 @@ class GroupThread(Generic[Op, Answer]):
         """The last commit failed and is being tried again."""
         return self._is_failing
 
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
+
     def submit(self, op: Op, callback: Callable[[Answer | Exception], None], size_bytes: int = 0) -> None:
         """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread."""
         waiting: _Waiting[Op, Answer] = _Waiting(op, callback, size_bytes, self._clock.monotonic())
@@ -122,9 +126,16 @@ class GroupThread(Generic[Op, Answer]):
         with self._wakeup:
             self._is_closing = True
             self._wakeup.notify()
-        if self._thread.ident is not None:
+        if self._thread.ident is None:
+            self.drain()
+        else:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def drain(self) -> None:
+        """Do what was submitted in the caller's thread: for a thread that was never started."""
+        while self._pending:
+            self._do(self._take())
 
     # --- in the thread
 

@@ -1,0 +1,184 @@
+"""What the writer's three threads do with a batch: queues written, queues and retained messages read, retained messages written.
+
+Knows the ports and the record format; knows no plane and no reactor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from iothub.engine.message import Message
+from iothub.errors import BackendError, CorruptRecordError, IotHubError
+from iothub.records.message import decode_message
+from iothub_services.queues.port import Append, Move, QueuedRecord, QueueStore, StaleEpochError
+from iothub_services.retained.port import RetainedStore, RetainedWrite
+
+
+class Call(NamedTuple):
+    """A rare verb of the port, by name. Its position among the other operations is kept."""
+
+    name: str
+    args: tuple[object, ...]
+
+
+class RetainedCall(NamedTuple):
+    """The same for the retained store."""
+
+    name: str
+    args: tuple[object, ...]
+
+
+class Read(NamedTuple):
+    """One page of one queue."""
+
+    queue_id: int
+    epoch: int
+    after: int
+    records: int
+    size_bytes: int
+
+
+class LoadedRecord(NamedTuple):
+    """One record of a page, decoded."""
+
+    position: int
+    qos: int
+    flags: int
+    subscription_ids: tuple[int, ...]
+    message: Message
+
+
+class LoadedPage(NamedTuple):
+    """A decoded page. `damaged`: positions whose record could not be read, with what was wrong."""
+
+    records: list[LoadedRecord]
+    upto: int
+    is_short: bool
+    damaged: list[tuple[int, str]]
+
+
+WriteOp = Append | Move | Call
+ReadOp = Read | Call | RetainedCall
+RetainedOp = RetainedWrite | RetainedCall
+
+
+class QueueWrites:
+    """The writing thread of the queues: a batch is one commit.
+
+    Moves and appends between two calls may change places: a move comes from a reader that has seen its positions committed, so none
+    of them concerns an append of the same batch, and acknowledgements make room.
+    """
+
+    def __init__(self, store: QueueStore) -> None:
+        self._store = store
+
+    def __call__(self, ops: list[WriteOp]) -> list[object]:
+        answers: list[object] = [None] * len(ops)
+        with self._store.group():
+            start = 0
+            for index, op in enumerate(ops):
+                if isinstance(op, Call):
+                    self._run(ops, answers, start, index)
+                    answers[index] = _call(self._store, op)
+                    start = index + 1
+            self._run(ops, answers, start, len(ops))
+        return answers
+
+    def _run(self, ops: list[WriteOp], answers: list[object], start: int, end: int) -> None:
+        moves: list[Move] = []
+        appends: list[Append] = []
+        for op in ops[start:end]:
+            if isinstance(op, Append):
+                appends.append(op)
+            elif isinstance(op, Move):
+                moves.append(op)
+        moved: Iterator[object] = iter(self._store.apply(moves) if moves else ())
+        appended: Iterator[object] = iter(self._store.append(appends) if appends else ())
+        for index in range(start, end):
+            answers[index] = next(appended if isinstance(ops[index], Append) else moved)
+
+
+class Reads:
+    """The reading thread: each operation by itself, never in the way of a commit."""
+
+    def __init__(self, queues: QueueStore, retained: RetainedStore) -> None:
+        self._queues = queues
+        self._retained = retained
+
+    def __call__(self, ops: list[ReadOp]) -> list[object]:
+        return [self._one(op) for op in ops]
+
+    def _one(self, op: ReadOp) -> object:
+        if isinstance(op, Call):
+            return _call(self._queues, op)
+        if isinstance(op, RetainedCall):
+            return _call(self._retained, op)
+        try:
+            page = self._queues.read(*op)
+        except (IotHubError, StaleEpochError) as error:
+            return error
+        damaged: list[tuple[int, str]] = []
+        records = [loaded for record in page.records if (loaded := _load(record, damaged)) is not None]
+        return LoadedPage(records, page.upto, page.is_short, damaged)
+
+
+class RetainedWrites:
+    """The writing thread of the retained store: a batch is one commit."""
+
+    def __init__(self, store: RetainedStore) -> None:
+        self._store = store
+
+    def __call__(self, ops: list[RetainedOp]) -> list[object]:
+        answers: list[object] = []
+        with self._store.group():
+            run: list[RetainedWrite] = []
+            for op in ops:
+                if isinstance(op, RetainedWrite):
+                    run.append(op)
+                    continue
+                answers += self._store.put(run)
+                run = []
+                answers.append(_call(self._store, op))
+            answers += self._store.put(run)
+        return answers
+
+
+def message_of(body: bytes) -> Message:
+    """Decode a stored message. Raises CorruptRecordError."""
+    stored = decode_message(body)
+    return Message(
+        stored.topic,
+        stored.payload,
+        stored.qos,
+        stored.is_retain,
+        stored.properties,
+        stored.expires_at_ms / 1000,
+        stored.message_id,
+        None,
+        stored.publisher_client_id,
+    )
+
+
+def _load(record: QueuedRecord, damaged: list[tuple[int, str]]) -> LoadedRecord | None:
+    try:
+        message = message_of(record.body)
+    except CorruptRecordError as error:
+        damaged.append((record.position, str(error)))
+        return None
+    return LoadedRecord(record.position, record.qos, record.flags, record.subscription_ids, message)
+
+
+def _call(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> object:
+    try:
+        answer = getattr(store, call.name)(*call.args)
+        return list(answer) if isinstance(answer, Iterator) else answer
+    except BackendError as error:
+        if call.name in _READING:
+            return error
+        raise
+    except (IotHubError, StaleEpochError) as error:
+        return error
+
+
+_READING = frozenset(("read", "tails", "stats", "list_queues", "tenant_usage", "fetch", "load", "usage"))

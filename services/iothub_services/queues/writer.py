@@ -1,0 +1,360 @@
+"""The writer: fulfils the engine's `Store` on a queue driver and a retained driver, each with a thread of its own (storage page, section 4).
+
+Knows record formats, order and back-pressure; knows no MQTT packet, no window and no rule of delivery: the plane gets answers.
+
+Theory: one publish becomes at most one append (all its queues, one body, the publisher's QoS 2 identifier) and one retained write. They are
+committed side by side; the plane hears `stored` when both are durable, in the order in which it asked. A commit that fails is tried again
+every 250 ms, with an alarm, by the thread that holds the batch, so that order survives; after 30 s the plane hears `not_stored`. What a reader
+moved is never given up: it is asked for again, and consumers go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, cast
+
+from iothub.clock import Clock
+from iothub.engine.outbox import StoredPublish
+from iothub.engine.session import Session
+from iothub.errors import BackendError
+from iothub.reasons import Drop
+from iothub.records.message import StoredMessage, encode_message
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Move, MoveKind, QueueStore
+from iothub_services.queues.threads import (
+    Call,
+    LoadedPage,
+    LoadedRecord,
+    QueueWrites,
+    Read,
+    ReadOp,
+    Reads,
+    RetainedCall,
+    RetainedOp,
+    RetainedWrites,
+    WriteOp,
+)
+from iothub_services.retained.port import RetainedStore, RetainedWrite
+from iothub_services.sqlite.group import Bounds, CallInReactor, GroupThread, Patience
+
+RETRY_S = 0.25
+GIVE_UP_S = 30.0
+
+_RETAIN_FLAG = 1
+_READING = frozenset(("tails", "stats", "list_queues", "fetch", "load", "usage"))
+
+Callback = Callable[[Any], None]
+Errback = Callable[[Exception], None]
+Alarm = Callable[[str, str], None]
+
+
+class OnRetained(Protocol):
+    """Told of each retained write that is durable, before its publisher is answered; `size` 0: deleted."""
+
+    def __call__(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None: ...
+
+
+class Turn(Protocol):
+    """The plane's running batch."""
+
+    is_open: bool
+
+    def begin(self) -> None: ...
+
+    def drop(self, tenant: Any, session: Any, reason: Drop, count: int) -> None: ...
+
+
+class Plane(Protocol):
+    """What answers go to: `iothub.engine.plane.Plane`."""
+
+    turn: Turn
+
+    def end_batch(self) -> None: ...
+
+    def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool = False) -> None: ...
+
+    def not_stored(self, publish: StoredPublish, is_written: bool) -> None: ...
+
+    def page(self, session: Session, records: list[LoadedRecord], upto: int, is_short: bool) -> None: ...
+
+    def head_moved(self, session: Session, upto: int) -> None: ...
+
+    def released(self, session: Session, position: int) -> None: ...
+
+    def reserved(self, session: Session, upto: int) -> None: ...
+
+    def inbound_finished(self, session: Session, packet_id: int) -> None: ...
+
+
+class _Pending:
+    """One publish on its way to disk."""
+
+    __slots__ = ("answer", "awaited", "error", "is_written", "publish")
+
+    def __init__(self, publish: StoredPublish) -> None:
+        self.publish = publish
+        self.awaited = 0
+        self.answer = Appended(())
+        self.error: Exception | None = None
+        self.is_written = False
+
+
+class QueueWriter:
+    """Fulfils `iothub.engine.ports.Store`. All methods are for the reactor thread and return at once.
+
+    Invariants: `_order` holds every publish without an answer, oldest first; the plane is answered from its left end only.
+    """
+
+    def __init__(
+        self,
+        queues: QueueStore,
+        retained: RetainedStore,
+        call_in_reactor: CallInReactor,
+        clock: Clock,
+        *,
+        bounds: Bounds | None = None,
+        patience: Patience | None = None,
+        on_alarm: Alarm,
+        on_retained: OnRetained | None = None,
+    ) -> None:
+        self._queues = queues
+        self._retained = retained
+        self._on_alarm = on_alarm
+        self.on_retained = on_retained
+        self._plane: Plane | None = None
+        self._order: deque[_Pending] = deque()
+        self._call_in_reactor = call_in_reactor
+        patience = patience or Patience(RETRY_S, GIVE_UP_S)
+        bounds = bounds or Bounds()
+        self._writes: GroupThread[WriteOp, object] = GroupThread(
+            "queues",
+            QueueWrites(queues),
+            self._in_batch,
+            clock,
+            bounds=bounds,
+            patience=patience,
+            idle=getattr(queues, "idle", None),
+            on_alarm=on_alarm,
+        )
+        self._reads: GroupThread[ReadOp, object] = GroupThread(
+            "queues-read", Reads(queues, retained), self._in_batch, clock, bounds=Bounds(commit=16)
+        )
+        self._retains: GroupThread[RetainedOp, object] = GroupThread(
+            "retained",
+            RetainedWrites(retained),
+            self._in_batch,
+            clock,
+            bounds=bounds,
+            patience=patience,
+            on_alarm=on_alarm,
+        )
+
+    def start(self, plane: Plane) -> None:
+        """Begin to work for `plane`."""
+        self._plane = plane
+        for thread in (self._writes, self._reads, self._retains):
+            thread.start()
+
+    def close(self, timeout_s: float = 10.0) -> bool:
+        """Write what was asked for, end the threads, close the stores. False: a thread still runs and its store was left open."""
+        is_idle = self._reads.close(timeout_s)
+        is_idle &= self._writes.close(timeout_s)
+        is_idle &= self._retains.close(timeout_s)
+        if is_idle:
+            self._queues.close()
+            self._retained.close()
+        return is_idle
+
+    @property
+    def is_full(self) -> bool:
+        """Publishers of persistent messages should pause."""
+        return self._writes.is_full or self._retains.is_full
+
+    @property
+    def is_failing(self) -> bool:
+        """A store refuses writes just now."""
+        return self._writes.is_failing or self._retains.is_failing
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Operations and bytes that are not durable yet."""
+        return (
+            self._writes.waiting + self._retains.waiting,
+            self._writes.waiting_bytes + self._retains.waiting_bytes,
+        )
+
+    # --- Store
+
+    def append(self, publish: StoredPublish) -> None:
+        pending = _Pending(publish)
+        body = encode_message(_stored_form(publish))
+        self._order.append(pending)
+        if publish.retain:
+            pending.awaited += 1
+            write = _retained_write(publish, body)
+            self._retains.submit(write, partial(self._retain_done, pending, write), len(body))
+        if publish.targets or publish.inbound is not None or not publish.retain:
+            pending.awaited += 1
+            self._writes.submit(_append_of(publish, body), partial(self._append_done, pending), len(body))
+
+    def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
+        op = Read(session.queue_id, session.epoch, after, count, size_bytes)
+        self._reads.submit(op, partial(self._page_done, session, after))
+
+    def ack(self, session: Session, upto: int) -> None:
+        self._move(MoveKind.ACK, session, upto, "head_moved")
+
+    def release(self, session: Session, position: int) -> None:
+        self._move(MoveKind.RELEASE, session, position, "released")
+
+    def reserve(self, session: Session, upto: int) -> None:
+        self._move(MoveKind.RESERVE, session, upto, "reserved")
+
+    def finish_inbound(self, session: Session, packet_id: int) -> None:
+        self._move(MoveKind.FINISH_INBOUND, session, packet_id, "inbound_finished")
+
+    # --- the control plane
+
+    def call(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
+        """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats tails list_queues."""
+        thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
+        thread.submit(Call(name, args), partial(_answer, callback, errback))
+
+    def call_retained(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
+        """The same for `RetainedStore`: put delete expire drop_tenant | load (as a list) fetch usage."""
+        thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._retains)
+        thread.submit(RetainedCall(name, args), partial(_answer, callback, errback))
+
+    # --- answers
+
+    def _in_batch(self, deliver: Callable[[], None]) -> None:
+        self._call_in_reactor(partial(self._deliver, deliver))
+
+    def _deliver(self, deliver: Callable[[], None]) -> None:
+        """All answers of one commit are one batch of the plane: each connection is written once."""
+        plane = self._attached
+        was_open = plane.turn.is_open
+        plane.turn.begin()
+        try:
+            deliver()
+        finally:
+            if not was_open:
+                plane.end_batch()
+
+    @property
+    def _attached(self) -> Plane:
+        if self._plane is None:
+            raise AssertionError("answers before start()")
+        return self._plane
+
+    def _append_done(self, pending: _Pending, answer: object) -> None:
+        if isinstance(answer, Appended):
+            pending.answer = answer
+            pending.is_written |= not answer.is_stale and not answer.is_duplicate
+            if answer.is_stale:
+                pending.error = BackendError("the publisher's session was taken over", retryable=False)
+        else:
+            _failed(pending, answer)
+        self._one_done(pending)
+
+    def _retain_done(self, pending: _Pending, write: RetainedWrite, answer: object) -> None:
+        if isinstance(answer, int):
+            pending.is_written = True
+            if self.on_retained is not None:
+                size = 0 if write.body is None else len(write.body)
+                self.on_retained(write.tenant_id, write.topic, answer, write.expires_at_ms, size)
+        else:
+            _failed(pending, answer)
+        self._one_done(pending)
+
+    def _one_done(self, pending: _Pending) -> None:
+        pending.awaited -= 1
+        while self._order and not self._order[0].awaited:
+            self._tell(self._order.popleft())
+
+    def _tell(self, pending: _Pending) -> None:
+        if pending.error is not None:
+            self._attached.not_stored(pending.publish, pending.is_written)
+            return
+        if pending.answer.dropped:
+            self._report_dropped(pending.publish, pending.answer.dropped)
+        self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)
+
+    def _report_dropped(self, publish: StoredPublish, dropped: tuple[tuple[int, int], ...]) -> None:
+        for target in publish.targets:
+            count = sum(1 for queue_id, _ in dropped if queue_id == target.session.queue_id)
+            if count:
+                self._attached.turn.drop(publish.tenant, target.session, Drop.QUEUE_FULL, count)
+
+    def _page_done(self, session: Session, after: int, answer: object) -> None:
+        if not isinstance(answer, LoadedPage):
+            self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
+            return
+        if answer.damaged:
+            position, what = answer.damaged[0]
+            where = f"{len(answer.damaged)} records of queue {session.queue_id}, the first at position {position}"
+            self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({what}): they are skipped")
+            self._attached.turn.drop(session.tenant, session, Drop.STORE_FAILED, len(answer.damaged))
+        self._attached.page(session, answer.records, answer.upto, answer.is_short)
+
+    def _move(self, kind: MoveKind, session: Session, value: int, verb: str) -> None:
+        self._submit_move(Move(kind, session.queue_id, session.epoch, value), session, verb)
+
+    def _submit_move(self, move: Move, session: Session, verb: str) -> None:
+        self._writes.submit(move, partial(self._move_done, move, session, verb))
+
+    def _move_done(self, move: Move, session: Session, verb: str, answer: object) -> None:
+        if answer is True:
+            getattr(self._attached, verb)(session, move.value)
+        elif isinstance(answer, BackendError) and answer.retryable and not self._writes.is_closing:
+            self._submit_move(move, session, verb)
+
+
+def _failed(pending: _Pending, answer: object) -> None:
+    pending.error = answer if isinstance(answer, Exception) else TypeError(type(answer).__name__)
+    pending.is_written |= getattr(answer, "is_written", False)
+
+
+def _answer(callback: Callback, errback: Errback, answer: object) -> None:
+    if isinstance(answer, Exception):
+        errback(answer)
+    else:
+        callback(answer)
+
+
+def _stored_form(publish: StoredPublish) -> StoredMessage:
+    message = publish.message
+    return StoredMessage(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.properties,
+        int(message.expires_at * 1000),
+        message.message_id,
+        message.publisher_client_id,
+    )
+
+
+def _append_of(publish: StoredPublish, body: bytes) -> Append:
+    inbound = None
+    if publish.inbound is not None:
+        inbound = Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
+    deliveries = tuple(
+        [
+            Delivery(
+                target.session.queue_id, target.qos, _RETAIN_FLAG if target.retain else 0, tuple(target.identifiers)
+            )
+            for target in publish.targets
+        ]
+    )
+    return Append(publish.message.message_id, body, int(publish.message.expires_at * 1000), deliveries, inbound)
+
+
+def _retained_write(publish: StoredPublish, body: bytes) -> RetainedWrite:
+    """An empty payload deletes the Retained Message [MQTT-3.3.1-6]."""
+    message = publish.message
+    return RetainedWrite(
+        publish.tenant.tenant_id, message.topic, body if message.payload else None, int(message.expires_at * 1000)
+    )
