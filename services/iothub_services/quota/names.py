@@ -120,8 +120,8 @@ class Quota(Enum):
         "receive_maximum", Scope.PACKET, "64", (1, 65_535), "QoS 1 and 2 PUBLISH packets of a client in flight"
     )
     TOPIC_ALIASES = _bound("topic_aliases", Scope.PACKET, "16", (0, 65_535), "Topic Alias Maximum")
-    WILL_BYTES = _bound("will_bytes", Scope.PACKET, "64KiB", (0, 65_536), "bytes of a Will Payload", _BYTES)
-    USER_PROPERTIES = _bound("user_properties", Scope.PACKET, "128", (0, 0), "User Properties of a packet")
+    WILL_BYTES = _bound("will_bytes", Scope.PACKET, "64KiB", (1, 65_536), "bytes of a Will Payload", _BYTES)
+    USER_PROPERTIES = _bound("user_properties", Scope.PACKET, "128", (1, 0), "User Properties of a packet")
     SUBSCRIBE_FILTERS = _bound(
         "subscribe_filters", Scope.PACKET, "100", (1, 0), "Topic Filters of a SUBSCRIBE or UNSUBSCRIBE"
     )

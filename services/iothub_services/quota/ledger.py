@@ -1,0 +1,91 @@
+"""The exact counts of one tenant, kept in this process: one worker, so its memory is the truth.
+
+Knows no rates, no store and no meaning of a name. Persistent counts (sessions, retained messages, queues) are restored by
+whoever loads what is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from iothub_services.quota.grammar import Window
+from iothub_services.quota.names import Kind, Quota
+from iothub_services.quota.port import QuotaObserver
+from iothub_services.quota.resolve import NOTHING, UNLIMITED, EffectiveLimits
+
+
+class LocalLedger:
+    """Fulfils `CountLedger`; must be used on one thread.
+
+    Invariants: a count is never negative; `reserve` never lifts one above its limit; counts of 0 are not kept.
+    """
+
+    def __init__(self, tenant_id: int, limits: EffectiveLimits, observer: QuotaObserver) -> None:
+        self._tenant_id = tenant_id
+        self._limits = limits
+        self._observer = observer
+        self._used: dict[tuple[Quota, Hashable], int] = {}
+
+    def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+        wanted = self._used.get((quota, subject), 0) + count
+        limit = self._limit(quota)
+        if limit is not None and wanted > limit:
+            self._observer.refused(self._tenant_id, quota)
+            return False
+        on_trial = self._limits.dry_run.get(quota)
+        if on_trial is not None and _is_above(wanted, on_trial):
+            self._observer.would_refuse(self._tenant_id, quota)
+        self._keep(quota, subject, wanted)
+        return True
+
+    def reserve_all(self, *wanted: tuple[Quota, int], subject: Hashable = None) -> Quota | None:
+        """Take several counts or none; return the one that refused, or None."""
+        for position, (quota, count) in enumerate(wanted):
+            if not self.reserve(quota, count, subject=subject):
+                for taken, given_back in wanted[:position]:
+                    self.release(taken, given_back, subject=subject)
+                return quota
+        return None
+
+    def release(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> None:
+        left = self._used.get((quota, subject), 0) - count
+        if left < 0:
+            self._observer.unbalanced(self._tenant_id, quota)
+        self._keep(quota, subject, max(left, 0))
+
+    def restore(self, quota: Quota, count: int, *, subject: Hashable = None) -> None:
+        self._keep(quota, subject, self._used.get((quota, subject), 0) + count)
+
+    def used(self, quota: Quota, *, subject: Hashable = None) -> int:
+        return self._used.get((quota, subject), 0)
+
+    def excess(self, quota: Quota, *, subject: Hashable = None) -> int:
+        limit = self._limit(quota)
+        return 0 if limit is None else max(self._used.get((quota, subject), 0) - limit, 0)
+
+    def set_limits(self, limits: EffectiveLimits) -> None:
+        self._limits = limits
+
+    def figures(self) -> dict[Quota, tuple[int, int]]:
+        """Return (used, limit) of every count of the tenant, for metrics and `quota explain`; a limit of 0 is unlimited."""
+        return {
+            quota: (self._used.get((quota, None), 0), self._limits.figure(quota))
+            for quota in Quota
+            if quota.kind is Kind.COUNT
+        }
+
+    def _limit(self, quota: Quota) -> int | None:
+        figure = self._limits.figure(quota)
+        if figure == UNLIMITED:
+            return None
+        return 0 if figure == NOTHING else figure
+
+    def _keep(self, quota: Quota, subject: Hashable, used: int) -> None:
+        if used:
+            self._used[quota, subject] = used
+        else:
+            self._used.pop((quota, subject), None)
+
+
+def _is_above(used: int, windows: tuple[Window, ...]) -> bool:
+    return any(window.limit is not None and used > window.limit for window in windows)
