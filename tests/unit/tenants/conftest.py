@@ -1,0 +1,40 @@
+"""An accounts database for every test: a copy of one that was made once, on a clock that stands still."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.testing.clock import ManualClock
+from iothub_tenants.database import sqlite_url
+from iothub_tenants.initial import init_store
+from iothub_tenants.store import AccountStore
+
+PEPPER = b"p" * 32
+
+
+@pytest.fixture(scope="session")
+def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("accounts") / "accounts.db"
+    init_store(sqlite_url(path), pepper=PEPPER, clock=ManualClock()).close()
+    return path
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def url(fresh_database: Path, tmp_path: Path) -> str:
+    return sqlite_url(shutil.copy(fresh_database, tmp_path / "accounts.db"))
+
+
+@pytest.fixture
+def store(url: str, clock: ManualClock) -> Iterator[AccountStore]:
+    opened = AccountStore(url, pepper=PEPPER, clock=clock)
+    yield opened
+    opened.close()

@@ -1,0 +1,67 @@
+"""Opening an engine: SQLite is durable and shared, other urls are understood or refused in words."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from iothub.errors import BackendError, ConfigError
+from iothub_tenants import database
+
+
+def test_sqlite_connection_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:
+    """A commit survives a power cut: WAL with synchronous FULL (2)."""
+    engine = database.open_engine(database.sqlite_url(tmp_path / "x.db"))
+
+    with engine.connect() as connection:
+        found = [
+            connection.execute(text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        ]
+
+    engine.dispose()
+    assert found == ["wal", 2, 1, database.BUSY_MS]
+
+
+def test_url_of_a_strange_path_leads_back_to_it(tmp_path: Path) -> None:
+    """Blanks, question marks and percent signs in a directory's name."""
+    path = tmp_path / "a b?c%d#e" / "accounts.db"
+
+    assert database.file_of(database.sqlite_url(path)) == path
+
+
+@pytest.mark.parametrize("url", ["", "accounts.db", "nosuch://host/name"])
+def test_unreadable_url_is_refused_with_an_example(url: str) -> None:
+    """The url itself is not shown: it may hold a password."""
+    with pytest.raises(ConfigError, match="expected for example sqlite:///"):
+        database.open_engine(url)
+
+
+def test_memory_has_no_file() -> None:
+    """Nothing to create and nothing to look for."""
+    assert database.file_of("sqlite://") is None
+    assert database.file_of("sqlite:///file:x.db?uri=true") is None
+
+
+def test_created_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    """It will hold hashes of credentials."""
+    database.create_file(tmp_path / "x.db")
+
+    assert stat.S_IMODE((tmp_path / "x.db").stat().st_mode) == 0o600
+
+
+def test_file_in_no_directory_is_refused_in_words(tmp_path: Path) -> None:
+    """The system's own words, no traceback."""
+    with pytest.raises(BackendError, match="cannot be created: No such file or directory"):
+        database.create_file(tmp_path / "none" / "x.db")
+
+
+def test_reads_of_a_server_see_one_moment() -> None:
+    """SQLite does so by itself."""
+    memory = database.open_engine("sqlite://")
+
+    assert database.read_options(memory) == {}
+    memory.dispose()
