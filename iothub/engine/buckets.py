@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Rates: how many units (messages or bytes) may pass now, and if none, how long to wait.
 
 Knows no quota names, no tenants and no clock: the time is passed in, in monotonic seconds. Windows of an hour and more

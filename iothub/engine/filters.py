@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Topic Names and Topic Filters as bytes: is it well formed, does it match, does one filter cover another.
 
 Knows no subscriptions, no sessions and no tenants. Every function is one linear walk over the bytes: nothing recurses,

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """A bounded dictionary from topic to whatever was found out about it.
 
 Knows nothing of what it keeps but its size. Bounded by entries and by bytes.

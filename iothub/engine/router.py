@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Who gets a message: one router per tenant, from a Topic Name to the subscriptions that match it.
 
 Knows no other tenant (there is nothing in it to leak), no policy, no windows and no bytes on a wire. Sessions are
@@ -63,25 +64,25 @@ class Target:
     """
 
     def __init__(self, subscriptions: tuple[Subscription, ...]) -> None:
-        first = subscriptions[0]
-        qos = 0
-        retain_as_published = has_no_local = False
+        self.subscriptions = subscriptions
+        self.qos = 0
+        self.retain_as_published = False
+        self.has_no_local = False
+        self._merge(subscriptions[0])
+
+    def _merge(self, first: Subscription) -> None:
         identifiers: list[int] = []
-        for subscription in subscriptions:
-            if subscription.qos > qos:
-                qos = subscription.qos
+        for subscription in self.subscriptions:
+            if subscription.qos > self.qos:
+                self.qos = subscription.qos
             if subscription.retain_as_published:
-                retain_as_published = True
+                self.retain_as_published = True
             if subscription.no_local:
-                has_no_local = True
+                self.has_no_local = True
             if subscription.identifier:
                 identifiers.append(subscription.identifier)
         self.session = first.session
-        self.qos = qos
-        self.retain_as_published = retain_as_published
-        self.has_no_local = has_no_local
         self.identifiers = tuple(identifiers)
-        self.subscriptions = subscriptions
 
 
 def without_no_local(target: Target) -> Target | None:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Values by wildcard Topic Filter: which of them match a Topic Name.
 
 Knows nothing of subscriptions: a value is any object. Filters and topics were checked (`iothub.engine.filters`) before.
@@ -61,6 +62,23 @@ class Trie:
 
     def __init__(self) -> None:
         self.root = Node()
+
+    def __del__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything, node by node: a chain of 65,535 levels that frees itself would overflow the C stack."""
+        nodes = [self.root]
+        while nodes:
+            node = nodes.pop()
+            if node.plus is not None:
+                nodes.append(node.plus)
+                node.plus = None
+            if node.children is not None:
+                nodes.extend(node.children.values())
+                node.children = None
+            node.here = None
+            node.rest = None
 
     def get(self, filter: bytes) -> Any:
         """Return the value of exactly this filter, or None. O(levels)."""

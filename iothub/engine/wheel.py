@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Coarse timers, a million of them: a hierarchical timer wheel with ticks of 100 ms.
 
 Knows neither what its items are nor what time it is: `advance` is told.
@@ -19,11 +20,11 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import Any
 
-TICKS_PER_SECOND = 10
+_TICKS_PER_SECOND = 10
 _BITS = 6
 _SLOTS = 64
 _LEVELS = 7
-_LAST_TICK = (1 << (_BITS * _LEVELS)) - 1  # 13,900 years: "never"
+_LAST_TICK = 0x3FF_FFFF_FFFF  # the last of 7 levels of 6 bits, in 13,900 years: "never"
 _TOLERANCE = 1e-6  # ticks; a deadline that is a whole number of ticks but for rounding is one
 
 
@@ -66,7 +67,7 @@ class Wheel:
 
     def schedule(self, deadline: float, item: Any) -> Timer:
         """Have `item` returned by the first `advance` at or after `deadline`, at most one tick late. O(1)."""
-        ticks = (deadline - self.origin) * TICKS_PER_SECOND
+        ticks = (deadline - self.origin) * _TICKS_PER_SECOND
         tick = _LAST_TICK if ticks >= _LAST_TICK else max(ceil(ticks - _TOLERANCE), self.tick)
         timer = Timer(item, tick)
         self._insert(timer)
@@ -78,7 +79,7 @@ class Wheel:
         O(items + slots in use that are passed); a clock that goes back changes nothing.
         """
         due: list[Any] = []
-        target = max(floor((now - self.origin) * TICKS_PER_SECOND + _TOLERANCE), self.tick)
+        target = max(floor((now - self.origin) * _TICKS_PER_SECOND + _TOLERANCE), self.tick)
         while self._take_slot(target, due):
             pass
         self.tick = target
@@ -89,7 +90,7 @@ class Wheel:
         for level in self.levels:
             for slot in level:
                 if slot:
-                    return self.origin + min([timer.tick for timer in slot]) / TICKS_PER_SECOND
+                    return self.origin + min([timer.tick for timer in slot]) / _TICKS_PER_SECOND
         return None
 
     def _insert(self, timer: Timer) -> None:

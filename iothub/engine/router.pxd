@@ -1,0 +1,101 @@
+cimport cython
+
+from iothub.engine.routecache cimport Entry, RouteCache
+from iothub.engine.trie cimport Trie
+
+cdef Py_ssize_t _TARGET_BYTES, _ROUTE_BYTES, _POINTER_BYTES
+
+
+@cython.final
+cdef class Subscription:
+    cdef readonly object session
+    cdef readonly bytes filter, group
+    cdef readonly unsigned char qos, retain_handling
+    cdef readonly bint no_local, retain_as_published
+    cdef readonly unsigned int identifier
+
+
+@cython.final
+cdef class Target:
+    cdef readonly object session
+    cdef readonly int qos
+    cdef readonly bint retain_as_published, has_no_local
+    cdef readonly tuple identifiers, subscriptions
+
+    @cython.locals(subscription=Subscription, identifiers=list)
+    cdef int _merge(self, Subscription first) except -1
+
+
+cpdef Target without_no_local(Target target)
+
+
+@cython.final
+cdef class Group:
+    cdef readonly bytes name, filter
+    cdef public unsigned long long turn
+    cdef readonly list members
+    cdef dict places
+
+    @cython.locals(replaced=Subscription)
+    cdef Subscription join(self, Subscription subscription)
+    @cython.locals(removed=Subscription, last=Subscription)
+    cdef Subscription leave(self, object session)
+
+
+@cython.final
+cdef class Route(Entry):
+    cdef readonly list targets, groups
+
+
+@cython.final
+cdef class Subscribers:
+    cdef Subscription only
+    cdef dict many, groups
+    cdef list targets
+
+    cdef bint is_empty(self) except -1
+    @cython.locals(replaced=Subscription, before=Target)
+    cdef Subscription add(self, Subscription subscription)
+    @cython.locals(removed=Subscription, target=Target)
+    cdef Subscription remove(self, object session)
+    cdef list listed(self)
+    @cython.locals(target=Target, group=Group)
+    cdef list subscriptions(self)
+
+
+@cython.final
+cdef class Router:
+    cdef readonly Py_ssize_t subscription_count, group_count
+    cdef readonly unsigned long long generation
+    cdef readonly RouteCache cache
+    cdef dict exact
+    cdef Trie wildcards
+
+    @cython.locals(route=Route)
+    cpdef Route match(self, bytes topic)
+    @cython.locals(subscribers=Subscribers)
+    cpdef Subscription subscribe(self, Subscription subscription)
+    @cython.locals(subscribers=Subscribers)
+    cpdef Subscription unsubscribe(self, object session, bytes filter, bytes group)
+    @cython.locals(subscribers=Subscribers, found=Group)
+    cpdef Py_ssize_t group_members(self, bytes group, bytes filter) except -1
+
+    cdef Subscribers _at(self, bytes filter)
+    cdef int _put(self, bytes filter, Subscribers subscribers) except -1
+    cdef int _drop(self, bytes filter) except -1
+    cdef int _changed(self, bytes filter) except -1
+    @cython.locals(group=Group)
+    cdef Subscription _join(self, Subscribers subscribers, Subscription subscription, bytes name)
+    @cython.locals(group=Group, removed=Subscription, groups=dict)
+    cdef Subscription _leave(self, Subscribers subscribers, object session, bytes filter, bytes name)
+    @cython.locals(exact=Subscribers)
+    cdef Route _find(self, bytes topic)
+
+
+cdef bint _is_wildcard(bytes filter) except -1
+
+@cython.locals(subscribers=Subscribers, groups=list, plain=list, size=Py_ssize_t)
+cdef Route _route(list found)
+
+@cython.locals(subscribers=Subscribers, target=Target, before=Target, subscriptions=list, size=Py_ssize_t)
+cdef Route _merged(list plain, list groups, Py_ssize_t size)

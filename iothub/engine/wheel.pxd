@@ -1,0 +1,37 @@
+cimport cython
+
+cdef double _TOLERANCE
+cdef int _TICKS_PER_SECOND, _BITS, _LEVELS
+cdef long long _SLOTS, _LAST_TICK
+
+
+@cython.final
+cdef class Timer:
+    cdef readonly object item
+    cdef readonly long long tick
+    cdef list slot
+    cdef Py_ssize_t index
+
+    cpdef bint is_pending(self) except -1
+    @cython.locals(slot=list, last=Timer)
+    cpdef void cancel(self) except *
+
+
+@cython.final
+cdef class Wheel:
+    cdef readonly double origin
+    cdef readonly long long tick
+    cdef list levels
+
+    @cython.locals(ticks=double, tick="long long", timer=Timer)
+    cpdef Timer schedule(self, double deadline, object item)
+    @cython.locals(target="long long", due=list)
+    cpdef list advance(self, double now)
+    cpdef object next_deadline(self)
+
+    @cython.locals(differing="long long", level=int, slot=list)
+    cdef int _insert(self, Timer timer) except -1
+    @cython.locals(level=int, shift=int, place="long long", begins="long long", slots=list, slot=list)
+    cdef bint _take_slot(self, long long target, list due) except -1
+    @cython.locals(timer=Timer)
+    cdef int _empty(self, list slot, int level, list due) except -1
