@@ -46,6 +46,7 @@ cdef class Poller:
     cdef list listenings
     cdef object lingering
     cdef object half_closed
+    cdef object draining
     cdef char *buffer
     cdef epoll_event *events
     cdef int event_at

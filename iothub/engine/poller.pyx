@@ -127,6 +127,7 @@ cdef enum:
     FAREWELL = 256  # the filters have said good-bye
 
 cdef double LINGER_S = 5.0  # how long a polite close may take
+cdef double DRAIN_S = 1.0  # how long unread input is thrown away after our end is shut
 cdef double HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
 
 
@@ -205,6 +206,7 @@ cdef class Poller:
         self.listenings = []
         self.lingering = deque()
         self.half_closed = deque()
+        self.draining = deque()
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll_fd < 0:
             raise OSError(errno, "epoll_create1 failed")
@@ -268,6 +270,7 @@ cdef class Poller:
         self.bury()
         self.lingering.clear()
         self.half_closed.clear()
+        self.draining.clear()
         c_close(self.epoll_fd)
         self.epoll_fd = -1
         if self.spare_fd >= 0:
@@ -312,16 +315,12 @@ cdef class Poller:
         """Ten times a second: lingering closes end, listeners that were put off try again."""
         cdef Socket socket
         cdef Listening listening
-        while self.lingering and self.lingering[0][0] <= now:
-            socket = self.lingering.popleft()[1]
-            if not socket.flags & (DEAD | DOOMED):
-                socket.flags |= DOOMED
-                self.doomed.append(socket)
-        while self.half_closed and self.half_closed[0][0] <= now:
-            socket = self.half_closed.popleft()[1]
-            if not socket.flags & (DEAD | DOOMED | DRAINING):
-                socket.flags |= DOOMED
-                self.doomed.append(socket)
+        for waiting in (self.lingering, self.draining, self.half_closed):
+            while waiting and waiting[0][0] <= now:
+                socket = waiting.popleft()[1]
+                if not socket.flags & (DEAD | DOOMED):
+                    socket.flags |= DOOMED
+                    self.doomed.append(socket)
         if self.spare_fd < 0:
             self.spare_fd = c_open(b"/dev/null", O_RDONLY | O_CLOEXEC)
         for listening in self.listenings:
@@ -531,6 +530,7 @@ cdef class Poller:
         self.detach(socket, socket.reason or Reason.NETWORK)
         if iothub_unread(socket.fd) > 0 and shutdown(socket.fd, SHUT_WR) == 0:
             socket.flags |= DRAINING
+            self.draining.append((monotonic() + DRAIN_S, socket))
             self.watch(socket, EPOLLIN)
             return 0
         return self.kill(socket, False)

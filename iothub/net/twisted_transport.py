@@ -29,6 +29,7 @@ READ_BYTES = 1 << 16
 READ_BYTES_BEFORE_SESSION = 1 << 12
 WRITE_BYTES = 1 << 16
 LINGER_S = 5.0  # how long a polite close may take
+DRAIN_S = 1.0  # how long unread input is thrown away after our end is shut
 HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
 
 
@@ -246,6 +247,7 @@ class PlainChannel(Protocol):
         if unread_bytes(self.transport.getHandle()) > 0:
             self.transport.startReading()
             self.transport.loseWriteConnection()
+            self._hub.draining(self)
         else:
             self.transport.loseConnection()
 
@@ -285,6 +287,7 @@ class TwistedTransports:
         self._finished: list[PlainChannel] = []
         self._doomed: list[PlainChannel] = []
         self._lingering: deque[tuple[float, PlainChannel]] = deque()
+        self._draining: deque[tuple[float, PlainChannel]] = deque()
         self._half_closed: deque[tuple[float, PlainChannel]] = deque()
         self._watched: dict[int, PlainChannel] = {}
         self._hangups = select.poll()
@@ -308,7 +311,7 @@ class TwistedTransports:
     def tick(self) -> None:
         self._plane.tick()
         now = self._clock.monotonic()
-        for waiting in (self._lingering, self._half_closed):
+        for waiting in (self._lingering, self._draining, self._half_closed):
             while waiting and waiting[0][0] <= now:
                 waiting.popleft()[1].abort()
         self._notice_hangups()
@@ -374,6 +377,9 @@ class TwistedTransports:
 
     def linger(self, channel: PlainChannel) -> None:
         self._lingering.append((self._clock.monotonic() + LINGER_S, channel))
+
+    def draining(self, channel: PlainChannel) -> None:
+        self._draining.append((self._clock.monotonic() + DRAIN_S, channel))
 
     def half_closed(self, channel: PlainChannel) -> None:
         self._half_closed.append((self._clock.monotonic() + HALF_CLOSED_S, channel))
