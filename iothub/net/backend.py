@@ -18,7 +18,7 @@ Backend = Literal["compiled", "plain"]
 POLLER = "iothub.engine.poller"
 
 
-def select_backend(environ: Mapping[str, str] = os.environ, *, has_epoll: bool | None = None) -> Backend:
+def select_backend(environ: Mapping[str, str] = os.environ, *, is_built: bool | None = None) -> Backend:
     """Choose the twin.
 
     Raises:
@@ -30,7 +30,7 @@ def select_backend(environ: Mapping[str, str] = os.environ, *, has_epoll: bool |
         raise ConfigError("IOTHUB_PURE_PYTHON=1 and IOTHUB_REQUIRE_COMPILED=1 exclude each other; unset one of them")
     if is_pure:
         return "plain"
-    if is_compiled_built() if has_epoll is None else has_epoll:
+    if is_compiled_built() if is_built is None else is_built:
         return "compiled"
     if is_required:
         raise ConfigError(

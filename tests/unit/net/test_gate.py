@@ -1,0 +1,74 @@
+"""The limits object of a listener."""
+
+from __future__ import annotations
+
+from iothub.net.gate import Gate
+from iothub.net.listener_info import listener_info
+from iothub.reasons import Reason
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+def gate(clock: Clock | None = None, **options: object) -> Gate:
+    return Gate(listener_info("tcp", **options), clock or Clock())
+
+
+def test_gate_counts_exactly() -> None:
+    """One more than allowed is refused; a place that is freed can be taken."""
+    limited = gate(max_connections=2)
+    assert [limited.enter("10.0.0.1", has_handshake=False) for _ in range(3)] == [None, None, Reason.OVERLOAD]
+    limited.leave(had_handshake=False)
+    assert limited.enter("10.0.0.1", has_handshake=False) is None
+    assert (limited.connections, limited.accepted, limited.refused[Reason.OVERLOAD]) == (2, 3, 1)
+
+
+def test_gate_bounds_pending_handshakes() -> None:
+    """A storm of handshakes is refused while those who are through stay."""
+    limited = gate(max_handshakes=1)
+    assert limited.enter("10.0.0.1", has_handshake=True) is None
+    assert limited.enter("10.0.0.1", has_handshake=True) is Reason.OVERLOAD
+    limited.opened()
+    assert limited.enter("10.0.0.1", has_handshake=True) is None
+    limited.leave(had_handshake=True)
+    limited.leave(had_handshake=False)
+    assert (limited.connections, limited.handshakes) == (0, 0)
+
+
+def test_gate_deny_wins_over_allow() -> None:
+    """Addresses."""
+    limited = gate(allow=("10.0.0.0/8",), deny=("10.1.0.0/16",))
+    assert limited.enter("10.2.0.1", has_handshake=False) is None
+    assert limited.enter("10.1.0.1", has_handshake=False) is Reason.ADDRESS_DENIED
+    assert limited.enter("192.0.2.1", has_handshake=False) is Reason.ADDRESS_DENIED
+
+
+def test_gate_behind_a_proxy_admits_only_the_proxy() -> None:
+    """The rules for clients are for the announced address; the socket's peer has to be a trusted proxy."""
+    limited = gate(proxy_trusted=("127.0.0.1",), deny=("127.0.0.0/8",))
+    assert limited.enter("127.0.0.1", has_handshake=True) is None
+    assert limited.enter("127.0.0.2", has_handshake=True) is Reason.ADDRESS_DENIED
+    assert not limited.may_come("127.0.0.9")
+
+
+def test_gate_accept_rate_is_a_bucket_of_one_second() -> None:
+    """Ten a second: ten at once, then one each 100 ms."""
+    clock = Clock()
+    limited = gate(clock, accept_rate_per_s=10.0)
+    assert limited.allowance() == 10
+    for _ in range(10):
+        limited.enter("10.0.0.1", has_handshake=False)
+    assert limited.allowance() == 0
+    clock.now += 0.11
+    assert limited.allowance() == 1
+    clock.now += 60
+    assert limited.allowance() == 10
+    assert gate().allowance() == 64
