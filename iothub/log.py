@@ -23,6 +23,7 @@ _SECRET_FIELD = re.compile(r"pass|secret|token|pepper|credential|private|authori
 _VALUE_LIMIT = 512  # a topic may have 64 KiB; a log line should not
 _SENTENCES_LIMIT = 1024  # sentences are constants of the program, so this bounds only mistakes
 _BLANKED = "***"
+_current: RateLimit | None = None
 
 
 class RateLimit:
@@ -74,8 +75,8 @@ def configure(
     rate: tuple[int, float] | None = (100, 10.0),
     stream: TextIO | None = None,
     wall: Callable[[], float] = time.time,
-) -> RateLimit | None:
-    """Send all log lines to `stream` (standard error), from now on. Returns the rate limit, whose counter is a metric.
+) -> None:
+    """Send all log lines to `stream` (standard error), from now on.
 
     Args:
         level: The least level that is written: debug, info, warning or error.
@@ -86,7 +87,8 @@ def configure(
     """
     out = stream if stream is not None else sys.stderr
     is_text = form == "text" or (form == "auto" and out.isatty())
-    limit = RateLimit(*rate) if rate is not None else None
+    global _current
+    _current = limit = RateLimit(*rate) if rate is not None else None
     processors: list[structlog.typing.Processor] = [] if limit is None else [limit]
     processors += [structlog.processors.add_log_level, _Stamp(wall), explain_exception, blank_secrets, neutralise]
     processors.append(render_text if is_text else structlog.processors.JSONRenderer(default=str))
@@ -97,7 +99,11 @@ def configure(
         cache_logger_on_first_use=False,
     )
     _bridge_standard_logging()
-    return limit
+
+
+def suppressed() -> int:
+    """Return how many lines the rate limit has left out, for the metric."""
+    return _current.suppressed if _current is not None else 0
 
 
 def blank_secrets(_logger: object, _method: str, fields: Fields) -> Fields:
@@ -124,6 +130,11 @@ def clean(text: str) -> str:
     """Return `text` on one line, printable and at most 512 characters long."""
     if len(text) > _VALUE_LIMIT:
         text = f"{text[:_VALUE_LIMIT]}... ({len(text)} characters)"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return `text` with everything escaped that could end a line or drive a terminal."""
     if text.isprintable():
         return text
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)

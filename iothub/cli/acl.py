@@ -1,0 +1,92 @@
+"""`iothub acl`: access rules on the accounts store; a running hub obeys within a second.
+
+Knows no evaluation: `iothub_services.auth` compiles the rules.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli.app import App, noun, verb
+from iothub.errors import ConfigError
+from iothub_tenants import acl_rules
+from iothub_tenants.plain import plain
+
+command = noun(
+    "acl",
+    "Access rules. SUBJECT: a device, @GROUP, or '*' for all devices of the tenant. The most specific subject with a "
+    "matching rule decides (device, group, tenant); for one subject deny comes before allow; nothing matches: denied.",
+)
+ACTION = click.Choice(("publish", "subscribe", "both"))
+COLUMNS = ("name", "subject", "effect", "action", "filter")
+
+
+@verb(command, "list")
+@click.argument("tenant")
+@click.argument("subject", required=False)
+def list_all(app: App, tenant: str, subject: str | None) -> None:
+    """List the rules of a tenant, or those of one SUBJECT, in order of precedence.
+
+    Example:
+      iothub --data-dir ./hub acl list acme
+    """
+    app.rows([_row(rule) for rule in acl_rules.list_all(app.store(), tenant, subject)], *COLUMNS)
+
+
+@verb(command, "allow")
+@click.argument("tenant")
+@click.argument("subject")
+@click.argument("action", type=ACTION)
+@click.argument("topic_filter", metavar="FILTER")
+def allow(app: App, tenant: str, subject: str, action: str, topic_filter: str) -> None:
+    """Allow SUBJECT to publish, subscribe or both on topics that match FILTER.
+
+    A level that is {device} or {clientid} stands for the caller's own name.
+
+    Examples:
+      iothub --data-dir ./hub acl allow acme dev1 publish 'sensors/dev1/#'
+      iothub --data-dir ./hub acl allow acme '*' both 'private/{device}/#'
+    """
+    rule = acl_rules.allow(app.store(), tenant, subject, action, topic_filter)
+    app.done(f"rule {rule.id}: allow {subject} to {action} {topic_filter}", _row(rule))
+
+
+@verb(command, "deny")
+@click.argument("tenant")
+@click.argument("subject")
+@click.argument("action", type=ACTION)
+@click.argument("topic_filter", metavar="FILTER")
+def deny(app: App, tenant: str, subject: str, action: str, topic_filter: str) -> None:
+    """Forbid SUBJECT to publish, subscribe or both on topics that match FILTER.
+
+    Example:
+      iothub --data-dir ./hub acl deny acme '*' publish 'config/#'
+    """
+    rule = acl_rules.deny(app.store(), tenant, subject, action, topic_filter)
+    app.done(f"rule {rule.id}: deny {subject} to {action} {topic_filter}", _row(rule))
+
+
+@verb(command, "remove")
+@click.argument("tenant")
+@click.argument("rule", metavar="RULE|SUBJECT")
+@click.argument("action", type=ACTION, required=False)
+@click.argument("topic_filter", metavar="FILTER", required=False)
+def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: str | None) -> None:
+    """Remove a rule, by its number or by what it says.
+
+    Examples:
+      iothub --data-dir ./hub acl remove acme 7
+      iothub --data-dir ./hub acl remove acme dev1 publish 'sensors/dev1/#'
+    """
+    if action is not None and topic_filter is not None:
+        removed = acl_rules.remove_matching(app.store(), tenant, rule, action, topic_filter)
+    elif action is None and rule.isascii() and rule.isdecimal() and len(rule) < 19:
+        removed = [acl_rules.remove(app.store(), tenant, int(rule))]
+    else:
+        raise ConfigError("expected the number of a rule, or SUBJECT ACTION FILTER; `iothub acl list` shows both")
+    numbers = ", ".join(str(gone.id) for gone in removed)
+    app.done(f"removed rule {numbers}", {"name": numbers, "rules": [_row(gone) for gone in removed]})
+
+
+def _row(rule: acl_rules.AclRule) -> dict[str, object]:
+    return {"name": str(rule.id), **plain(rule)}

@@ -1,0 +1,214 @@
+"""What every command needs: the global options, the configuration and the accounts, opened when first used.
+
+Knows no noun and prints nothing but through `output`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iothub.cli import output
+from iothub.cli.output import Row
+from iothub.config import Loaded, load
+from iothub.datadir import DataDir
+from iothub.errors import ConfigError, UnavailableError
+
+if TYPE_CHECKING:
+    from iothub_tenants.store import AccountStore
+
+COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer
+_URL_LIMIT_BYTES = 4096
+_UNWRAPPED = ("Example", "First steps")
+_SECRET_LIMIT_BYTES = 4096
+
+
+class App:
+    """One run of the command line."""
+
+    def __init__(self, data_dir: Path, config_file: Path | None, *, is_input_allowed: bool) -> None:
+        self.data_dir = DataDir(data_dir)
+        self.form = "table"
+        self._config_file = config_file
+        self._is_input_allowed = is_input_allowed
+        self._loaded: Loaded | None = None
+        self._store: AccountStore | None = None
+
+    @property
+    def is_interactive(self) -> bool:
+        """May a question be asked?"""
+        return self._is_input_allowed and sys.stdin.isatty()
+
+    # --- what commands work on
+
+    def load(self, flags: Sequence[str] = ()) -> Loaded:
+        """Read the configuration, with the `--set` flags of this command."""
+        file = self._config_file
+        if file is None and self.data_dir.config_file.exists():
+            file = self.data_dir.config_file
+        return load(file=file, environment=os.environ, flags=flags)
+
+    @property
+    def loaded(self) -> Loaded:
+        if self._loaded is None:
+            self._loaded = self.load()
+        return self._loaded
+
+    def accounts_url(self) -> str:
+        """Return where the accounts are: the text of `sql.url_file`, else the file in the data directory."""
+        from iothub_tenants.database import sqlite_url
+
+        file = self.loaded.config.sql.url_file
+        if file is None:
+            return sqlite_url(self.data_dir.accounts)
+        try:
+            url = file.read_text(encoding="utf-8")[:_URL_LIMIT_BYTES].strip()
+        except OSError as error:
+            raise UnavailableError(f"sql.url_file {file}: cannot be read: {error.strerror}") from None
+        if not url:
+            raise ConfigError(f"sql.url_file {file}: is empty, expected a SQLAlchemy URL")
+        return url
+
+    def store(self) -> AccountStore:
+        """Open the accounts of an initialised data directory; closed at the end of the command."""
+        if self._store is None:
+            from iothub_tenants.store import AccountStore
+
+            self.data_dir.require_initialised()
+            url = self.accounts_url()
+            self._store = AccountStore(url, pepper=self.data_dir.pepper(self.loaded.config.auth.pepper_file))
+        return self._store
+
+    def ask_hub(self, tenant: str, verb: str, argument: Row, timeout_s: float = COMMAND_TIMEOUT_S) -> dict[str, object]:
+        """Have the running hub do something. Raises UnavailableError when it does not answer in time."""
+        from iothub_tenants import commands
+
+        return commands.call(self.store(), tenant, verb, argument, timeout_s)
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    # --- what commands say and ask
+
+    def rows(self, rows: Sequence[Row], *columns: str) -> None:
+        output.write_rows(rows, columns, self.form)
+
+    def record(self, record: Row) -> None:
+        output.write_record(record, self.form)
+
+    def done(self, message: str, record: Row | None = None) -> None:
+        """Confirm a change: a sentence for people, the changed object for `-o json`."""
+        if self.form == "json" and record is not None:
+            output.write_json(record)
+        else:
+            output.say(message)
+
+    def confirm(self, question: str, *, is_agreed: bool) -> None:
+        """Ask before something that cannot be undone; scripts, which cannot answer, have decided already."""
+        if not is_agreed and self.is_interactive and not click.confirm(question, err=True):
+            raise click.Abort
+
+    def confirm_by_name(self, name: str, given: str | None, what: str) -> None:
+        """Demand the object's name before something severe, by `--confirm` or by typing it.
+
+        Raises:
+            ConfigError: It was not given, or is another one.
+        """
+        if given is None and self.is_interactive:
+            given = str(click.prompt(f"This deletes {what}. Type its name to go on", err=True))
+        if given is None:
+            raise ConfigError(f"this deletes {what}: repeat the name to confirm, with --confirm {name}")
+        if given != name:
+            raise ConfigError(f"--confirm {given!r} is not the name: expected {name!r}; nothing was deleted")
+
+    def read_secret(self, *, is_stdin: bool, file: Path | None, is_prompted: bool) -> str | None:
+        """Return the secret that the options name, None when they name none. Never from a flag: those show in process lists.
+
+        Raises:
+            ConfigError: More than one source, no terminal to ask on, or the text is no secret.
+        """
+        if is_stdin + (file is not None) + is_prompted > 1:
+            raise ConfigError("expected one of --password-stdin, --secret-file and --prompt, got several")
+        if is_stdin:
+            return _secret_text(sys.stdin.buffer.read(_SECRET_LIMIT_BYTES + 1), "standard input")
+        if file is not None:
+            try:
+                with file.open("rb") as source:
+                    return _secret_text(source.read(_SECRET_LIMIT_BYTES + 1), str(file))
+            except OSError as error:
+                raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
+        if not is_prompted:
+            return None
+        if not self.is_interactive:
+            raise ConfigError("there is no terminal to ask on: use --password-stdin or --secret-file")
+        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def verb(group: click.Group, name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function a command of `group`, with `-o` and `--help`; its first parameter is the App."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        command: click.Command = click.command(name, cls=Command)(click.pass_obj(function))
+        group.add_command(command)
+        return command
+
+    return decorate
+
+
+class Command(click.Command):
+    """A command with `-o`, whose docstring may end in paragraphs of examples that keep their lines."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options["help"] = keep_examples(options.get("help") or "")
+        super().__init__(*arguments, **options)
+        self.params.append(output_option())
+
+
+def keep_examples(text: str) -> str:
+    """Mark the paragraphs of a docstring that must not be wrapped, in click's way."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(f"\b\n{part}" if part.startswith(_UNWRAPPED) else part for part in paragraphs)
+
+
+def output_option() -> click.Option:
+    """The option `-o`, understood before and after the noun."""
+    return click.Option(
+        ["-o", "--output"],
+        type=click.Choice(output.FORMATS),
+        expose_value=False,
+        callback=_choose_form,
+        help="How to print: table (default) or json.",
+    )
+
+
+def noun(name: str, text: str) -> click.Group:
+    """Make the group of one noun's commands."""
+    return click.Group(name, help=text, no_args_is_help=True)
+
+
+def _choose_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:
+    app: Any = context.find_root().obj
+    if form is not None and app is not None:
+        app.form = form
+
+
+def _secret_text(octets: bytes, source: str) -> str:
+    if len(octets) > _SECRET_LIMIT_BYTES:
+        raise ConfigError(f"{source}: longer than {_SECRET_LIMIT_BYTES} bytes, which no secret is")
+    try:
+        text = octets.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{source}: not UTF-8 text") from None
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret or "\n" in secret:
+        raise ConfigError(
+            f"{source}: expected a secret on one line, got {'nothing' if not secret else 'several lines'}"
+        )
+    return secret

@@ -1,0 +1,205 @@
+"""`iothub device`: devices of a tenant on the accounts store, whether or not the hub runs.
+
+Knows no hash: `iothub_tenants.devices` makes credentials. A secret comes from standard input, a file or a prompt, never from a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from iothub.cli import output
+from iothub.cli.app import App, noun, verb
+from iothub.errors import ConfigError, UnavailableError
+from iothub_tenants import devices, imports
+from iothub_tenants.plain import plain
+
+command = noun("device", "Devices: accounts of a tenant. Username in MQTT: TENANT/DEVICE.")
+COLUMNS = ("name", "credential", "is_enabled", "groups", "created")
+_SLOW_IMPORT = 100  # passwords; from here on the progress is shown
+
+C = TypeVar("C", bound=Callable[..., object])
+
+
+def _secret_options(function: C) -> C:
+    for option in (
+        click.option("--prompt", "is_prompted", is_flag=True, help="Ask for the password on the terminal."),
+        click.option("--secret-file", type=click.Path(path_type=Path), help="Read the password from a file."),
+        click.option("--password-stdin", "is_stdin", is_flag=True, help="Read the password from standard input."),
+    ):
+        function = option(function)
+    return function
+
+
+@verb(command, "list")
+@click.argument("tenant")
+def list_all(app: App, tenant: str) -> None:
+    """List the devices of a tenant.
+
+    Example:
+      iothub --data-dir ./hub device list acme -o json
+    """
+    app.rows([plain(device) for device in devices.list_all(app.store(), tenant)], *COLUMNS)
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.argument("name")
+def show(app: App, tenant: str, name: str) -> None:
+    """Show one device; its secret is stored as a hash and cannot be shown.
+
+    Example:
+      iothub --data-dir ./hub device show acme dev1
+    """
+    app.record(plain(devices.show(app.store(), tenant, name)))
+
+
+@verb(command, "create")
+@click.argument("tenant")
+@click.argument("name")
+@click.option("--group", "groups", multiple=True, help="Put it into this group (repeatable).")
+@_secret_options
+def create(
+    app: App,
+    tenant: str,
+    name: str,
+    groups: tuple[str, ...],
+    is_stdin: bool,
+    secret_file: Path | None,
+    is_prompted: bool,
+) -> None:
+    """Create a device. Without a password of yours a secret is generated and printed, this once.
+
+    Examples:
+      iothub --data-dir ./hub device create acme dev1
+      echo -n secret | iothub --data-dir ./hub device create acme dev1 --password-stdin
+      iothub --data-dir ./hub device create acme dev1 --secret-file dev1.secret
+    """
+    password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_prompted)
+    made = devices.create(app.store(), tenant, name, password=password, groups=groups)
+    _show_secret(app, f"created device {tenant}/{name}", made)
+
+
+@verb(command, "import")
+@click.argument("tenant")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+def import_file(app: App, tenant: str, file: Path) -> None:
+    """Create many devices from a CSV file with the header name,password: all of them or none.
+
+    Bad lines are all named, with their numbers (exit code 4). FILE may be - for standard input.
+
+    Example:
+      iothub --data-dir ./hub device import acme devices.csv
+    """
+    try:
+        with click.open_file(str(file), encoding="utf-8") as lines:
+            names = imports.import_devices(app.store(), tenant, lines, on_progress=_progress)
+    except OSError as error:
+        raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
+    app.done(f"imported {len(names)} devices", {"name": tenant, "devices": names})
+
+
+@verb(command, "rotate-secret")
+@click.argument("tenant")
+@click.argument("name")
+def rotate_secret(app: App, tenant: str, name: str) -> None:
+    """Replace the device's credential by a new generated secret, printed this once; open connections are closed.
+
+    Example:
+      iothub --data-dir ./hub device rotate-secret acme dev1
+    """
+    _show_secret(app, f"new secret for {tenant}/{name}", devices.rotate_secret(app.store(), tenant, name))
+
+
+@verb(command, "set-password")
+@click.argument("tenant")
+@click.argument("name")
+@_secret_options
+def set_password(app: App, tenant: str, name: str, is_stdin: bool, secret_file: Path | None, is_prompted: bool) -> None:
+    """Replace the device's credential by a password of yours; open connections are closed.
+
+    Examples:
+      iothub --data-dir ./hub device set-password acme dev1
+      echo -n secret | iothub --data-dir ./hub device set-password acme dev1 --password-stdin
+    """
+    is_asked = is_prompted or not (is_stdin or secret_file is not None)
+    password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_asked)
+    if password is None:
+        raise ConfigError("no password given: use --password-stdin or --secret-file")
+    app.done(f"set the password of {tenant}/{name}", plain(devices.set_password(app.store(), tenant, name, password)))
+
+
+@verb(command, "set-certificate")
+@click.argument("tenant")
+@click.argument("name")
+@click.argument("subject")
+def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
+    """Let the device in by the TLS client certificate with this subject, and by nothing else.
+
+    Example:
+      iothub --data-dir ./hub device set-certificate acme dev1 'CN=dev1,O=Acme'
+    """
+    device = devices.set_certificate(app.store(), tenant, name, subject)
+    app.done(f"{tenant}/{name} now proves itself with a certificate", plain(device))
+
+
+@verb(command, "enable")
+@click.argument("tenant")
+@click.argument("name")
+def enable(app: App, tenant: str, name: str) -> None:
+    """Let the device connect again.
+
+    Example:
+      iothub --data-dir ./hub device enable acme dev1
+    """
+    app.done(f"enabled device {tenant}/{name}", plain(devices.enable(app.store(), tenant, name)))
+
+
+@verb(command, "disable")
+@click.argument("tenant")
+@click.argument("name")
+def disable(app: App, tenant: str, name: str) -> None:
+    """Close the device's connections and refuse new ones; its account and sessions stay.
+
+    Example:
+      iothub --data-dir ./hub device disable acme dev1
+    """
+    app.done(f"disabled device {tenant}/{name}", plain(devices.disable(app.store(), tenant, name)))
+
+
+@verb(command, "delete")
+@click.argument("tenant")
+@click.argument("name")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+    """Delete a device with the rules, limits and bans that name it.
+
+    Example:
+      iothub --data-dir ./hub device delete acme dev1
+    """
+    record = plain(devices.show(app.store(), tenant, name))
+    if is_dry_run:
+        app.done(f"would delete device {tenant}/{name}", record)
+        return
+    app.confirm(f"Delete device {tenant}/{name}?", is_agreed=is_agreed)
+    devices.delete(app.store(), tenant, name)
+    app.done(f"deleted device {tenant}/{name}", record)
+
+
+def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:
+    record = plain(made.device)
+    if made.secret is not None:
+        record["secret"] = made.secret
+    app.done(message, record)
+    if made.secret is not None and app.form != "json":
+        output.say("its secret, shown this once:")
+        click.echo(made.secret)
+
+
+def _progress(done: int, of: int) -> None:
+    if of >= _SLOW_IMPORT and (done == of or done % _SLOW_IMPORT == 0):
+        output.say(f"{done} of {of} passwords are hashed")

@@ -1,0 +1,156 @@
+"""The `iothub` command: global options, the list of nouns, and what an error looks like to a person.
+
+Knows no noun's inside: each has a file of its own in this folder, imported only when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iothub.cli import output
+from iothub.cli.app import App, keep_examples, output_option
+from iothub.errors import IotHubError
+from iothub.log import printable
+
+# In the order of a first acquaintance. Each module has an attribute `command`.
+NOUNS = {
+    "init": ("init", "Create a data directory: configuration, keys, accounts, plans."),
+    "serve": ("serve", "Run the hub in the foreground."),
+    "status": ("status", "Say whether the hub runs, where, and how it is."),
+    "config": ("config", "Check and show the configuration."),
+    "tenant": ("tenant", "Tenants: list, show, create, update, suspend, resume, delete."),
+    "device": ("device", "Devices of a tenant: list, create, import, secrets, enable, disable, delete."),
+    "group": ("group", "Groups of devices, for access rules."),
+    "acl": ("acl", "Access rules: who may publish and subscribe to what."),
+    "quota": ("quota", "Limits of a tenant or a device, over those of its plan."),
+    "plan": ("plan", "Plans: named sets of limits that tenants have."),
+    "ban": ("ban", "Keep a device, a client id or an address out of a tenant."),
+    "session": ("session", "Persistent sessions: list, show, discard."),
+    "queue": ("queue", "Virtual queues of persistent sessions: list, show, purge."),
+    "retain": ("retain", "Retained messages: list, show, delete."),
+    "db": ("db", "The accounts database: status, upgrade."),
+    "cert": ("cert", "Certificates: make a self-signed one for trying."),
+    "version": ("version", "Say which program this is."),
+}
+INTERRUPTED = 130
+_HINT = "this is a defect; run the same command with --debug for details, and report it"
+
+
+class Nouns(click.Group):
+    """Imports a noun's module when the noun is used: `iothub version` does not wait for a database library."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options["help"] = keep_examples(options.get("help") or "")
+        super().__init__(*arguments, **options)
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(NOUNS)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        if name not in NOUNS:
+            return None
+        module = importlib.import_module(f"iothub.cli.{NOUNS[name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in NOUNS.items()])
+
+
+@click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    envvar="IOTHUB_DATA_DIR",
+    help="Where this hub keeps everything (environment: IOTHUB_DATA_DIR). Default: ~/.local/share/iothub.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Configuration file. Default: iothub.toml in the data directory.",
+)
+@click.option("--no-input", is_flag=True, help="Never ask; what needs an answer fails with exit code 2.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something unexpected happens.")
+@click.pass_context
+def command(
+    context: click.Context, data_dir: Path | None, config_file: Path | None, no_input: bool, debug: bool
+) -> None:
+    """A multi-tenant MQTT hub: every tenant its own broker.
+
+    First steps:
+      iothub --data-dir ./hub init
+      iothub --data-dir ./hub tenant create acme
+      iothub --data-dir ./hub device create acme dev1
+      iothub --data-dir ./hub serve
+
+    Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 denied, 6 limit, 7 unavailable.
+    """
+    app = App(data_dir or _default_data_dir(), config_file, is_input_allowed=not no_input)
+    app.form = context.meta.get("iothub.form", "table")
+    context.obj = app
+    context.call_on_close(app.close)
+
+
+def _remember_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:
+    if form is not None:
+        context.meta["iothub.form"] = form
+
+
+_global_output = output_option()
+_global_output.callback = _remember_form
+command.params.append(_global_output)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Nothing that a user does, and no defect, ends in a traceback."""
+    try:
+        code = command.main(args=list(arguments), prog_name="iothub", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        output.say("iothub: interrupted; nothing more was changed")
+        return INTERRUPTED
+    except IotHubError as error:
+        return _explain(error, arguments, f"iothub: {error}", error.exit_code)
+    except BrokenPipeError:
+        _silence_stdout()
+        return 1
+    except MemoryError:
+        output.say("iothub: out of memory")
+        return 1
+    except Exception as error:  # the edge towards a person
+        return _explain(error, arguments, f"iothub: unexpected {type(error).__name__}: {error}; {_HINT}", 1)
+
+
+def _explain(error: Exception, arguments: Sequence[str], line: str, code: int) -> int:
+    if "--debug" in arguments:
+        traceback.print_exception(error)
+    output.say(printable(line))
+    return code
+
+
+def _silence_stdout() -> None:
+    """The reader of a pipe is gone; what is still buffered must not raise at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _default_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local/share") / "iothub"

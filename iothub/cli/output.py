@@ -1,0 +1,63 @@
+"""What a person or a script reads: aligned tables or JSON on standard output, everything else on standard error.
+
+Knows no noun. Text that a client chose is made printable first: a topic must not drive the operator's terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+
+from iothub.log import printable
+
+Row = Mapping[str, object]
+FORMATS = ("table", "json")
+
+
+def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
+    """Write a list. JSON: an array of whole objects, each with `name`; table: the given columns."""
+    if form == "json":
+        write_json(list(rows))
+        return
+    if not rows:
+        say("(none)")
+        return
+    cells = [[cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(column), *(len(line[at]) for line in cells)) for at, column in enumerate(columns)]
+    for line in [[column.upper().replace("_", " ") for column in columns], *cells]:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def write_record(record: Row, form: str) -> None:
+    """Write one object: JSON, or one `name  value` line per field."""
+    if form == "json":
+        write_json(record)
+        return
+    width = max((len(name) for name in record), default=0)
+    for name, value in record.items():
+        click.echo(f"{name.replace('_', ' ').ljust(width)}  {cell(value)}".rstrip())
+
+
+def write_json(content: object) -> None:
+    click.echo(json.dumps(content, indent=2, default=str))
+
+
+def say(message: str) -> None:
+    """Tell a person something that is not the answer."""
+    click.echo(message, err=True)
+
+
+def cell(value: object) -> str:
+    """Return a value as one printable piece of a line."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return printable(" ".join(f"{name}={cell(part)}" for name, part in value.items())) or "-"
+    if isinstance(value, list | tuple):
+        return printable(", ".join(cell(part) for part in value)) or "-"
+    return printable(str(value))

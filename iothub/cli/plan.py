@@ -1,0 +1,80 @@
+"""`iothub plan`: named sets of limits; a running hub obeys a change within a second.
+
+Knows no tenant.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli.app import App, noun, verb
+from iothub_tenants import plans
+from iothub_tenants.plain import plain
+
+command = noun("plan", "Plans: named sets of limits. `standard` and `unlimited` are there from the beginning.")
+
+
+@verb(command, "list")
+def list_all(app: App) -> None:
+    """List all plans.
+
+    Example:
+      iothub --data-dir ./hub plan list
+    """
+    app.rows([plain(plan) for plan in plans.list_all(app.store())], "name", "tenants", "weight", "created")
+
+
+@verb(command, "show")
+@click.argument("name")
+def show(app: App, name: str) -> None:
+    """Show one plan with its limits; a limit that is not there is unlimited.
+
+    Example:
+      iothub --data-dir ./hub plan show standard
+    """
+    app.record(plain(plans.show(app.store(), name)))
+
+
+@verb(command, "set")
+@click.argument("name")
+@click.argument("limits", nargs=-1, metavar="LIMIT...")
+@click.option("--weight", type=int, help="Share of its tenants when the hub is busy, 1 to 100.")
+def set_plan(app: App, name: str, limits: tuple[str, ...], weight: int | None) -> None:
+    """Create a plan, or change what is given of one.
+
+    Examples:
+      iothub --data-dir ./hub plan set small connections=10 publish_messages=5/1s
+      iothub --data-dir ./hub plan set standard --weight 2
+    """
+    app.done(f"set plan {name}", plain(plans.set_plan(app.store(), name, limits, weight=weight)))
+
+
+@verb(command, "unset")
+@click.argument("name")
+@click.argument("quotas", nargs=-1, required=True, metavar="LIMIT-NAME...")
+def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
+    """Remove limits from a plan: they are unlimited there.
+
+    Example:
+      iothub --data-dir ./hub plan unset small connections
+    """
+    app.done(f"unset {' '.join(quotas)} in plan {name}", plain(plans.unset(app.store(), name, quotas)))
+
+
+@verb(command, "delete")
+@click.argument("name")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+    """Delete a plan that no tenant has.
+
+    Example:
+      iothub --data-dir ./hub plan delete small
+    """
+    record = plain(plans.show(app.store(), name))
+    if is_dry_run:
+        app.done(f"would delete plan {name}", record)
+        return
+    app.confirm(f"Delete plan {name}?", is_agreed=is_agreed)
+    plans.delete(app.store(), name)
+    app.done(f"deleted plan {name}", record)

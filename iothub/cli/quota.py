@@ -1,0 +1,96 @@
+"""`iothub quota`: limits of a tenant or a device; a running hub obeys within a second.
+
+Knows no figure in use and no grammar: `iothub_tenants.quotas` and the quota service do.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli.app import App, noun, verb
+from iothub_services.quota.grammar import parse_name
+from iothub_tenants import quotas
+from iothub_tenants.plain import plain
+
+command = noun(
+    "quota",
+    "Limits. A device's own come before its tenant's, those before the plan's. LIMIT: name=value, with a window for "
+    "rates: connections=100, publish_messages=50/1s,1000000/1d, queued_bytes=1GiB, connects=unlimited.",
+)
+DEVICE = click.option("--device", help="Of this device instead of the whole tenant.")
+
+
+@verb(command, "list")
+@click.argument("tenant")
+@DEVICE
+def list_all(app: App, tenant: str, device: str | None) -> None:
+    """List the own limits of a tenant and its devices (not those of its plan: see `quota show`).
+
+    Example:
+      iothub --data-dir ./hub quota list acme
+    """
+    rows = [plain(override) for override in quotas.list_all(app.store(), tenant, device)]
+    app.rows(rows, "name", "limits", "device")
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@DEVICE
+def show(app: App, tenant: str, device: str | None) -> None:
+    """Show what is in force, for every limit, and where it comes from: plan, tenant or device.
+
+    Examples:
+      iothub --data-dir ./hub quota show acme
+      iothub --data-dir ./hub quota show acme --device dev1 -o json
+    """
+    rows = [plain(limit) for limit in quotas.effective(app.store(), tenant, device)]
+    app.rows(rows, "name", "limits", "origin")
+
+
+@verb(command, "explain")
+@click.argument("tenant")
+@click.argument("name", required=False)
+@DEVICE
+def explain(app: App, tenant: str, name: str | None, device: str | None) -> None:
+    """Say what limits whom and why: what each limit means, for whom it is counted, what is in force and who said so.
+
+    Examples:
+      iothub --data-dir ./hub quota explain acme
+      iothub --data-dir ./hub quota explain acme publish_messages
+    """
+    wanted = parse_name(name).value if name is not None else None
+    rows = []
+    for limit in quotas.effective(app.store(), tenant, device):
+        if wanted in (None, limit.name):
+            quota = parse_name(limit.name)
+            rows.append({**plain(limit), "counted_per": quota.scope.value, "meaning": quota.doc})
+    app.rows(rows, "name", "limits", "origin", "counted_per", "meaning")
+
+
+@verb(command, "set")
+@click.argument("tenant")
+@click.argument("limits", nargs=-1, required=True, metavar="LIMIT...")
+@DEVICE
+def set_limits(app: App, tenant: str, limits: tuple[str, ...], device: str | None) -> None:
+    """Set limits of a tenant, or of one of its devices; other limits stay as they are.
+
+    Examples:
+      iothub --data-dir ./hub quota set acme connections=100 publish_messages=50/1s
+      iothub --data-dir ./hub quota set acme device_publish_messages=5/1s --device dev1
+    """
+    rows = [plain(override) for override in quotas.set_limits(app.store(), tenant, limits, device)]
+    app.done(f"set {' '.join(limits)}", {"name": tenant, "limits": rows})
+
+
+@verb(command, "unset")
+@click.argument("tenant")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@DEVICE
+def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> None:
+    """Remove own limits: those of the tenant, or of the plan, are in force again.
+
+    Example:
+      iothub --data-dir ./hub quota unset acme connections
+    """
+    rows = [plain(override) for override in quotas.unset(app.store(), tenant, names, device)]
+    app.done(f"unset {' '.join(names)}", {"name": tenant, "limits": rows})

@@ -1,0 +1,68 @@
+"""`iothub serve`: check the configuration, then run the hub until it is told to stop.
+
+Knows no part of the hub: `iothub.node` builds and runs it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from iothub import log
+from iothub.cli import output
+from iothub.cli.app import App, Command
+from iothub.config_check import check_files
+from iothub.errors import ConfigError
+from iothub.settings import Config
+
+
+@click.command("serve", cls=Command)
+@click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, such as listeners.tcp.port=1884.")
+@click.option("--check", "is_check", is_flag=True, help="Only check the configuration, as `iothub config check` does.")
+@click.pass_context
+def command(context: click.Context, flags: tuple[str, ...], is_check: bool) -> None:
+    """Run the hub in the foreground; SIGTERM or Ctrl-C ends it cleanly (exit code 0).
+
+    Every problem ends the start with one line: exit code 2 for the configuration, 3 without `iothub init`, 4 when another
+    hub uses the data directory or it is of a newer program, 7 for a port in use or a directory that cannot be written.
+
+    Examples:
+      iothub --data-dir ./hub serve
+      iothub --data-dir ./hub serve --set listeners.tcp.bind=0.0.0.0 --set http.port=8080
+      IOTHUB_LISTENERS__WS__PORT=8083 iothub --data-dir ./hub serve
+    """
+    app: App = context.obj
+    config = app.load(flags).config
+    for warning in check_files(config):
+        output.say(f"iothub: warning: {warning}")
+    _check_twin()
+    if is_check:
+        app.done("the configuration is valid")
+        return
+    app.data_dir.require_initialised()
+    _configure_log(config)
+    from iothub import node
+
+    context.exit(node.serve(config, app.data_dir))
+
+
+def _configure_log(config: Config) -> None:
+    rate = config.log.rate_limit
+    limit = (rate.count, rate.seconds) if rate is not None else None
+    log.configure(level=config.log.level, form=config.log.format, rate=limit)
+    from iothub import twisted_log
+
+    twisted_log.bridge()
+
+
+def _check_twin() -> None:
+    """Refuse the plain twin where the operator demands the compiled one."""
+    if not os.environ.get("IOTHUB_REQUIRE_COMPILED"):
+        return
+    from iothub.cli.version import twin
+
+    if twin() != "compiled":
+        raise ConfigError(
+            "IOTHUB_REQUIRE_COMPILED is set, but the message plane is not compiled: install a C compiler and reinstall"
+        )

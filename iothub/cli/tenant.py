@@ -1,0 +1,183 @@
+"""`iothub tenant`: tenants on the accounts store, whether or not the hub runs.
+
+Knows no store's inside: `iothub_tenants.tenants` does the work; what a deletion leaves outside the accounts is `leftovers`'.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from iothub.cli import leftovers
+from iothub.cli.app import App, noun, verb
+from iothub.errors import ConfigError
+from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants
+from iothub_tenants.plain import plain
+from iothub_tenants.store import AccountStore
+
+command = noun("tenant", "Tenants: each one is a broker of its own, with its devices, rules, limits and topics.")
+COLUMNS = ("name", "state", "plan", "is_protected", "client_id_policy", "created")
+
+
+@verb(command, "list")
+def list_all(app: App) -> None:
+    """List all tenants.
+
+    Example:
+      iothub --data-dir ./hub tenant list -o json
+    """
+    app.rows([plain(tenant) for tenant in tenants.list_all(app.store())], *COLUMNS)
+
+
+@verb(command, "show")
+@click.argument("name")
+def show(app: App, name: str) -> None:
+    """Show one tenant.
+
+    Example:
+      iothub --data-dir ./hub tenant show acme
+    """
+    app.record(plain(tenants.show(app.store(), name)))
+
+
+@verb(command, "create")
+@click.argument("name")
+@click.option("--plan", help="Plan with its limits. Default: the setting tenancy.default_plan (standard).")
+@click.option("--closed", "is_closed", is_flag=True, help="Without the rule that opens all topics to all its devices.")
+@click.option("--display-name", default="", help="A name for people.")
+@click.option("--client-id-policy", help="owner, equal or prefix. Default: the setting tenancy.client_id_policy.")
+def create(
+    app: App, name: str, plan: str | None, is_closed: bool, display_name: str, client_id_policy: str | None
+) -> None:
+    """Create a tenant. NAME: 2 to 32 of a-z, 0-9 and hyphen.
+
+    Its devices may use all its topics, by one rule that `iothub acl list` shows; with --closed nothing is allowed until a
+    rule allows it.
+
+    Examples:
+      iothub --data-dir ./hub tenant create acme
+      iothub --data-dir ./hub tenant create acme --plan unlimited --closed
+    """
+    tenancy = app.loaded.config.tenancy
+    tenant = tenants.create(
+        app.store(),
+        name,
+        plan=plan or tenancy.default_plan,
+        is_closed=is_closed,
+        display_name=display_name,
+        client_id_policy=client_id_policy or tenancy.client_id_policy,
+        reserved=frozenset(tenancy.reserved),
+    )
+    app.done(f"created tenant {name}\nnext: iothub device create {name} DEVICE", plain(tenant))
+
+
+@verb(command, "update")
+@click.argument("name")
+@click.option("--plan", help="Another plan; its limits are obeyed within a second.")
+@click.option("--display-name", help="A name for people.")
+@click.option("--client-id-policy", help="owner, equal or prefix.")
+@click.option("--close-on-denied-publish/--keep-on-denied-publish", "is_closed_on_denied_publish", default=None)
+@click.option("--queue-qos0/--no-queue-qos0", "is_qos0_queued", default=None, help="Store QoS 0 for offline sessions.")
+@click.option(
+    "--allow-network", "allowed_networks", multiple=True, help="Only these networks may connect. 'any' lifts it."
+)
+@click.option(
+    "--deny-network", "denied_networks", multiple=True, help="These networks may not connect. 'none' lifts it."
+)
+def update(app: App, name: str, **changes: Any) -> None:
+    """Change what is given, leave the rest.
+
+    Examples:
+      iothub --data-dir ./hub tenant update acme --plan unlimited
+      iothub --data-dir ./hub tenant update acme --allow-network 10.0.0.0/8
+    """
+    changes["allowed_networks"] = _networks(changes["allowed_networks"], "any")
+    changes["denied_networks"] = _networks(changes["denied_networks"], "none")
+    settings = tenants.Settings(**changes)
+    if settings == tenants.Settings():
+        raise ConfigError("nothing to change: give at least one option, see `iothub tenant update --help`")
+    app.done(f"updated tenant {name}", plain(tenants.update(app.store(), name, settings)))
+
+
+@verb(command, "suspend")
+@click.argument("name")
+def suspend(app: App, name: str) -> None:
+    """Close its connections and refuse new ones; everything stored is kept.
+
+    Example:
+      iothub --data-dir ./hub tenant suspend acme
+    """
+    app.done(f"suspended tenant {name}", plain(tenants.suspend(app.store(), name)))
+
+
+@verb(command, "resume")
+@click.argument("name")
+def resume(app: App, name: str) -> None:
+    """End a suspension.
+
+    Example:
+      iothub --data-dir ./hub tenant resume acme
+    """
+    app.done(f"resumed tenant {name}", plain(tenants.resume(app.store(), name)))
+
+
+@verb(command, "protect")
+@click.argument("name")
+def protect(app: App, name: str) -> None:
+    """Make `tenant delete` refuse this tenant.
+
+    Example:
+      iothub --data-dir ./hub tenant protect acme
+    """
+    app.done(f"protected tenant {name}", plain(tenants.protect(app.store(), name)))
+
+
+@verb(command, "unprotect")
+@click.argument("name")
+def unprotect(app: App, name: str) -> None:
+    """Let `tenant delete` have this tenant again.
+
+    Example:
+      iothub --data-dir ./hub tenant unprotect acme
+    """
+    app.done(f"unprotected tenant {name}", plain(tenants.unprotect(app.store(), name)))
+
+
+@verb(command, "delete")
+@click.argument("name")
+@click.option("--confirm", metavar="NAME", help="The tenant's name once more. Needed without a terminal.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
+    """Delete a tenant with everything it has: devices, rules, limits, sessions, queued and retained messages.
+
+    Examples:
+      iothub --data-dir ./hub tenant delete acme --dry-run
+      iothub --data-dir ./hub tenant delete acme --confirm acme
+    """
+    store = app.store()
+    belongings = _belongings(store, name)
+    if is_dry_run:
+        app.record({"name": name, "is_deleted": False, **belongings})
+        return
+    app.confirm_by_name(name, confirm, f"tenant {name} with {belongings['devices']} devices and all its messages")
+    deletion = tenants.delete(store, name)
+    is_gone = leftovers.finish_deletion(app, deletion)
+    text = f"deleted tenant {name}" if is_gone else f"tenant {name} is being deleted; its stored messages follow"
+    app.done(text, {"name": name, "is_deleted": is_gone, **belongings})
+
+
+def _belongings(store: AccountStore, name: str) -> dict[str, int]:
+    return {
+        "devices": len(devices.list_all(store, name)),
+        "groups": len(groups.list_all(store, name)),
+        "rules": len(acl_rules.list_all(store, name)),
+        "limits": len(quotas.list_all(store, name)),
+        "bans": len(bans.list_all(store, name)),
+    }
+
+
+def _networks(given: tuple[str, ...], nothing: str) -> tuple[str, ...] | None:
+    if not given:
+        return None
+    return () if given == (nothing,) else given

@@ -1,0 +1,71 @@
+"""Look at the files that a configuration names, before anything starts: certificates, keys, pepper.
+
+Knows no listener; it says what would go wrong, in the words of the setting that names the file.
+"""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from pathlib import Path
+
+from iothub.errors import ConfigError
+from iothub.settings import Config, TlsListener
+
+
+def check_files(config: Config) -> list[str]:
+    """Return warnings about files that can be used but should not be as they are.
+
+    Raises:
+        ConfigError: A file is missing, is not what it should be, or key and certificate do not belong together.
+    """
+    warnings: list[str] = []
+    for name, listener in (("listeners.tls", config.listeners.tls), ("listeners.wss", config.listeners.wss)):
+        if listener.port is not None:
+            warnings += _check_tls(name, listener)
+    for name, file in (("auth.pepper_file", config.auth.pepper_file), ("sql.url_file", config.sql.url_file)):
+        if file is not None:
+            _require_file(name, file)
+    return warnings
+
+
+def _check_tls(name: str, listener: TlsListener) -> list[str]:
+    cert, key = listener.cert_file, listener.key_file
+    assert cert is not None  # noqa: S101 - `iothub.config` refuses a TLS listener without them
+    assert key is not None  # noqa: S101
+    _require_file(f"{name}.cert_file", cert)
+    _require_file(f"{name}.key_file", key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(cert, key, password=_refuse_password)
+    except ssl.SSLError as error:
+        why = "they do not belong together" if "MISMATCH" in (error.reason or "") else "expected PEM files"
+        raise ConfigError(f"{name}: cannot use certificate {cert} with key {key}: {why}") from None
+    except ValueError:
+        raise ConfigError(f"{name}.key_file: {key} is encrypted; the hub needs a key without a password") from None
+    if listener.client_ca_file is not None:
+        _check_authorities(f"{name}.client_ca_file", listener.client_ca_file)
+    if stat.S_IMODE(key.stat().st_mode) & 0o077:
+        return [f"{name}.key_file: {key} can be read by others; run `chmod 600 {key}`"]
+    return []
+
+
+def _check_authorities(name: str, file: Path) -> None:
+    _require_file(name, file)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=file)
+    except ssl.SSLError:
+        raise ConfigError(f"{name}: {file} holds no certificate; expected a PEM file") from None
+
+
+def _require_file(name: str, file: Path) -> None:
+    try:
+        with file.open("rb"):
+            return
+    except OSError as error:
+        raise ConfigError(f"{name}: {file}: {error.strerror}") from None
+
+
+def _refuse_password() -> str:
+    """Called by OpenSSL for an encrypted key; without this it would ask on the terminal."""
+    raise ValueError

@@ -1,0 +1,17 @@
+"""What the command line may ask of a running hub, through the command table (`iothub_tenants.commands`).
+
+Knows neither side. Each verb has an argument and an answer, both JSON objects; a refusal is an error of `iothub.errors`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Verb(StrEnum):
+    """The verbs. "tenant": the command names one; without it the command is for the whole hub."""
+
+    PING = "ping"  # {} -> {"version": text}
+    SESSION_DISCARD = "session.discard"  # tenant, {"client_id": text} -> {}; NotFoundError
+    QUEUE_PURGE = "queue.purge"  # tenant, {"client_id": text} -> {"messages": number}; NotFoundError
+    RETAIN_DELETE = "retain.delete"  # tenant, {"filter": Topic Filter} -> {"messages": number}
