@@ -6,7 +6,6 @@ Knows no data directory.
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import sqlite3
 from importlib import metadata
@@ -68,8 +67,6 @@ def library_versions() -> dict[str, str]:
 
 def twin() -> str:
     """Return `compiled` or `plain`: which twin of the message plane is imported."""
-    if os.environ.get("IOTHUB_PURE_PYTHON"):
-        return "plain"
     found = importlib.util.find_spec(_TWIN_MODULE)
     is_compiled = found is not None and str(found.origin).endswith(_COMPILED_SUFFIXES)
     return "compiled" if is_compiled else "plain"
