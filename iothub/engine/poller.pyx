@@ -111,6 +111,7 @@ cdef enum:
     BATCH_EVENTS = 256
     FEW_EVENTS = 8  # up to here a batch is flushed after each event: latency before batching
     READ_BYTES = 1 << 16
+    READ_BYTES_FILTERED = 44 << 10  # with what a filter may hold back (one TLS record) still at most READ_BYTES in one feed
     READ_BYTES_BEFORE_SESSION = 1 << 12
     ACCEPTS_PER_EVENT = 64
     SHED_AT_ONCE = 16
@@ -392,7 +393,9 @@ cdef class Poller:
         return 0
 
     cdef int read(self, Socket socket) except -1:
-        cdef size_t limit = READ_BYTES if socket.flags & ADMITTED else READ_BYTES_BEFORE_SESSION
+        cdef size_t limit = READ_BYTES_BEFORE_SESSION
+        if socket.flags & ADMITTED:
+            limit = READ_BYTES if socket.stream is None else READ_BYTES_FILTERED
         cdef ssize_t size = recv(socket.fd, self.buffer, limit, 0)
         cdef object connection
         self.recv_calls += 1

@@ -26,6 +26,7 @@ from iothub.reasons import Reason
 log = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 16
+READ_BYTES_FILTERED = 44 << 10  # with what a filter may hold back (one TLS record) still at most 64 KiB in one feed
 READ_BYTES_BEFORE_SESSION = 1 << 12
 WRITE_BYTES = 1 << 16
 LINGER_S = 5.0  # how long a polite close may take
@@ -132,7 +133,7 @@ class PlainChannel(Protocol):
             log.exception("a connection failed", extra={"listener": self._acceptor.listener.name})
             self.fail(Reason.IMPLEMENTATION)
         if self.connection is not None and self.connection.session is not None:
-            self.transport.bufferSize = READ_BYTES
+            self.transport.bufferSize = READ_BYTES if self.stream is None else READ_BYTES_FILTERED
         hub.schedule()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
