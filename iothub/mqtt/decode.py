@@ -49,11 +49,12 @@ _SHARE: Final = "$share/"
 class _Context:
     """What the body decoders need to know beside the body."""
 
-    __slots__ = ("header", "is_5_0", "limits", "packet_type", "role")
+    __slots__ = ("header", "is_5_0", "limits", "packet_type", "role", "version")
 
     def __init__(self, packet_type: PacketType, header: int, version: int, role: Role, limits: Limits) -> None:
         self.packet_type = packet_type
         self.header = header
+        self.version = version
         self.is_5_0 = version == MQTT_5_0
         self.role = role
         self.limits = limits
@@ -109,6 +110,8 @@ def _properties(reader: FieldReader, context: _Context) -> Properties:
 
 def _connack(reader: FieldReader, context: _Context) -> Packet:
     flags = reader.byte("Connect Acknowledge Flags")
+    if context.version == MQTT_3_1:
+        flags = 0  # 3.1 does not use the byte
     if flags > 1:  # [MQTT-3.2.2-1]
         raise MalformedPacket("CONNACK: reserved flags are set")
     if context.is_5_0:

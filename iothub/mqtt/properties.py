@@ -62,7 +62,7 @@ class PropertyRule:
     out_of_range: Reason = Reason.PROTOCOL_ERROR
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Properties:
     """The properties of one packet or Will; None or () means absent. Order of User Properties is kept [MQTT-3.3.2-18] [MQTT-3.1.3-10]."""
 
@@ -93,6 +93,15 @@ class Properties:
     wildcard_subscription_available: int | None = None
     subscription_identifier_available: int | None = None
     shared_subscription_available: int | None = None
+
+    def __repr__(self) -> str:
+        held = ((rule.field, getattr(self, rule.field)) for rule in RULES)
+        shown = (
+            f"{field}=..." if field == "authentication_data" else f"{field}={value!r}"
+            for field, value in held
+            if value is not None and value != ()
+        )
+        return f"Properties({', '.join(shown)})"
 
 
 NO_PROPERTIES: Final = Properties()

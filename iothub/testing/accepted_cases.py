@@ -49,6 +49,23 @@ CONNACKS: Final = (
     _answer("connack 3.1.1 session present", 4, frame(0x20, b"\x01\x00"), Connack(0, True)),
     _answer("connack 3.1.1 refused", 4, frame(0x20, b"\x00\x05"), Connack(5)),
     _answer("connack 3.1 refused", 3, frame(0x20, b"\x00\x02"), Connack(2)),
+    PacketCase(
+        "connack 3.1 does not use its first byte",
+        3,
+        frame(0x20, b"\xff\x00"),
+        Connack(),
+        "",
+        Role.CLIENT,
+        is_canonical=False,
+    ),
+    PacketCase(
+        "connack 3.1 has no session present",
+        3,
+        frame(0x20, b"\xff\x00"),
+        Connack(),
+        role=Role.CLIENT,
+        is_canonical=False,
+    ),
     _answer("connack 5.0", 5, frame(0x20, b"\x01\x00\x00"), Connack(0, True), "[MQTT-2.2.2-1]"),
     _answer("connack 5.0 refused", 5, frame(0x20, b"\x00\x97\x00"), Connack(0x97), "[MQTT-3.2.2-8]"),
     _answer(

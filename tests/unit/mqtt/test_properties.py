@@ -163,3 +163,11 @@ def test_message_properties_leave_out_what_each_delivery_sets() -> None:
         correlation_data=b"c",
         user_properties=(("k", "v"), ("k", "w")),
     )
+
+
+def test_properties_show_only_what_is_there_and_no_secret() -> None:
+    """A log line or a failing test stays readable; Authentication Data stays out of it."""
+    properties = Properties(topic_alias=3, authentication_data=b"secret")
+
+    assert repr(properties) == "Properties(authentication_data=..., topic_alias=3)"
+    assert repr(NO_PROPERTIES) == "Properties()"
