@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from iothub.errors import ConfigError, NotFoundError
@@ -13,11 +11,10 @@ from iothub_tenants.store import AccountStore
 
 
 @pytest.fixture(autouse=True)
-def _tenant(store: AccountStore) -> Iterator[None]:
+def _tenant(store: AccountStore) -> None:
     tenants.create(store, "acme", is_closed=True)
     devices.create(store, "acme", "dev1")
     groups.create(store, "acme", "sensors")
-    yield
 
 
 def test_rules_are_listed_in_order_of_precedence(store: AccountStore) -> None:
@@ -27,7 +24,9 @@ def test_rules_are_listed_in_order_of_precedence(store: AccountStore) -> None:
     acl_rules.deny(store, "acme", "@sensors", "subscribe", "b/#")
     acl_rules.deny(store, "acme", "dev1", "both", "c")
 
-    listed = [(rule.subject, rule.effect.value, rule.action.value, rule.filter) for rule in acl_rules.list_all(store, "acme")]
+    listed = [
+        (rule.subject, rule.effect.value, rule.action.value, rule.filter) for rule in acl_rules.list_all(store, "acme")
+    ]
 
     assert listed == [
         ("dev1", "deny", "both", "c"),
@@ -65,7 +64,8 @@ def test_topic_filter_is_accepted(store: AccountStore, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a#", "#/a", "a/#/b", "a+", "+a/b", "a/b+/c", "a\0b", "x" * 65_536, "\ud800", "$share/g/a", "{client}", "a/x{device}", "a/{device}x", "{device}{clientid}"],
+    ["", "a#", "#/a", "a/#/b", "a+", "+a/b", "a/b+/c", "a\0b", "x" * 65_536, "\ud800", "$share/g/a", "{client}",
+     "a/x{device}", "a/{device}x", "{device}{clientid}"],
 )  # fmt: skip
 def test_malformed_topic_filter_is_refused(store: AccountStore, text: str) -> None:
     """[MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-2]: exit code 2, one printable line, nothing written."""

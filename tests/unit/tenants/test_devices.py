@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import select
 
@@ -17,9 +15,8 @@ from iothub_tenants.tables import device as table
 
 
 @pytest.fixture(autouse=True)
-def _tenant(store: AccountStore) -> Iterator[None]:
+def _tenant(store: AccountStore) -> None:
     tenants.create(store, "acme")
-    yield
 
 
 def stored_credential(store: AccountStore, name: str) -> str:

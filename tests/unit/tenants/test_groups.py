@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from iothub.errors import ConfigError, ConflictError, NotFoundError
@@ -13,11 +11,10 @@ from iothub_tenants.store import AccountStore
 
 
 @pytest.fixture(autouse=True)
-def _tenant(store: AccountStore) -> Iterator[None]:
+def _tenant(store: AccountStore) -> None:
     tenants.create(store, "acme", is_closed=True)
     devices.create(store, "acme", "dev1")
     groups.create(store, "acme", "sensors")
-    yield
 
 
 def test_group_is_created_once_under_a_proper_name(store: AccountStore) -> None:
@@ -59,7 +56,10 @@ def test_groups_are_listed_with_and_without_members(store: AccountStore) -> None
     groups.create(store, "acme", "actors")
     groups.join(store, "acme", "sensors", "dev1")
 
-    assert [(group.name, group.devices) for group in groups.list_all(store, "acme")] == [("actors", ()), ("sensors", ("dev1",))]
+    assert [(group.name, group.devices) for group in groups.list_all(store, "acme")] == [
+        ("actors", ()),
+        ("sensors", ("dev1",)),
+    ]
 
 
 def test_unknown_group_or_device_is_not_found(store: AccountStore) -> None:

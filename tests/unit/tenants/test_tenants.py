@@ -60,10 +60,15 @@ def test_tenants_are_listed_by_name(store: AccountStore) -> None:
         tenants.create(store, name)
     tenants.suspend(store, "zeta")
 
-    assert [(found.name, found.state.value) for found in tenants.list_all(store)] == [("acme", "active"), ("zeta", "suspended")]
+    assert [(found.name, found.state.value) for found in tenants.list_all(store)] == [
+        ("acme", "active"),
+        ("zeta", "suspended"),
+    ]
 
 
-@pytest.mark.parametrize("verb", [tenants.show, tenants.suspend, tenants.resume, tenants.protect, tenants.unprotect, tenants.delete])
+@pytest.mark.parametrize(
+    "verb", [tenants.show, tenants.suspend, tenants.resume, tenants.protect, tenants.unprotect, tenants.delete]
+)
 def test_unknown_tenant_is_not_found(store: AccountStore, verb: object) -> None:
     """By every verb."""
     assert callable(verb)
@@ -88,7 +93,11 @@ def test_update_changes_what_is_given(store: AccountStore) -> None:
     )
 
     assert changed == tenants.show(store, "acme")
-    assert (changed.display_name, changed.plan, changed.client_id_policy) == ("Acme", "unlimited", ClientIdPolicy.PREFIX)
+    assert (changed.display_name, changed.plan, changed.client_id_policy) == (
+        "Acme",
+        "unlimited",
+        ClientIdPolicy.PREFIX,
+    )
     assert changed.is_closed_on_denied_publish
     assert changed.is_qos0_queued
     assert changed.denied_networks == ("192.0.2.0/24", "2001:db8::1/128")
@@ -114,7 +123,9 @@ def test_suspension_ends_with_resume(store: AccountStore) -> None:
     """Both may be said twice."""
     tenants.create(store, "acme")
 
-    states = [verb(store, "acme").state.value for verb in (tenants.suspend, tenants.suspend, tenants.resume, tenants.resume)]
+    states = [
+        verb(store, "acme").state.value for verb in (tenants.suspend, tenants.suspend, tenants.resume, tenants.resume)
+    ]
 
     assert states == ["suspended", "suspended", "active", "active"]
 

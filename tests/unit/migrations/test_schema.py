@@ -1,0 +1,188 @@
+"""The schema of the accounts database: fresh, old, current, newer and future; a run that dies is completed by the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, inspect, text
+
+from iothub.errors import ConflictError
+from iothub_migrations import schema
+from iothub_migrations.schema import SchemaState
+from iothub_migrations.versions import v0001_accounts
+from iothub_tenants.database import open_engine, sqlite_url
+from iothub_tenants.tables import metadata
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "accounts.db"
+
+
+@pytest.fixture
+def engine(path: Path) -> Iterator[Engine]:
+    opened = open_engine(sqlite_url(path))
+    yield opened
+    opened.dispose()
+
+
+def write(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def definitions(engine: Engine) -> dict[str, object]:
+    """Everything that the database itself knows of each table."""
+    found = inspect(engine)
+    return {
+        table: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in found.get_columns(table)],
+            found.get_pk_constraint(table)["constrained_columns"],
+            sorted(
+                (key["name"] or "", key["constrained_columns"], key["referred_table"])
+                for key in found.get_foreign_keys(table)
+            ),
+            sorted((unique["name"] or "", unique["column_names"]) for unique in found.get_unique_constraints(table)),
+            sorted((index["name"] or "", index["column_names"]) for index in found.get_indexes(table)),
+        )
+        for table in found.get_table_names()
+        if table != "alembic_version"
+    }
+
+
+def test_migrated_database_equals_the_tables(engine: Engine, tmp_path: Path) -> None:
+    """What the migrations make is what the code works with: types, keys, names and indexes."""
+    schema.upgrade(engine)
+    direct = open_engine(sqlite_url(tmp_path / "direct.db"))
+    metadata.create_all(direct)
+
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+    expected = definitions(direct)
+    direct.dispose()
+
+    assert differences == []
+    assert definitions(engine) == expected
+
+
+def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
+    """AUTOINCREMENT is invisible to inspection; the tenants' numbers depend on it."""
+    schema.upgrade(engine)
+
+    with engine.connect() as connection:
+        made = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).all()
+
+    counted = {row.name for row in made if "AUTOINCREMENT" in row.sql}
+    assert counted == {"tenant", "device", "device_group", "acl_rule", "ban", "change_log", "command"}
+
+
+def test_states_follow_each_other(engine: Engine) -> None:
+    """Fresh, then current; an upgrade of a current one does nothing."""
+    before = schema.check(engine)
+    first = schema.upgrade(engine)
+    second = schema.upgrade(engine)
+
+    assert (before, first, second, schema.check(engine)) == (
+        SchemaState.FRESH,
+        SchemaState.FRESH,
+        SchemaState.CURRENT,
+        SchemaState.CURRENT,
+    )
+
+
+def test_newer_database_that_allows_it_is_used_and_left_alone(engine: Engine) -> None:
+    """A roll-back of the program to the version before."""
+    schema.upgrade(engine)
+    write(
+        engine,
+        "UPDATE schema_info SET value = 9 WHERE name = 'version'",
+        "UPDATE alembic_version SET version_num = '0009'",
+    )
+
+    assert schema.check(engine) is SchemaState.NEWER
+    assert schema.upgrade(engine) is SchemaState.NEWER
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 9
+
+
+def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
+    """Exit code 4; `upgrade` does not touch it."""
+    schema.upgrade(engine)
+    write(engine, "UPDATE schema_info SET value = 9")
+
+    for look in (schema.check, schema.upgrade):
+        with pytest.raises(ConflictError, match=rf"version 9 .* knows version {schema.SCHEMA_VERSION}"):
+            look(engine)
+
+
+def test_unknown_revision_is_refused(engine: Engine) -> None:
+    """Alembic's own mark counts as well."""
+    schema.upgrade(engine)
+    write(engine, "UPDATE alembic_version SET version_num = '0777'")
+
+    with pytest.raises(ConflictError, match="revision 0777"):
+        schema.check(engine)
+
+
+def test_failing_migration_leaves_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One transaction: the tables made before the failure are gone."""
+    monkeypatch.setattr("alembic.op.bulk_insert", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        schema.upgrade(engine)
+    monkeypatch.undo()
+
+    assert inspect(engine).get_table_names() == []
+    assert schema.upgrade(engine) is SchemaState.FRESH
+
+
+def test_killed_migration_is_completed_by_the_next(engine: Engine, path: Path) -> None:
+    """The process dies between two tables, as by kill -9."""
+    program = (
+        "import alembic.op, os\n"
+        "from iothub_migrations import schema\n"
+        "from iothub_tenants.database import open_engine, sqlite_url\n"
+        "create = alembic.op.create_table\n"
+        "alembic.op.create_table = lambda name, *rest, **more: os._exit(9) if name == 'ban' else create(name, *rest, **more)\n"
+        f"schema.upgrade(open_engine(sqlite_url({str(path)!r})))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    died = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+
+    assert died.returncode == 9
+    assert schema.upgrade(engine) is SchemaState.FRESH
+    assert schema.check(engine) is SchemaState.CURRENT
+
+
+def test_half_made_tables_are_completed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the database commits every statement by itself (MySQL), the next run finds some tables and makes the rest."""
+    schema.upgrade(engine)
+    complete = definitions(engine)
+    write(
+        engine,
+        "DROP TABLE schema_info",
+        "DROP TABLE command",
+        "DROP INDEX ix_acl_rule_tenant_id_scope_subject",
+        "DELETE FROM id_block WHERE name = 'queue'",
+        "DELETE FROM alembic_version",
+    )
+
+    assert schema.upgrade(engine) is SchemaState.OLD
+    assert definitions(engine) == complete
+    with engine.connect() as connection:
+        counters = connection.execute(text("SELECT name, next FROM id_block ORDER BY name")).all()
+    assert [(row.name, row.next) for row in counters] == [("change", 1), ("queue", 1)]
+
+
+def test_newest_migration_is_the_schema_version() -> None:
+    """Both numbers are raised together."""
+    assert v0001_accounts.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert schema.COMPAT_VERSION <= schema.SCHEMA_VERSION

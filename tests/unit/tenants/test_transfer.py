@@ -1,0 +1,125 @@
+"""Export and import of a tenant: what goes out comes in, under any name; a damaged document changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub_services.auth.secrets import verify_generated
+from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, transfer
+from iothub_tenants.registry import Registry
+from iothub_tenants.store import AccountStore
+
+
+@pytest.fixture
+def document(store: AccountStore) -> dict[str, object]:
+    tenants.create(store, "acme", display_name="Acme", is_closed=True)
+    tenants.update(store, "acme", tenants.Settings(client_id_policy="prefix", denied_networks=("192.0.2.0/24",)))
+    groups.create(store, "acme", "sensors")
+    devices.create(store, "acme", "dev1", groups=["sensors"])
+    devices.create(store, "acme", "dev2")
+    devices.set_certificate(store, "acme", "dev2", "CN=dev2")
+    devices.disable(store, "acme", "dev2")
+    acl_rules.deny(store, "acme", "dev1", "publish", "a/{device}/#")
+    acl_rules.allow(store, "acme", "@sensors", "both", "b/#")
+    quotas.set_limits(store, "acme", "connections=5 dry-run:connects=1/1s")
+    quotas.set_limits(store, "acme", "topic_bytes=100", device="dev1")
+    bans.add(store, "acme", "address", "192.0.2.1", reason="no")
+    return json.loads(json.dumps(transfer.export_tenant(store, "acme")))
+
+
+def test_imported_tenant_equals_the_exported_one(store: AccountStore, document: dict[str, object]) -> None:
+    """Under another name: the same document comes out again, and secrets still prove."""
+    imported = transfer.import_tenant(store, document, name="copy")
+
+    again = transfer.export_tenant(store, "copy")
+    settings = again["tenant"]
+    assert isinstance(settings, dict)
+    assert settings.pop("name") == "copy"
+    original = document["tenant"]
+    assert isinstance(original, dict)
+    del original["name"]
+    assert json.loads(json.dumps(again)) == document
+    assert (imported.devices, imported.without_secret) == (2, ())
+
+
+def test_foreign_pepper_leaves_generated_secrets_behind(
+    store: AccountStore, url: str, document: dict[str, object]
+) -> None:
+    """Those devices are named; nothing opens them until they have a new secret."""
+    other = AccountStore(url, pepper=b"q" * 32)
+
+    imported = transfer.import_tenant(other, document, name="copy")
+
+    record = Registry(other).find_device(imported.tenant.id, "dev1")
+    assert imported.without_secret == ("dev1",)
+    assert record is not None
+    assert not verify_generated("", record.credential, other.pepper)
+    assert devices.rotate_secret(other, "copy", "dev1").secret
+    other.close()
+
+
+def test_suspended_and_protected_stay_so(store: AccountStore, document: dict[str, object]) -> None:
+    """A copy never opens what was closed."""
+    settings = document["tenant"]
+    assert isinstance(settings, dict)
+    settings |= {"state": "suspended", "is_protected": True}
+
+    copy = transfer.import_tenant(store, document, name="copy").tenant
+
+    assert (copy.state.value, copy.is_protected) == ("suspended", True)
+
+
+def test_taken_name_and_unknown_plan_are_refused(store: AccountStore, document: dict[str, object]) -> None:
+    """Exit codes 4 and 3."""
+    with pytest.raises(ConflictError, match="exists already"):
+        transfer.import_tenant(store, document)
+    settings = document["tenant"]
+    assert isinstance(settings, dict)
+    settings["plan"] = "gold"
+    with pytest.raises(NotFoundError, match="'gold'"):
+        transfer.import_tenant(store, document, name="copy")
+
+
+def test_over_bans_are_not_imported(store: AccountStore, document: dict[str, object]) -> None:
+    """The document may be old."""
+    document["bans"] = [{"kind": "device", "value": "dev1", "until_ms": 5, "reason": ""}]
+
+    transfer.import_tenant(store, document, name="copy")
+
+    assert bans.list_all(store, "copy") == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("format", "other"), ("version", 2), ("tenant", []), ("tenant", {"name": "x"}), ("groups", {}), ("groups", [5]), ("groups", ["@a"]),
+        ("devices", [5]), ("devices", [{"name": "a/b", "credential_kind": "none", "credential": ""}]),
+        ("devices", [{"name": "a", "credential_kind": "magic", "credential": ""}]),
+        ("devices", [{"name": "a", "credential_kind": "none", "credential": "x" * 513}]),
+        ("devices", [{"name": "a", "credential_kind": "none", "credential": "", "groups": [1], "is_enabled": True}]),
+        ("devices", [{"name": "a", "credential_kind": "none", "credential": "", "groups": [], "is_enabled": 1}]),
+        ("rules", [{"scope": "world", "subject": "", "effect": "allow", "action": "both", "filter": "#"}]),
+        ("rules", [{"scope": "tenant", "subject": "", "effect": "allow", "action": "both", "filter": "a#"}]),
+        ("limits", [{"device": "", "value": "nosuch=1"}]), ("limits", [{"device": "dev1", "value": "connections=1"}]),
+        ("bans", [{"kind": "device", "value": "dev1", "until_ms": "x", "reason": ""}]),
+        ("bans", [{"kind": "device", "value": "dev1", "until_ms": 0, "reason": "a\nb"}]),
+    ],
+)  # fmt: skip
+def test_damaged_document_changes_nothing(
+    store: AccountStore, document: dict[str, object], key: str, value: object
+) -> None:
+    """Exit code 2, all or nothing."""
+    with pytest.raises(ConfigError):
+        transfer.import_tenant(store, document | {key: value}, name="copy")
+
+    assert [tenant.name for tenant in tenants.list_all(store)] == ["acme"]
+
+
+def test_text_that_is_no_document_is_refused(store: AccountStore) -> None:
+    """Whatever JSON can say."""
+    for document in (None, 5, "x", [], {}):
+        with pytest.raises(ConfigError):
+            transfer.import_tenant(store, document)
