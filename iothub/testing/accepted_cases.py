@@ -50,15 +50,6 @@ CONNACKS: Final = (
     _answer("connack 3.1.1 refused", 4, frame(0x20, b"\x00\x05"), Connack(5)),
     _answer("connack 3.1 refused", 3, frame(0x20, b"\x00\x02"), Connack(2)),
     PacketCase(
-        "connack 3.1 does not use its first byte",
-        3,
-        frame(0x20, b"\xff\x00"),
-        Connack(),
-        "",
-        Role.CLIENT,
-        is_canonical=False,
-    ),
-    PacketCase(
         "connack 3.1 has no session present",
         3,
         frame(0x20, b"\xff\x00"),
