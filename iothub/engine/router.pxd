@@ -60,7 +60,7 @@ cdef class Subscribers:
     cdef Subscription remove(self, object session)
     cdef list listed(self)
     @cython.locals(target=Target, group=Group)
-    cdef list subscriptions(self)
+    cpdef list subscriptions(self)  # called from a generator, which has no C types
 
 
 @cython.final

@@ -103,11 +103,12 @@ class Trie:
     def remove(self, filter: bytes) -> None:
         """Forget a filter, which must be in it, and every level that only led to it."""
         levels = filter.split(b"/")
-        path = [self.root]
+        node = self.root
+        path = [node]
         for level in levels:
             if level != b"#":
-                path.append(path[-1].grow(level))
-        node = path[-1]
+                node = node.grow(level)
+                path.append(node)
         if levels[-1] == b"#":
             node.rest = None
         else:
