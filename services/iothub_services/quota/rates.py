@@ -1,0 +1,265 @@
+"""The rates of one tenant and of its devices: meters for the engine, refusals for the control plane, trials for both.
+
+Knows no packets and no plan: it is given `EffectiveLimits`. Two kinds of rate, because two things can happen above one: a publisher
+is held back (the engine's `Meter`: smooth), a CONNECT or SUBSCRIBE is refused (`SlidingWindow`: a whole window's worth at once is
+fine, one more is not).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+
+from iothub.clock import Clock
+from iothub.engine.buckets import Meter
+from iothub_services.quota.grammar import Window
+from iothub_services.quota.names import Kind, Quota, Scope
+from iothub_services.quota.port import QuotaObserver
+from iothub_services.quota.resolve import EffectiveLimits
+from iothub_services.quota.usage import Usage
+from iothub_services.quota.windows import DayCounter
+
+REFUSING = frozenset({Quota.CONNECTS, Quota.SUBSCRIBES, Quota.API_REQUESTS})
+"""Rates above which somebody is refused at once; the others hold back."""
+
+IDLE_DEVICES = 1_000  # per tenant: what a device has spent is remembered over its reconnects
+_SLOTS = 50
+
+
+class SlidingWindow:
+    """At most `limit` units in any `seconds`, and at least 98 % of it under constant demand.
+
+    Units are kept in slots of a fiftieth of the window; one counts until its last moment is too old.
+    """
+
+    __slots__ = ("_slot_s", "_spent", "_total", "limit", "seconds")
+
+    def __init__(self, limit: int, seconds: int) -> None:
+        self.limit = limit
+        self.seconds = seconds
+        self._slot_s = seconds / _SLOTS
+        self._spent: deque[tuple[int, int]] = deque()  # (slot, units), at most _SLOTS + 1
+        self._total = 0
+
+    def wait(self, units: int, now: float) -> float:
+        """Return 0.0 if `units` may pass now, else the seconds until something is free again."""
+        slot = int(now / self._slot_s)
+        while self._spent and self._spent[0][0] < slot - _SLOTS:
+            self._total -= self._spent.popleft()[1]
+        if self._total + units <= self.limit:
+            return 0.0
+        return (self._spent[0][0] + _SLOTS + 1) * self._slot_s - now if self._spent else float(self.seconds)
+
+    def spend(self, units: int, now: float) -> None:
+        """Count units that `wait` let pass at the same time."""
+        slot = int(now / self._slot_s)
+        if self._spent and self._spent[-1][0] == slot:
+            units_before = self._spent.pop()[1]
+            self._spent.append((slot, units_before + units))
+        else:
+            self._spent.append((slot, units))
+        self._total += units
+
+
+class SlidingWindows:
+    """Several sliding windows on one name: a unit passes when all of them let it pass."""
+
+    __slots__ = ("_windows",)
+
+    def __init__(self, windows: list[tuple[int, int]]) -> None:
+        self._windows: dict[int, SlidingWindow] = {}
+        self.set_windows(windows)
+
+    def set_windows(self, windows: list[tuple[int, int]]) -> None:
+        """Change the limits; what is spent stays spent."""
+        known = self._windows
+        self._windows = {}
+        for limit, seconds in windows:
+            window = self._windows[seconds] = known.get(seconds) or SlidingWindow(limit, seconds)
+            window.limit = limit
+
+    def take(self, units: int, now: float) -> float:
+        """Take units from all windows and return 0.0; or take nothing and return the seconds until it is worth a try."""
+        wait = max(window.wait(units, now) for window in self._windows.values())
+        if wait == 0.0:
+            for window in self._windows.values():
+                window.spend(units, now)
+        return wait
+
+
+class Rate:
+    """Every window of one name in one object, for a place of the engine that has room for one meter."""
+
+    __slots__ = ("_day", "_meter")
+
+    def __init__(self, meter: Meter | None, day: DayCounter | None) -> None:
+        self._meter = meter
+        self._day = day
+
+    def take(self, units: int, now: float) -> float:
+        """0.0: taken; > 0: seconds to wait, nothing taken; -1.0: refused until the calendar window ends."""
+        if self._meter is not None:
+            wait: float = self._meter.wait(units, now)
+            if wait != 0.0:
+                return wait
+        if self._day is not None:
+            refused = self._day.take(units)
+            if refused != 0.0:
+                return refused
+        if self._meter is not None:
+            self._meter.spend(units)
+        return 0.0
+
+
+class Rates:
+    """The rates of a tenant, or of one device (`subject`); must be used on one thread.
+
+    Meters and counters are the same objects as long as their name has a limit of their kind: what is spent stays spent when
+    limits change. After `set_limits` the engine must be given them anew: one may have come or gone.
+    """
+
+    def __init__(self, tenant_id: int, subject: str, usage: Usage, clock: Clock, observer: QuotaObserver) -> None:
+        self._owner = (tenant_id, subject)
+        self._usage = usage
+        self._clock = clock
+        self._observer = observer
+        self._meters: dict[Quota, Meter] = {}
+        self._sliding: dict[Quota, SlidingWindows] = {}
+        self._days: dict[Quota, DayCounter] = {}
+        self._trials: dict[Quota, Meter] = {}
+        self._sliding_trials: dict[Quota, SlidingWindows] = {}
+
+    def set_limits(self, limits: EffectiveLimits) -> None:
+        """Obey other limits from now on."""
+        now = self._clock.monotonic()
+        for quota in Quota:
+            if quota.kind is not Kind.RATE:
+                continue
+            obeyed = limits.rates.get(quota, ())
+            on_trial = limits.dry_run.get(quota, ())
+            if quota in REFUSING:
+                _set_sliding(self._sliding, quota, obeyed)
+                _set_sliding(self._sliding_trials, quota, on_trial)
+            else:
+                _set_meter(self._meters, quota, obeyed, now)
+                _set_meter(self._trials, quota, on_trial, now)
+            self._set_days(quota, (*obeyed, *on_trial))
+
+    def meter(self, quota: Quota) -> Meter | None:
+        """Return the windows below an hour that hold back; None: no limit."""
+        return self._meters.get(quota)
+
+    def day(self, quota: Quota) -> DayCounter | None:
+        """Return the windows of an hour and more; None: no limit."""
+        return self._days.get(quota)
+
+    def rate(self, quota: Quota) -> Rate | None:
+        """Return all windows that hold back or refuse, as one; None: no limit."""
+        meter, day = self.meter(quota), self.day(quota)
+        return None if meter is None and day is None else Rate(meter, day)
+
+    def take(self, quota: Quota, units: int = 1) -> float:
+        """Take units of a `REFUSING` rate: 0.0, or > 0: refused for so many seconds, or -1.0: refused until the window ends."""
+        now = self._clock.monotonic()
+        sliding, day = self._sliding.get(quota), self._days.get(quota)
+        refused = 0.0 if sliding is None else sliding.take(units, now)
+        if refused == 0.0 and day is not None:
+            refused = day.take(units)
+        if refused != 0.0:
+            self._observer.refused(self._owner[0], quota)
+            return refused
+        trial = self._sliding_trials.get(quota)
+        if trial is not None and trial.take(units, now) != 0.0:
+            self._observer.would_refuse(self._owner[0], quota)
+        return 0.0
+
+    def observe(self, quota: Quota, units: int) -> None:
+        """Hold units that the engine let pass against the windows on trial: the growth of its counter, about once a second."""
+        trial = self._trials.get(quota)
+        if trial is not None and units > 0 and trial.take(units, self._clock.monotonic()) != 0.0:
+            self._observer.would_refuse(self._owner[0], quota)
+
+    def on_trial(self) -> frozenset[Quota]:
+        """Return the names that want `observe`."""
+        return frozenset(self._trials)
+
+    def _set_days(self, quota: Quota, windows: tuple[Window, ...]) -> None:
+        if not any(window.is_durable for window in windows):
+            self._days.pop(quota, None)
+        elif quota in self._days:
+            self._days[quota].set_windows(windows)
+        else:
+            tenant_id = self._owner[0]
+            self._days[quota] = DayCounter(
+                self._usage,
+                self._clock,
+                self._owner,
+                quota,
+                windows,
+                lambda: self._observer.would_refuse(tenant_id, quota),
+            )
+
+
+class RateBook:
+    """The rates of a tenant and of its devices. All sessions of a device share its rates, also one after the other."""
+
+    def __init__(self, tenant_id: int, usage: Usage, clock: Clock, observer: QuotaObserver) -> None:
+        self._new: Callable[[str], Rates] = lambda subject: Rates(tenant_id, subject, usage, clock, observer)
+        self.tenant = self._new("")
+        self._devices: dict[str, tuple[Rates, int]] = {}  # with the number of its sessions
+        self._idle: OrderedDict[str, Rates] = OrderedDict()
+
+    def join(self, device: str, limits: EffectiveLimits) -> Rates | None:
+        """A session of the device begins, or its limits have changed (after `leave`): return the device's rates, if it has any."""
+        known, sessions = self._devices.get(device, (None, 0))
+        own = _of_device(limits)
+        if known is None and not own.rates and not own.dry_run:
+            return None  # nothing to keep for most devices
+        rates = known or self._idle.pop(device, None) or self._new(device)
+        self._devices[device] = (rates, sessions + 1)
+        rates.set_limits(own)
+        return rates
+
+    def leave(self, device: str) -> None:
+        """A session that was given rates has ended."""
+        rates, sessions = self._devices.pop(device, (None, 0))
+        if rates is None:
+            return
+        if sessions > 1:
+            self._devices[device] = (rates, sessions - 1)
+            return
+        self._idle[device] = rates
+        while len(self._idle) > IDLE_DEVICES:
+            self._idle.popitem(last=False)
+
+
+def _of_device(limits: EffectiveLimits) -> EffectiveLimits:
+    """Only what is counted per device: the tenant's own names are metered once, for all."""
+    return EffectiveLimits(
+        rates={quota: windows for quota, windows in limits.rates.items() if quota.scope is Scope.DEVICE},
+        dry_run={quota: windows for quota, windows in limits.dry_run.items() if quota.scope is Scope.DEVICE},
+    )
+
+
+def _short(windows: Iterable[Window]) -> list[tuple[int, int]]:
+    return [(window.limit, window.seconds) for window in windows if not window.is_durable and window.limit is not None]
+
+
+def _set_meter(meters: dict[Quota, Meter], quota: Quota, windows: Iterable[Window], now: float) -> None:
+    short: list[tuple[int, float]] = [(limit, float(seconds)) for limit, seconds in _short(windows)]
+    if not short:
+        meters.pop(quota, None)
+    elif quota in meters:
+        meters[quota].set_windows(short, now)
+    else:
+        meters[quota] = Meter(short, now)
+
+
+def _set_sliding(known: dict[Quota, SlidingWindows], quota: Quota, windows: Iterable[Window]) -> None:
+    short = _short(windows)
+    if not short:
+        known.pop(quota, None)
+    elif quota in known:
+        known[quota].set_windows(short)
+    else:
+        known[quota] = SlidingWindows(short)

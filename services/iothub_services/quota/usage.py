@@ -1,0 +1,270 @@
+"""How much of each calendar window is used: counted in memory, mirrored in a mapped file, written to SQLite every few seconds.
+
+Knows no limits: `windows.DayCounter` compares. Must be used on one thread, except `UsageStore`, which belongs to whichever one
+thread `run` gives it.
+
+What survives. A clean end or kill -9: everything (slots of `usage.map`). A power cut, or a counter beyond the slots of the file:
+what was flushed, so at most one flush interval (5 s) is counted too little. The larger of both figures wins at the start.
+
+Theory. A Cell is one window of one key, (tenant, subject, quota, seconds). Its successor is another Cell; who holds an old one
+asks for the present one. So a cell that has ended can be dropped without asking who holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from iothub.clock import Clock
+from iothub_services.auth.port import Run
+from iothub_services.quota.calendar import window_at
+from iothub_services.quota.names import Quota
+from iothub_services.quota.slots import SlotFile, SlotRecord
+from iothub_services.sqlite.database import Alarm, Schema, open_database
+from iothub_services.sqlite.salvage import Table
+
+FLUSH_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageKey:
+    """What is counted. `subject`: a device's name, or "" for the whole tenant. `seconds`: length of the window."""
+
+    tenant_id: int
+    subject: str
+    quota: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """One window's figure, as stored; `start` and `end` in Unix seconds."""
+
+    key: UsageKey
+    start: int
+    end: int
+    used: int
+
+
+class Cell:
+    """One window of one key. `used` is written through `add`."""
+
+    __slots__ = ("_usage", "end", "is_dirty", "key", "slot", "start", "used")
+
+    def __init__(self, usage: Usage, key: UsageKey, start: int, end: int, used: int) -> None:
+        self._usage = usage
+        self.key = key
+        self.start = start
+        self.end = end
+        self.used = used
+        self.slot = 0
+        self.is_dirty = False
+
+    def add(self, units: int) -> None:
+        """Count units; safe from a kill when this returns, if the cell has a slot."""
+        self.used += units
+        self._usage.changed(self)
+
+    def is_present(self, wall: float) -> bool:
+        """Say whether `wall` belongs to this window.
+
+        A clock that was set back does not: only more than a whole window back it opens an older one, or the tenant would wait
+        for a year that was a mistake. So no jump of the clock gives an allowance twice within a window.
+        """
+        return self.start - (self.end - self.start) <= wall < self.end
+
+
+class Usage:
+    """All cells of this process.
+
+    Invariants: at most one cell per key is current; a cell is in the dirty list once or not at all.
+    """
+
+    def __init__(self, store: UsageStore, clock: Clock, slots: SlotFile | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._slots = slots
+        self._cells: dict[UsageKey, Cell] = {}
+        self._dirty: list[Cell] = []
+        self._stored = {row.key: row for row in store.load()}
+        self._mapped: dict[int, SlotRecord] = {}
+        self._read_slots()
+        self._drop_ended()
+
+    def cell(self, key: UsageKey) -> Cell:
+        """Return the cell of the present window."""
+        wall = self._clock.wall()
+        known = self._cells.get(key)
+        if known is not None and known.is_present(wall):
+            return known
+        cell = self._restored(key, wall) if known is None else None
+        if cell is None:
+            cell = Cell(self, key, *window_at(key.seconds, wall), used=0)
+        self._cells[key] = cell
+        if known is not None:
+            self._free(known)
+        if self._slots is not None:
+            cell.slot = self._slots.take(_digest(key), key.tenant_id, key.seconds, cell.start, cell.used)
+        before = self._mapped.pop(_digest(key), None)
+        if before is not None:
+            self._release(before.slot)  # after its figure has a new slot: a kill in between loses nothing
+        return cell
+
+    def changed(self, cell: Cell) -> None:
+        """Mirror a figure and remember it for the next flush."""
+        if cell.slot and self._slots is not None:
+            self._slots.set_used(cell.slot, cell.used)
+        if not cell.is_dirty:
+            cell.is_dirty = True
+            self._dirty.append(cell)
+
+    async def flush(self, run: Run) -> None:
+        """Write what has changed; to be called every `FLUSH_INTERVAL_S`, never twice at a time.
+
+        Raises:
+            BackendError: not written; the next flush tries again.
+        """
+        cells, self._dirty = self._dirty, []
+        for cell in cells:
+            cell.is_dirty = False
+        rows = [_row(cell) for cell in cells if self._cells.get(cell.key) is cell]
+        try:
+            await run("usage.write", self._store.write, rows, self._clock.wall())
+        except BaseException:
+            for cell in cells:
+                if not cell.is_dirty:
+                    cell.is_dirty = True
+                    self._dirty.append(cell)
+            raise
+        self._drop_ended()
+
+    def close(self) -> None:
+        """Write everything and close the files; no flush may be under way. Blocks. Raises BackendError, files closed."""
+        rows = [_row(cell) for cell in self._dirty if self._cells.get(cell.key) is cell]
+        try:
+            self._store.write(rows, self._clock.wall())
+        finally:
+            self._store.close()
+            if self._slots is not None:
+                self._slots.close()
+
+    def figures(self, tenant_id: int) -> list[UsageRow]:
+        """Return what a tenant has used of its present windows. O(cells)."""
+        rows = {key: row for key, row in self._stored.items() if key.tenant_id == tenant_id}
+        rows.update({key: _row(cell) for key, cell in self._cells.items() if key.tenant_id == tenant_id})
+        return list(rows.values())
+
+    def forget_tenant(self, tenant_id: int) -> None:
+        """Drop every figure of a tenant from memory and slots; `UsageStore.drop_tenant` follows. O(cells)."""
+        for key in [key for key in self._cells if key.tenant_id == tenant_id]:
+            self._free(self._cells.pop(key))
+        self._stored = {key: row for key, row in self._stored.items() if key.tenant_id != tenant_id}
+        gone = [digest for digest, record in self._mapped.items() if record.tenant_id == tenant_id]
+        for digest in gone:
+            self._release(self._mapped.pop(digest).slot)
+
+    def _restored(self, key: UsageKey, wall: float) -> Cell | None:
+        """Return the cell as the last process left it, if its window is still the present one."""
+        row = self._stored.pop(key, None)
+        record = self._mapped.get(_digest(key))
+        start = max(row.start if row else 0, record.start if record else 0)
+        used = max(
+            row.used if row and row.start == start else 0, record.used if record and record.start == start else 0
+        )
+        cell = Cell(self, key, *window_at(key.seconds, start), used=used)
+        return cell if start and cell.is_present(wall) else None
+
+    def _read_slots(self) -> None:
+        for record in self._slots.records() if self._slots is not None else ():
+            twin = self._mapped.get(record.digest)
+            kept, other = record, twin
+            if twin is not None and (twin.start, twin.used) > (record.start, record.used):
+                kept, other = twin, record
+            self._mapped[record.digest] = kept
+            if other is not None:
+                self._release(other.slot)
+
+    def _free(self, cell: Cell) -> None:
+        self._release(cell.slot)
+        cell.slot = 0
+
+    def _release(self, slot: int) -> None:
+        if slot and self._slots is not None:
+            self._slots.release(slot)
+
+    def _drop_ended(self) -> None:
+        wall = self._clock.wall()
+        for key in [key for key, cell in self._cells.items() if wall >= cell.end and not cell.is_dirty]:
+            self._free(self._cells.pop(key))
+        for key in [key for key, row in self._stored.items() if wall >= row.end]:
+            del self._stored[key]
+        ended = [r.digest for r in self._mapped.values() if wall >= window_at(r.seconds, r.start)[1]]
+        for digest in ended:
+            self._release(self._mapped.pop(digest).slot)
+
+
+class UsageStore:
+    """`usage.db`: one row per key, the latest window. Blocking; one thread at a time."""
+
+    def __init__(self, path: Path, clock: Clock, on_alarm: Alarm) -> None:
+        """Open or create the file; raises ConflictError for a future schema, UnavailableError if it cannot be used."""
+        self._database = open_database(path, _SCHEMA, clock, on_alarm)
+
+    def load(self) -> Iterator[UsageRow]:
+        """Read all rows. Raises BackendError."""
+        with self._database.reading() as connection:
+            rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM usage").fetchall()  # noqa: S608  constants
+        for tenant_id, subject, quota, seconds, start, end, used in rows:
+            yield UsageRow(UsageKey(tenant_id, subject, quota, seconds), start, end, used)
+
+    def write(self, rows: Iterable[UsageRow], wall: float) -> None:
+        """Store figures and drop windows that have ended, in one commit. Raises BackendError."""
+        values = [
+            (row.key.tenant_id, row.key.subject, row.key.quota, row.key.seconds, row.start, row.end, row.used)
+            for row in rows
+        ]
+        if not values:
+            return
+        with self._database.transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute("DELETE FROM usage WHERE ends_at <= ?", (int(wall),))
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        """Delete every row of a tenant and return how many there were. Raises BackendError."""
+        with self._database.transaction() as connection:
+            return connection.execute("DELETE FROM usage WHERE tenant = ?", (tenant_id,)).rowcount
+
+    def close(self) -> None:
+        self._database.close()
+
+
+_COLUMNS = ("tenant", "subject", "quota", "seconds", "started_at", "ends_at", "used")
+_KEY = ("tenant", "subject", "quota", "seconds")
+_SCHEMA = Schema(
+    name="usage",
+    version=1,
+    tables=(Table("usage", _COLUMNS, _KEY),),
+    statements=(
+        """CREATE TABLE usage (
+            tenant INTEGER NOT NULL, subject TEXT NOT NULL, quota TEXT NOT NULL, seconds INTEGER NOT NULL,
+            started_at INTEGER NOT NULL, ends_at INTEGER NOT NULL, used INTEGER NOT NULL,
+            PRIMARY KEY (tenant, subject, quota, seconds)) WITHOUT ROWID""",
+        "CREATE INDEX usage_end ON usage (ends_at)",
+    ),
+)
+
+
+def usage_key(tenant_id: int, subject: str, quota: Quota, seconds: int) -> UsageKey:
+    """Return the key of one window of one name."""
+    return UsageKey(tenant_id, subject, str(quota.value), seconds)
+
+
+def _row(cell: Cell) -> UsageRow:
+    return UsageRow(cell.key, cell.start, cell.end, cell.used)
+
+
+def _digest(key: UsageKey) -> int:
+    text = f"{key.tenant_id}\0{key.subject}\0{key.quota}\0{key.seconds}"
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) or 1
