@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -49,17 +51,24 @@ def test_one_inserted_character_never_names_the_same(tenant: str, device: str, p
 @settings(max_examples=200)
 def test_refused_names_make_one_short_printable_line(name: str) -> None:
     """Whatever was typed."""
-    for check in (
+    checks = (
         identity.check_tenant_name,
         identity.check_device_name,
         identity.check_group_name,
         identity.check_plan_name,
-    ):
-        try:
-            check(name)
-        except ConfigError as refusal:
-            assert str(refusal).isprintable()
-            assert len(str(refusal)) < 1000
+    )
+
+    refusals = [text for check in checks if (text := _refusal(check, name))]
+
+    assert all(text.isprintable() and len(text) < 1000 for text in refusals)
+
+
+def _refusal(check: Callable[[str], None], name: str) -> str:
+    try:
+        check(name)
+    except ConfigError as refusal:
+        return str(refusal)
+    return ""
 
 
 @given(st.one_of(FILTERS, st.text(alphabet="ab+#/$", max_size=8)))
