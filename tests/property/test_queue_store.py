@@ -1,0 +1,182 @@
+"""The SQLite queues against the memory ones, over any order of verbs, crashes and housekeeping included (storage page, sections 4 and 6)."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from iothub.testing.clock import ManualClock
+from iothub_services.queues.memory import MemoryQueues
+from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, Overflow, QueueLimits
+from iothub_services.queues.schema import SCHEMA
+from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.sqlite.database import open_database
+
+QUEUES = range(1, 5)
+TENANTS = (1, 2)
+
+limits = st.builds(QueueLimits, st.sampled_from([0, 2, 4]), st.sampled_from([0, 12, 40]), st.sampled_from(Overflow))
+deliveries = st.lists(
+    st.builds(Delivery, st.sampled_from(range(1, 6)), st.integers(0, 2), st.integers(0, 1), st.just(())),
+    max_size=3,
+    unique_by=lambda delivery: delivery.queue_id,
+).map(tuple)
+inbounds = st.none() | st.builds(Inbound, st.sampled_from(range(1, 6)), st.integers(1, 4), st.integers(1, 3))
+appends = st.builds(
+    Append,
+    st.integers(0, 5).map(lambda number: number.to_bytes(16)),
+    st.binary(min_size=1, max_size=10),
+    st.sampled_from([0, 0, 100, 200]),
+    deliveries,
+    inbounds,
+)
+moves = st.builds(Move, st.sampled_from(MoveKind), st.sampled_from(range(1, 6)), st.integers(1, 4), st.integers(1, 6))
+
+
+class Interrupted(Exception):  # noqa: N818 - a crash is not an error of ours
+    """The process died before the commit."""
+
+
+class QueueStores(RuleBasedStateMachine):
+    """Both drivers get the same verbs and must give the same answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp())
+        self.model = MemoryQueues()
+        self.store = self._open()
+        self.tails: dict[int, int] = {}
+
+    def _open(self) -> SqliteQueues:
+        return SqliteQueues(open_database(self.directory / "queues.db", SCHEMA, ManualClock(), self._alarm))
+
+    def _alarm(self, name: str, text: str) -> None:
+        raise AssertionError(f"{name}: {text}")
+
+    @initialize()
+    def make_queues(self) -> None:
+        for queue_id in QUEUES:
+            for store in (self.store, self.model):
+                store.create(TENANTS[queue_id % 2], queue_id, QueueLimits())
+
+    @rule(batch=st.lists(appends, min_size=1, max_size=6))
+    def append(self, batch: list[Append]) -> None:
+        assert self.store.append(batch) == self.model.append(batch)
+
+    @rule(batch=st.lists(appends, min_size=1, max_size=4), moved=st.lists(moves, max_size=3))
+    def group(self, batch: list[Append], moved: list[Move]) -> None:
+        """One commit for both, as the writer does it."""
+        with self.store.group():
+            done = (self.store.apply(moved), self.store.append(batch))
+        assert done == (self.model.apply(moved), self.model.append(batch))
+
+    @rule(batch=st.lists(appends, min_size=1, max_size=4), moved=st.lists(moves, max_size=3))
+    def crash_in_the_middle(self, batch: list[Append], moved: list[Move]) -> None:
+        """What was not committed never was; nothing in memory remembers it."""
+        try:
+            with self.store.group():
+                self.store.append(batch)
+                self.store.apply(moved)
+                self.store.drop(1)
+                raise Interrupted
+        except Interrupted:
+            pass
+
+    @rule(batch=st.lists(moves, min_size=1, max_size=6))
+    def apply(self, batch: list[Move]) -> None:
+        assert self.store.apply(batch) == self.model.apply(batch)
+
+    @rule(queue_id=st.sampled_from(QUEUES))
+    def claim(self, queue_id: int) -> None:
+        if queue_id in self.model.tails([queue_id]):
+            assert self.store.claim(queue_id, b"w") == self.model.claim(queue_id, b"w")
+
+    @rule(queue_id=st.sampled_from(QUEUES), new=limits)
+    def set_limits(self, queue_id: int, new: QueueLimits) -> None:
+        if queue_id in self.model.tails([queue_id]):
+            self.store.set_limits(queue_id, new)
+            self.model.set_limits(queue_id, new)
+
+    @rule(queue_id=st.sampled_from(QUEUES))
+    def purge(self, queue_id: int) -> None:
+        if queue_id in self.model.tails([queue_id]):
+            assert self.store.purge(queue_id) == self.model.purge(queue_id)
+
+    @rule(queue_id=st.sampled_from(QUEUES), first_epoch=st.integers(1, 2))
+    def drop_and_make_anew(self, queue_id: int, first_epoch: int) -> None:
+        for store in (self.store, self.model):
+            store.drop(queue_id)
+            store.create(TENANTS[queue_id % 2], queue_id, QueueLimits(), first_epoch)
+        self.tails.pop(queue_id, None)
+
+    @rule(queue_id=st.sampled_from(QUEUES))
+    def drop(self, queue_id: int) -> None:
+        self.store.drop(queue_id)
+        self.model.drop(queue_id)
+        self.tails.pop(queue_id, None)
+
+    @rule(now_ms=st.sampled_from([100, 200]))
+    def expire(self, now_ms: int) -> None:
+        assert sorted(self.store.expire(now_ms, 100)) == sorted(self.model.expire(now_ms, 100))
+
+    @rule()
+    def kill_and_reopen(self) -> None:
+        """The file as a killed process leaves it: a copy taken while it is open."""
+        crashed = Path(tempfile.mkdtemp())
+        for name in ("queues.db", "queues.db-wal"):
+            if (self.directory / name).exists():
+                shutil.copy(self.directory / name, crashed / name)
+        self.store.close()
+        shutil.rmtree(self.directory)
+        self.directory = crashed
+        self.store = self._open()
+
+    @rule()
+    def idle(self) -> None:
+        while self.store.idle():
+            pass
+
+    @rule()
+    def sweep_everything(self) -> None:
+        """After a restart and idle time no body is left without a reference, and none is missing."""
+        self.kill_and_reopen()
+        self.idle()
+        with self.store._database.reading() as connection:
+            kept = {row[0] for row in connection.execute("SELECT id FROM body")}
+            needed = {row[0] for row in connection.execute("SELECT body FROM ref")}
+        assert kept == needed
+
+    @invariant()
+    def both_hold_the_same(self) -> None:
+        for tenant_id in TENANTS:
+            stats = self.model.list_queues(tenant_id)
+            assert self.store.list_queues(tenant_id) == stats
+            assert self.store.tenant_usage(tenant_id) == self.model.tenant_usage(tenant_id)
+            for each in stats:
+                assert self.store.read(each.queue_id, each.epoch, 0, 100, 10_000) == self.model.read(
+                    each.queue_id, each.epoch, 0, 100, 10_000
+                )
+
+    @invariant()
+    def positions_never_go_back(self) -> None:
+        """Dense, and never issued again (!)."""
+        tails = self.model.tails(list(QUEUES))
+        assert self.store.tails(list(QUEUES)) == tails
+        for queue_id, tail in tails.items():
+            assert tail >= self.tails.get(queue_id, 0)
+        self.tails = tails
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.directory)
+
+
+QueueStores.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestQueueStores = QueueStores.TestCase
