@@ -1,0 +1,49 @@
+"""Command lines on initialised data directories."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iothub.cli.main import run
+from tests.support.command import Cli, Result
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    def run_command(*words: str, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        capsys.readouterr()
+        code = run(words)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as `iothub init` leaves it, made once: migrations take a while."""
+    path = tmp_path_factory.mktemp("template") / "hub"
+    assert run(["--data-dir", str(path), "init"]) == 0
+    return path
+
+
+@pytest.fixture
+def cli(template: Path, tmp_path: Path, call: Callable[..., Result]) -> Cli:
+    path = tmp_path / "hub"
+    shutil.copytree(template, path)
+    return Cli(path, call)
+
+
+@pytest.fixture
+def acme(cli: Cli) -> Cli:
+    """The same with tenant `acme` and device `dev1`, whose password is `secret`."""
+    cli("tenant", "create", "acme")
+    cli("device", "create", "acme", "dev1", "--password-stdin", stdin=b"secret")
+    return cli

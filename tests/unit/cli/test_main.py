@@ -1,0 +1,332 @@
+"""The command itself: help, versions, configuration, and what every kind of failure looks like to a person."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from cryptography import x509
+
+from iothub.cli import main
+from iothub.config_reference import render_reference
+from iothub.datadir import DataDir
+from iothub.errors import UnavailableError
+from tests.support.command import Cli, Result
+
+SNAPSHOT = Path(__file__).with_name("help.txt")
+
+
+def tree(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            found += tree(inner, (*path, name))
+    return found
+
+
+def help_of(path: tuple[str, ...], command: click.Command) -> str:
+    context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
+    return command.get_help(context)
+
+
+def test_help_is_as_recorded() -> None:
+    """A change of the command line is a change of somebody's scripts. Accept it with `python -m tests.unit.cli.test_main`."""
+    assert SNAPSHOT.read_text(encoding="utf-8") == whole_help()
+
+
+def whole_help() -> str:
+    return (
+        "\n\n".join(
+            f"$ {' '.join(path)} --help\n{help_of(path, found)}" for path, found in tree(main.command, ("iothub",))
+        )
+        + "\n"
+    )
+
+
+def test_every_verb_has_help_with_an_example() -> None:
+    for path, found in tree(main.command, ("iothub",)):
+        if isinstance(found, click.Group):
+            continue
+        text = help_of(path, found)
+        assert "Example" in text, path
+        assert " ".join(path[1:]) in text.partition("Example")[2], path
+        for option in found.params:
+            assert not isinstance(option, click.Option) or option.help, (path, option.name)
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("tenant", "--help"), ("tenant", "create", "--help")])
+def test_help_is_on_standard_output(call: Callable[..., Result], words: tuple[str, ...]) -> None:
+    result = call(*words)
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("Usage: iothub")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tenan", "list"),
+        ("tenant", "lst"),
+        ("tenant", "create"),
+        ("tenant", "list", "--what"),
+        ("tenant", "list", "-o", "yaml"),
+        ("acl", "allow", "acme", "*", "write", "#"),
+        ("quota", "set", "acme"),
+    ],
+)
+def test_wrong_usage_is_two(call: Callable[..., Result], words: tuple[str, ...]) -> None:
+    result = call(*words)
+
+    assert (result.code, result.out) == (2, "")
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("noun", [name for name in main.NOUNS if name not in {"init", "serve", "status", "version"}])
+def test_noun_alone_shows_its_verbs(call: Callable[..., Result], noun: str) -> None:
+    result = call(noun)
+
+    assert "Commands:" in result.out + result.err
+
+
+def test_version_names_the_twin(call: Callable[..., Result]) -> None:
+    facts = call("version", "-o", "json").json
+
+    assert facts["name"] == "iothub"
+    assert facts["twin"] in {"compiled", "plain"}
+    assert set(facts["libraries"]) >= {"Twisted", "SQLAlchemy"}
+    assert "Twisted" in call("version").out
+
+
+def test_directory_without_init_names_the_command(call: Callable[..., Result], tmp_path: Path) -> None:
+    for words in (("tenant", "list"), ("status",), ("db", "status"), ("serve",)):
+        result = call("--data-dir", str(tmp_path), *words)
+
+        assert result.code == 3, words
+        assert f"run `iothub --data-dir {tmp_path} init` first" in result.err
+
+
+def test_init_refuses_an_initialised_directory(cli: Cli) -> None:
+    result = cli("init", code=4)
+
+    assert "is initialised already" in result.err
+
+
+def test_init_again_after_a_crash_completes(cli: Cli) -> None:
+    """The configuration file is written last; until it is there `init` may be repeated."""
+    pepper = DataDir(cli.data_dir).pepper()
+    (cli.data_dir / "iothub.toml").unlink()
+
+    cli("init")
+
+    assert DataDir(cli.data_dir).pepper() == pepper
+    assert [plan["name"] for plan in cli.rows("plan", "list")] == ["standard", "unlimited"]
+
+
+def test_init_where_nothing_can_be_written_is_unavailable(call: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    result = call("--data-dir", str(tmp_path / "file" / "hub"), "init")
+
+    assert result.code == 7
+    assert result.err.count("\n") == 1
+
+
+def test_files_of_a_new_directory_are_private(cli: Cli) -> None:
+    for name in ("pepper", "accounts.db", "iothub.toml"):
+        assert not stat.S_IMODE((cli.data_dir / name).stat().st_mode) & 0o077, name
+
+
+def test_data_directory_comes_from_the_environment(
+    cli: Cli, call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOTHUB_DATA_DIR", str(cli.data_dir))
+
+    assert call("tenant", "list", "-o", "json").json == []
+
+
+def test_pepper_that_others_can_read_is_refused(cli: Cli) -> None:
+    (cli.data_dir / "pepper").chmod(0o644)
+
+    assert "chmod 600" in cli("tenant", "list", code=2).err
+
+
+# --- configuration
+
+
+def test_configuration_is_checked_with_the_same_words_as_serve_uses(cli: Cli) -> None:
+    """G1: same message and exit code both ways, before anything is touched."""
+    for flag in ("listeners.tcp.prot=1", "listeners.tls.port=8883", "http.port=x"):
+        check, serve = cli("config", "check", "--set", flag, code=2), cli("serve", "--set", flag, code=2)
+        assert check.err == serve.err
+
+
+def test_valid_configuration_is_said_to_be(cli: Cli) -> None:
+    assert cli("config", "check").err == "the configuration is valid\n"
+    assert cli("serve", "--check").err == "the configuration is valid\n"
+    assert cli("config", "check", "-o", "json").json["is_valid"] is True
+
+
+def test_bad_file_is_named_by_every_command(cli: Cli) -> None:
+    (cli.data_dir / "iothub.toml").write_text("config_version = 1\n[mqtt]\nmax_inflght = 3\n")
+
+    for words in (("tenant", "list"), ("serve",), ("config", "show")):
+        assert "iothub.toml, line 3: unknown setting 'mqtt.max_inflght'" in cli(*words, code=2).err
+
+
+def test_other_file_is_taken_instead(cli: Cli, call: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("config_version = 1\n[mqtt]\nmax_inflight = 3\n")
+
+    result = call(
+        "--data-dir", str(cli.data_dir), "--config", str(tmp_path / "other.toml"), "config", "show", "--changed"
+    )
+
+    assert result.out == "config_version = 1\nmqtt.max_inflight = 3\n"
+
+
+def test_origin_of_every_value_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOTHUB_HTTP__PORT", "8080")
+
+    rows = {row["name"]: row for row in cli("config", "show", "--set", "node.name=x", "-o", "json").json}
+
+    assert rows["http.port"]["origin"] == "env IOTHUB_HTTP__PORT"
+    assert rows["node.name"] == {"name": "node.name", "value": '"x"', "origin": "flag --set"}
+    assert rows["listeners.tcp.port"] == {"name": "listeners.tcp.port", "value": "1883", "origin": "default"}
+
+
+def test_reference_page_is_printed(call: Callable[..., Result]) -> None:
+    assert call("config", "show", "--reference").out == render_reference()
+
+
+# --- certificates
+
+
+def test_self_signed_certificate_names_the_machine(call: Callable[..., Result], tmp_path: Path) -> None:
+    result = call("cert", "self-signed", str(tmp_path / "c"), "--name", "hub.example.com", "--name", "192.0.2.7")
+
+    assert result.code == 0
+    certificate = x509.load_pem_x509_certificate((tmp_path / "c/cert.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "hub.example.com"]
+    assert ipaddress.ip_address("127.0.0.1") in names.get_values_for_type(x509.IPAddress)
+    assert ipaddress.ip_address("192.0.2.7") in names.get_values_for_type(x509.IPAddress)
+    assert stat.S_IMODE((tmp_path / "c/key.pem").stat().st_mode) == 0o600
+
+
+def test_certificate_that_exists_is_not_overwritten(call: Callable[..., Result], tmp_path: Path) -> None:
+    call("cert", "self-signed", str(tmp_path))
+    before = (tmp_path / "key.pem").read_bytes()
+
+    assert call("cert", "self-signed", "--out", str(tmp_path)).code == 4
+    assert (tmp_path / "key.pem").read_bytes() == before
+    assert call("cert", "self-signed", str(tmp_path), "--force").code == 0
+    assert (tmp_path / "key.pem").read_bytes() != before
+
+
+@pytest.mark.parametrize("words", [(), ("a", "--out", "b"), ("a", "--name", "no/name"), ("a", "--days", "0")])
+def test_certificate_for_nothing_is_a_mistake(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert call("cert", "self-signed", *words).code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_made_certificate_passes_the_check(cli: Cli, tmp_path: Path) -> None:
+    cli("cert", "self-signed", str(tmp_path / "c"))
+
+    flags = (
+        "--set",
+        "listeners.tls.port=8883",
+        "--set",
+        f"listeners.tls.cert_file={tmp_path}/c/cert.pem",
+        "--set",
+        f"listeners.tls.key_file={tmp_path}/c/key.pem",
+    )
+    assert cli("config", "check", *flags).err == "the configuration is valid\n"
+    (tmp_path / "c/key.pem").chmod(0o644)
+    assert "can be read by others" in cli("config", "check", *flags).err
+    cli("cert", "self-signed", str(tmp_path / "d"))
+    mixed = (*flags, "--set", f"listeners.tls.key_file={tmp_path}/d/key.pem")
+    assert "do not belong together" in cli("config", "check", *mixed, code=2).err
+    missing = (*flags, "--set", "listeners.tls.client_ca_file=/no/ca.pem")
+    assert "listeners.tls.client_ca_file: /no/ca.pem: No such file" in cli("config", "check", *missing, code=2).err
+    (tmp_path / "text.pem").write_text("no certificate")
+    wrong = (*flags, "--set", f"listeners.tls.client_ca_file={tmp_path}/text.pem")
+    assert "holds no certificate" in cli("config", "check", *wrong, code=2).err
+
+
+# --- database, status
+
+
+def test_database_is_current_after_init(cli: Cli) -> None:
+    assert cli("db", "status", "-o", "json").json["state"] == "current"
+    assert "nothing to do" in cli("db", "upgrade").err
+
+
+def test_upgrade_beside_a_running_hub_is_refused(cli: Cli) -> None:
+    lock = DataDir(cli.data_dir).lock("iothub serve")
+    try:
+        assert "is in use by process" in cli("db", "upgrade", code=4).err
+    finally:
+        lock.release()
+
+
+def test_status_of_a_stopped_hub_is_unavailable(cli: Cli) -> None:
+    assert cli("status", "-o", "json", code=7).json["state"] == "stopped"
+
+
+# --- failures
+
+
+def test_defect_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never a traceback for a user, except with --debug."""
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise KeyError("a\nb")
+
+    monkeypatch.setattr("iothub_tenants.tenants.list_all", fail)
+
+    result = cli("tenant", "list", code=1)
+    assert result.err.count("\n") == 1
+    assert "unexpected KeyError" in result.err
+    assert "--debug" in result.err
+    debug = cli.call("--debug", "--data-dir", str(cli.data_dir), "tenant", "list")
+    assert "Traceback" in debug.err
+
+
+def test_interruption_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("iothub_tenants.tenants.list_all", interrupt)
+
+    assert cli("tenant", "list", code=130).err.strip() == "iothub: interrupted; nothing more was changed"
+
+
+def test_unavailable_database_is_seven(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise UnavailableError("the disk is gone; bring it back")
+
+    monkeypatch.setattr("iothub_tenants.tenants.list_all", fail)
+
+    assert cli("tenant", "list", code=7).err == "iothub: the disk is gone; bring it back\n"
+
+
+def test_damaged_database_is_one_line(cli: Cli) -> None:
+    (cli.data_dir / "accounts.db").write_bytes(b"not a database" * 1000)
+
+    result = cli("tenant", "list", code=7)
+
+    assert result.err.count("\n") == 1
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(whole_help(), encoding="utf-8")
