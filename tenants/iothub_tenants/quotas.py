@@ -12,8 +12,9 @@ from typing import Literal
 from sqlalchemy import Connection, and_, select
 
 from iothub.errors import ConfigError
-from iothub_services.quota.grammar import Limits, format_limits, parse_limits
-from iothub_services.quota.names import Quota, Scope
+from iothub_services.quota.grammar import DRY_RUN, Limits, parse_limits
+from iothub_services.quota.names import Scope
+from iothub_services.quota.resolve import Explanation, explain
 from iothub_tenants import devices, tenants
 from iothub_tenants import limits as stored
 from iothub_tenants.store import AccountStore, ChangeKind
@@ -38,7 +39,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveLimit:
-    """What is in force for one quota name, and which layer said so; `none`: no layer does, so it is unlimited."""
+    """What is in force for one quota name, with what is only tried out, and which layer said so; `none`: nobody, so it is unlimited."""
 
     name: str
     limits: str
@@ -99,15 +100,13 @@ def effective(store: AccountStore, tenant: str, device: str | None = None) -> li
     """Return what is in force for every quota name, in the order of the documentation. Raises NotFoundError."""
     with store.read() as connection:
         owner = tenants.find(connection, tenant)
-        layers: list[tuple[Origin, Limits]] = [
-            ("plan", stored.load(connection, plan_quota, plan_quota.c.plan == owner.plan)),
-            ("tenant", stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == ""))),
-        ]
+        plan = stored.load(connection, plan_quota, plan_quota.c.plan == owner.plan)
+        own = stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == ""))
+        its: Limits = {}
         if device is not None:
             devices.required_id(connection, owner, device)
-            mine = and_(table.c.tenant_id == owner.id, table.c.device == device)
-            layers.append(("device", stored.load(connection, table, mine)))
-    return [_effective(quota, layers) for quota in Quota]
+            its = stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == device))
+    return [_effective(found) for found in explain(plan, own, its)]
 
 
 def refuse_wider(parsed: Limits) -> None:
@@ -119,11 +118,10 @@ def refuse_wider(parsed: Limits) -> None:
             )
 
 
-def _effective(quota: Quota, layers: list[tuple[Origin, Limits]]) -> EffectiveLimit:
-    for origin, layer in reversed(layers):
-        if quota in layer:
-            return EffectiveLimit(quota.value, format_limits({quota: layer[quota]}), origin)
-    return EffectiveLimit(quota.value, f"{quota.value}=unlimited", "none")
+def _effective(found: Explanation) -> EffectiveLimit:
+    name = found.quota.value
+    on_trial = f" {DRY_RUN}{name}={found.dry_run_text}" if found.dry_run_text else ""
+    return EffectiveLimit(name, f"{name}={found.text}{on_trial}", found.layer or "none")
 
 
 def _overrides(connection: Connection, owner: tenants.Tenant, device: str | None) -> list[Override]:

@@ -51,6 +51,13 @@ def test_innermost_layer_decides(store: AccountStore) -> None:
     assert in_force(store, "device_publish_messages") == ("device_publish_messages=unlimited", "none")
 
 
+def test_limit_on_trial_hides_nothing(store: AccountStore) -> None:
+    """What the plan says is obeyed on."""
+    quotas.set_limits(store, "acme", "dry-run:connects=1/1s")
+
+    assert in_force(store, "connects") == ("connects=50/1s dry-run:connects=1/1s", "plan")
+
+
 def test_unset_limit_uncovers_the_layer_below(store: AccountStore) -> None:
     """May be said twice; the second time is no change."""
     quotas.set_limits(store, "acme", "connections=1")
