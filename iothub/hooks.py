@@ -99,6 +99,8 @@ class Policy(Protocol):
 
     def may_receive(self, topic: bytes) -> bool: ...
 
+    def may_subscribe(self, filter: bytes) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class PlugIn:
@@ -220,6 +222,10 @@ class HookedPolicy:
     def may_receive(self, topic: bytes) -> bool:
         opinion = self._authorise(self._client, "receive", topic.decode())
         return self._policy.may_receive(topic) if opinion is None else opinion
+
+    def may_subscribe(self, filter: bytes) -> bool:
+        opinion = self._authorise(self._client, "subscribe", filter.decode())
+        return self._policy.may_subscribe(filter) if opinion is None else opinion
 
 
 def load(entry_points: Iterable[EntryPoint] | None = None) -> Hooks:
