@@ -121,7 +121,7 @@ def _mark_taken(connection: Connection, tenant_id: int, sheet: _Sheet) -> None:
 def _refuse(sheet: _Sheet) -> None:
     if sheet.faults:
         listed = "; ".join(f"line {line}: {fault}" for line, fault in sorted(sheet.faults.items()))
-        raise ConflictError(f"nothing was imported, {len(sheet.faults)} of the lines are bad: {listed}")
+        raise ConflictError(f"nothing was imported (bad lines: {len(sheet.faults)}): {listed}")
 
 
 def _credentials(

@@ -78,7 +78,7 @@ def delete(store: AccountStore, name: str) -> None:
         if name in BUILT_IN:
             raise ConflictError(f"plan {name} is built in: it can be changed, not deleted")
         if found.tenants:
-            raise ConflictError(f"plan {name} is the plan of {found.tenants} tenants: give them another one first")
+            raise ConflictError(f"plan {name} is in use (tenants: {found.tenants}): give them another one first")
         writer.connection.execute(delete_from(plan_quota).where(plan_quota.c.plan == name))
         writer.connection.execute(delete_from(table).where(table.c.name == name))
         writer.changed(0, ChangeKind.PLAN, name)

@@ -68,7 +68,7 @@ def test_used_or_built_in_plan_is_not_deleted(store: AccountStore) -> None:
 
     with pytest.raises(ConflictError, match="built in"):
         plans.delete(store, "standard")
-    with pytest.raises(ConflictError, match="plan of 1 tenants"):
+    with pytest.raises(ConflictError, match="tenants: 1"):
         plans.delete(store, "gold")
     tenants.update(store, "acme", tenants.Settings(plan="standard"))
     plans.delete(store, "gold")
