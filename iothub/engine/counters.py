@@ -1,0 +1,83 @@
+# cython: annotation_typing=False
+"""What the message plane counts: plain integers, one set for the whole plane and one per tenant.
+
+Knows no metric names and no exposition format: whoever exports them reads the attributes or calls `packets`, `messages` and `drops`.
+"""
+
+from __future__ import annotations
+
+from iothub.reasons import Drop
+
+_WORDS = (
+    "reserved",
+    "connect",
+    "connack",
+    "publish",
+    "puback",
+    "pubrec",
+    "pubrel",
+    "pubcomp",
+    "subscribe",
+    "suback",
+    "unsubscribe",
+    "unsuback",
+    "pingreq",
+    "pingresp",
+    "disconnect",
+    "auth",
+)
+
+
+class Counters:
+    """One set of counters. The plane's has all of them; a tenant's leaves turns, flushes and packets by type alone."""
+
+    def __init__(self) -> None:
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.publish_received = 0
+        self.puback_received = 0
+        self.publish_sent = 0
+        self.puback_sent = 0
+        self.received_0 = 0  # messages accepted from clients, by QoS
+        self.received_1 = 0
+        self.received_2 = 0
+        self.delivered_0 = 0  # messages written to clients, by QoS of the delivery
+        self.delivered_1 = 0
+        self.delivered_2 = 0
+        self.retransmitted = 0
+        self.turns = 0  # batches ended
+        self.flushes = 0  # transports woken
+        self.chunks = 0  # reads handled
+        self.others_received = [0] * 16  # packets that are neither PUBLISH nor PUBACK, by packet type
+        self.others_sent = [0] * 16
+        self.dropped: dict[Drop, int] = {}
+
+    def drop(self, reason: Drop, count: int) -> None:
+        """Count messages, or deliveries of one, that were dropped."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+    def packets_received(self) -> dict[str, int]:
+        """Packets received by the name of their type."""
+        return self._packets(self.others_received, self.publish_received, self.puback_received)
+
+    def packets_sent(self) -> dict[str, int]:
+        """Packets sent by the name of their type."""
+        return self._packets(self.others_sent, self.publish_sent, self.puback_sent)
+
+    def messages_received(self) -> tuple[int, int, int]:
+        """Messages accepted from clients: QoS 0, 1, 2."""
+        return (self.received_0, self.received_1, self.received_2)
+
+    def messages_delivered(self) -> tuple[int, int, int]:
+        """Messages written to clients: QoS 0, 1, 2."""
+        return (self.delivered_0, self.delivered_1, self.delivered_2)
+
+    def drops(self) -> dict[str, int]:
+        """Drops by the label of their reason; every reason is there, zeros too."""
+        return {reason.value: self.dropped.get(reason, 0) for reason in Drop}
+
+    def _packets(self, others: list[int], publish: int, puback: int) -> dict[str, int]:
+        packets = {word: others[number] for number, word in enumerate(_WORDS) if number}
+        packets["publish"] += publish
+        packets["puback"] += puback
+        return packets

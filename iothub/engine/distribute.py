@@ -1,0 +1,136 @@
+# cython: annotation_typing=False
+"""From a route to its sessions: No Local, effective QoS, fan-out limits, the member of each shared group; who goes through a queue.
+
+Knows no bytes and no acknowledgements. Transient receivers get their copy at once; persistent ones are returned for the store.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.message import Delivery, Message
+from iothub.engine.outbound import Outbound
+from iothub.engine.outbox import QueueTarget
+from iothub.engine.router import Group, Route, Subscription, Target, without_no_local
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.engine.turn import Turn
+from iothub.reasons import Drop
+
+
+class Distribution:
+    """Gives one message to everybody on its route. `direct`: how many got it without a queue in the last call."""
+
+    def __init__(self, turn: Turn, outbound: Outbound) -> None:
+        self.turn = turn
+        self.outbound = outbound
+        self.direct = 0
+        self.receivers = 0
+        self.allowed = 0
+        self.skip_direct = False  # a repeated QoS 2 PUBLISH: who needs no queue has it already
+
+    def distribute(self, tenant: TenantPlane, message: Message, route: Route) -> list[QueueTarget] | None:
+        """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none."""
+        self.direct = 0
+        self.receivers = 0
+        limits = tenant.limits
+        self.allowed = limits.fanout
+        payload = len(message.payload)
+        if payload and limits.fanout_bytes // payload < self.allowed:
+            self.allowed = max(1, limits.fanout_bytes // payload)
+        queued: list[QueueTarget] | None = None
+        for target in route.targets:
+            queued = self._give(tenant, message, target, queued)
+        for group in route.groups:
+            subscription = self.choose(group, message)
+            if subscription is not None:
+                queued = self._give_member(tenant, message, group, subscription, queued)
+        if self.receivers > self.allowed:
+            self.turn.drop(tenant, message.publisher, Drop.FANOUT, self.receivers - self.allowed)
+        return queued
+
+    def redistribute(self, tenant: TenantPlane, delivery: Delivery, left: Group) -> list[QueueTarget] | None:
+        """A member's session ended before this was sent: another member of the group gets it [MQTT-4.8.2-5]."""
+        message = delivery.message
+        for group in tenant.router.match(message.topic).groups:
+            if group.name == left.name and group.filter == left.filter:
+                subscription = self.choose(group, message)
+                if subscription is not None:
+                    self.receivers = 0
+                    self.allowed = 1
+                    return self._give_member(tenant, message, group, subscription, None)
+        self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
+        return None
+
+    def _give(
+        self, tenant: TenantPlane, message: Message, target: Target, queued: list[QueueTarget] | None
+    ) -> list[QueueTarget] | None:
+        session: Session = target.session
+        if target.has_no_local and session is message.publisher:
+            rest = without_no_local(target)  # [MQTT-3.8.3-3]
+            if rest is None:
+                return queued
+            target = rest
+        qos = message.qos if message.qos < target.qos else target.qos
+        retain = message.retain and target.retain_as_published  # [MQTT-3.3.1-12] [MQTT-3.3.1-13]
+        return self._give_session(tenant, message, session, qos, retain, target.identifiers, None, queued)
+
+    def _give_member(
+        self,
+        tenant: TenantPlane,
+        message: Message,
+        group: Group,
+        subscription: Subscription,
+        queued: list[QueueTarget] | None,
+    ) -> list[QueueTarget] | None:
+        qos = message.qos if message.qos < subscription.qos else subscription.qos
+        retain = message.retain and subscription.retain_as_published
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return self._give_session(tenant, message, subscription.session, qos, retain, identifiers, group, queued)
+
+    def _give_session(
+        self,
+        tenant: TenantPlane,
+        message: Message,
+        session: Session,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        group: Group | None,
+        queued: list[QueueTarget] | None,
+    ) -> list[QueueTarget] | None:
+        self.receivers += 1
+        if self.receivers > self.allowed:
+            return queued
+        if session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0)):
+            if queued is None:
+                queued = []
+            queued.append(QueueTarget(session, qos, retain, identifiers))
+        elif not self.skip_direct and self.outbound.deliver(session, message, qos, retain, identifiers, group):
+            self.direct += 1
+        return queued
+
+    def choose(self, group: Group, message: Message) -> Subscription | None:
+        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher."""
+        members = group.members
+        count = len(members)
+        if count == 0:
+            return None
+        congested: Subscription | None = None
+        for step in range(count):
+            index = (group.turn + step) % count
+            subscription = members[index]
+            session: Session = subscription.session
+            connection = session.connection
+            if connection is None or connection.is_closing:
+                continue
+            if session.backlog is None and not connection.is_congested:
+                group.turn = index + 1
+                return subscription
+            if congested is None:
+                congested = subscription
+        if congested is not None:
+            group.turn += 1
+            return congested
+        persistent = [member for member in members if member.session.is_persistent]
+        if not persistent:
+            return None
+        return persistent[hash(message.publisher_client_id) % len(persistent)]

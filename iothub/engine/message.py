@@ -1,0 +1,65 @@
+# cython: annotation_typing=False
+"""One Application Message on its way through the plane, and one delivery of it that has to wait.
+
+Knows no sessions and no windows; the encoded frames that it carries are shared by all its receivers (`iothub.engine.encode` makes them).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Message:
+    """One Application Message. Immutable once routed, but for the caches `frame*` and `message_id`.
+
+    `properties` are the encoded 5.0 PUBLISH properties that are forwarded unaltered and in order, without length prefix, Topic Alias,
+    Message Expiry Interval and Subscription Identifier. `expires_at`: wall clock seconds, 0.0 never.
+    """
+
+    def __init__(
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: bytes = b"",
+        expires_at: float = 0.0,
+        message_id: bytes = b"",
+        publisher: Any = None,
+        publisher_client_id: str = "",
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        self.expires_at = expires_at
+        self.message_id = message_id  # 16 bytes, allocated only when something durable needs it
+        self.publisher = publisher  # the Session, for No Local; None for wills, $SYS and the API
+        self.publisher_client_id = publisher_client_id
+        self.size = len(topic) + len(payload) + len(properties) + 120  # what holding it costs, in bytes
+        # PUBLISH without flags and identifier, by family (3.x, 5.0) and whether it has a Packet Identifier; None until somebody needs it.
+        self.frame3: bytes | None = None
+        self.frame3_identified: bytes | None = None
+        self.frame5: bytes | None = None
+        self.frame5_identified: bytes | None = None
+
+
+class Delivery:
+    """One message that waits in a session's backlog. `position` is 0 for QoS 0 and for transient sessions."""
+
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        position: int = 0,
+        group: Any = None,
+    ) -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.position = position
+        self.group = group  # the shared group that chose this session: it chooses another one if this session ends

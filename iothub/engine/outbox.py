@@ -1,0 +1,60 @@
+# cython: annotation_typing=False
+"""What leaves the plane for the store: one message for persistent sessions and the retained set, and the acknowledgement that waits for it.
+
+Knows no driver and no record format: `iothub_services.queues.writer` turns a StoredPublish into an append and answers on the Plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from iothub.engine.message import Message
+
+if TYPE_CHECKING:
+    from iothub.engine.connection import Connection
+    from iothub.engine.session import Session
+    from iothub.engine.tenant import TenantPlane
+
+
+class QueueTarget:
+    """One persistent session that gets a copy: QoS min(publish, subscription), RETAIN as it must be delivered, Subscription Identifiers."""
+
+    def __init__(self, session: Session, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
+        self.session = session
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+
+
+class AckSlot:
+    """The place of one PUBACK or PUBREC in the order of its connection's acknowledgements [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
+
+    def __init__(self, packet_id: int, qos: int) -> None:
+        self.packet_id = packet_id
+        self.qos = qos
+        self.code = -1  # Reason Code; -1: not known yet
+
+
+class StoredPublish:
+    """One message on its way to disk: the queues of `targets`, the retained set if `retain`, and the publisher's identifier if `inbound`.
+
+    `retain` with an empty payload deletes the retained message. `inbound` is the persistent publisher whose `packet_id` (QoS 2) is recorded in
+    the same transaction, at `inbound_epoch`, even when `targets` is empty.
+    """
+
+    def __init__(self, tenant: TenantPlane, message: Message, targets: list[QueueTarget], retain: bool) -> None:
+        self.tenant = tenant
+        self.message = message
+        self.targets = targets
+        self.retain = retain
+        self.inbound: Session | None = None
+        self.inbound_epoch = 0
+        self.packet_id = 0
+        self.publisher: Session | None = None
+        self.connection: Connection | None = None
+        self.slot: AckSlot | None = None
+        self.code = 0  # the answer if everything goes well
+        self.has_direct = False  # somebody got it without a queue
+        self.on_done: Callable[[int], None] | None = None
+        self.record: Any = None  # the writer's own place

@@ -1,0 +1,481 @@
+# cython: annotation_typing=False
+"""The message plane of one worker: composes the parts, takes bytes from transports, verbs from the control plane and answers from the store.
+
+Knows no sockets, accounts or drivers. Everything runs on the reactor thread. Nothing that is walking sessions or routes ever closes a
+connection: closings are noted, and done when the batch ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from iothub.clock import Clock
+from iothub.engine.connection import Connection
+from iothub.engine.distribute import Distribution
+from iothub.engine.inbound import Inbound
+from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
+from iothub.engine.message import Message
+from iothub.engine.outbound import Outbound
+from iothub.engine.outbox import StoredPublish
+from iothub.engine.ports import Control, Observer, Policy, Store, Transport
+from iothub.engine.replay import Replay
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.engine.storage import Storage
+from iothub.engine.tenant import TenantPlane
+from iothub.engine.turn import Turn
+from iothub.engine.wheel import Wheel
+from iothub.engine.window import Window
+from iothub.ids import MessageIds
+from iothub.reasons import Drop, Reason
+
+_WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
+_SILENT = frozenset(
+    (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
+)  # nobody listens, or 5.0 forbids DISCONNECT
+_ABORTED = frozenset((Reason.SLOW_CONSUMER,))  # who does not read gets no farewell
+
+
+class Plane:
+    """See the module. Transports call `accept`, `end_batch`, `tick`; the control plane and the store call the rest."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        control: Control,
+        store: Store,
+        limits: PlaneLimits,
+        observer: Observer,
+        message_ids: MessageIds,
+    ) -> None:
+        self.limits = limits
+        self.control = control
+        self.turn = Turn(clock, store, limits, observer)
+        self.counters = self.turn.counters
+        self.wheel = Wheel(self.turn.now)
+        self.outbound = Outbound(self.turn)
+        self.distribution = Distribution(self.turn, self.outbound)
+        self.inbound = Inbound(self.turn, self.wheel, self.outbound, self.distribution, control, message_ids)
+        self.storage = Storage(self.turn, self.inbound, self.outbound)
+        self.replays = Replay(self.turn, self.inbound, self.outbound)
+        self.connection_count = 0
+
+    # --- transports
+
+    def accept(
+        self, transport: Transport, listener: ListenerInfo, peer: str, certificate_subject: str | None = None
+    ) -> Connection | None:
+        """Open a connection; None: too many, or too much is buffered, and the transport closes."""
+        turn = self.turn
+        if self.connection_count >= self.limits.connections or turn.overload_level() >= 3:
+            return None
+        turn.look()
+        connection = Connection(self, transport, listener, peer, certificate_subject)
+        connection.packet_bytes = self.limits.connect_bytes
+        connection.last_seen = turn.now
+        connection.timer = self.wheel.schedule(turn.now + self.limits.connect_timeout_s, connection)
+        self.connection_count += 1
+        was_open = turn.is_open
+        turn.is_open = True  # whom `opened` refuses is buried when the transport knows its connection
+        self.control.opened(connection)
+        turn.is_open = was_open
+        return connection
+
+    def feed(self, connection: Connection, data: bytes) -> None:
+        """Bytes of one client. Ignored once it is closing."""
+        self.turn.begin()
+        if not connection.is_closing and data:
+            self.inbound.feed(connection, data)
+
+    def lost(self, connection: Connection, reason: Reason) -> None:
+        """The socket is gone."""
+        if connection.is_lost:
+            return
+        connection.is_lost = True
+        self.connection_count -= 1
+        self.turn.close(connection, reason)
+        self._settle()
+
+    def end_batch(self) -> None:
+        """Parse what was resumed, bury what is closing, wake the transports that have something to write."""
+        turn = self.turn
+        turn.begin()
+        while turn.unblocked or turn.closings:
+            unblocked = turn.unblocked
+            turn.unblocked = []
+            for connection in unblocked:
+                self._go_on(connection)
+            closings = turn.closings
+            turn.closings = []
+            for connection in closings:
+                self._bury(connection)
+        dirty = turn.dirty
+        turn.dirty = []
+        for connection in dirty:
+            connection.is_dirty = False
+            if not connection.is_lost:
+                turn.counters.flushes += 1
+                connection.transport.wake()
+                if not connection.is_watched and len(connection.out) >= _WATCH_BYTES and not connection.is_buried:
+                    connection.is_watched = True
+                    turn.watched.append(connection)
+                    turn.account(connection)
+        turn.counters.turns += 1
+        turn.is_open = False
+
+    def tick(self) -> None:
+        """Every 100 ms: timers, durable heads, publishers and deliveries that had to wait, replays, the books."""
+        turn = self.turn
+        turn.is_open = False
+        turn.begin()
+        for connection in self.wheel.advance(turn.now):
+            self._due(connection)
+        self._look_at_buffers()
+        lagging = turn.lagging
+        turn.lagging = []
+        for session in lagging:
+            session.is_lagging = False
+            self.outbound.flush_head(session)
+        waiting = turn.waiting
+        turn.waiting = []
+        for session in waiting:
+            session.is_waiting = False
+            self.outbound.pump(session)
+        self.replays.go_on()
+        starved = turn.starved
+        turn.starved = []
+        for connection in starved:
+            if connection.is_closing:
+                continue
+            if self.inbound.gate.may_go_on(connection):
+                self._unblock(connection)
+            else:
+                turn.starved.append(connection)
+        self.end_batch()
+
+    # --- the control plane: connections
+
+    def admit(self, connection: Connection, session: Session, settings: ConnectionSettings, connack: bytes) -> None:
+        """CONNECT succeeded: bind the session (restored, if it is persistent), send CONNACK, start deliveries, parse on."""
+        turn = self.turn
+        turn.look()
+        if connection.is_closing:
+            return
+        tenant = session.tenant
+        connection.session = session
+        connection.tenant = tenant
+        connection.version = settings.version
+        connection.packet_bytes = settings.packet_bytes
+        connection.maximum_packet_size = settings.maximum_packet_size
+        connection.inbound_maximum = settings.inbound_maximum
+        connection.topic_aliases = settings.topic_aliases
+        connection.topic_alias_maximum = settings.topic_alias_maximum
+        connection.keep_alive_s = settings.keep_alive_s
+        connection.last_seen = turn.now
+        connection.timer.cancel()
+        connection.timer = None
+        if settings.keep_alive_s:
+            connection.timer = self.wheel.schedule(turn.now + settings.keep_alive_s * 1.5, connection)
+        session.connection = connection
+        tenant.connections += 1
+        if session.window is None:
+            session.window = Window(settings.receive_maximum, session.is_persistent)
+        session.window.limit = settings.receive_maximum
+        self.outbound.send(connection, connack)
+        self.outbound.start(session)
+        self.resume(connection)
+
+    def resume(self, connection: Connection) -> None:
+        """The control plane has answered `packet`: parsing goes on, at once or at the end of the running batch."""
+        if not connection.is_waiting:
+            self._settle()
+            return
+        connection.is_waiting = False
+        if not connection.is_closing:
+            self.turn.unblocked.append(connection)
+        self._settle()
+
+    def send(self, connection: Connection, packet: bytes) -> None:
+        """Send one whole packet."""
+        self.outbound.send(connection, packet)
+        self._settle()
+
+    def close(self, connection: Connection, reason: Reason, farewell: bytes = b"") -> None:
+        """End a connection after `farewell` (CONNACK with an error, DISCONNECT) was flushed; the first reason counts."""
+        self.turn.close(connection, reason, farewell)
+        self._settle()
+
+    # --- the control plane: sessions
+
+    def create_session(
+        self,
+        tenant: TenantPlane,
+        client_id: str,
+        device: str,
+        *,
+        is_persistent: bool,
+        queue_id: int = 0,
+        epoch: int = 0,
+    ) -> Session:
+        """Make a session known under its Client Identifier. It may do nothing until `policy_changed`."""
+        session = Session(tenant, client_id, device, is_persistent, queue_id, epoch)
+        tenant.sessions[client_id] = session
+        return session
+
+    def restore(self, session: Session, claim: Any) -> None:
+        """A persistent session was claimed: its epoch, and where its queue and inbound identifiers stand. Always before `admit`."""
+        self.storage.restore(session, claim)
+
+    def detach(self, session: Session) -> None:
+        """The session has no connection any more; persistent ones keep their place, transient ones wait for `discard`."""
+        connection = session.connection
+        if connection is None:
+            return
+        self.turn.hold_connection(connection, 0)
+        session.tenant.connections -= 1
+        session.connection = None
+        session.passed_meters = 0
+        self.replays.forget(session)
+        if session.is_persistent:
+            self.storage.halt(session)
+
+    def discard(self, session: Session) -> None:
+        """The session ends: its subscriptions leave the router; what it shared and was not sent goes to another member."""
+        if session.is_discarded:
+            return
+        self.turn.look()
+        session.is_discarded = True
+        self.detach(session)
+        tenant = session.tenant
+        for group, filter in list(session.subscriptions):
+            tenant.router.unsubscribe(session, filter, group)
+        session.subscriptions = {}
+        if tenant.sessions.get(session.client_id) is session:
+            del tenant.sessions[session.client_id]
+        self.turn.hold(tenant, -session.backlog_bytes)
+        for delivery in session.take_backlog():
+            if delivery.group is not None and delivery.qos == 1:
+                queued = self.distribution.redistribute(tenant, delivery, delivery.group)
+                if queued is not None:
+                    self.inbound.append(StoredPublish(tenant, delivery.message, queued, False))
+            else:
+                self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
+        session.window = None
+        session.inbound = None
+        self._settle()
+
+    def subscribe(self, session: Session, subscription: Subscription) -> Subscription | None:
+        """Activate a subscription; return the one it replaced [MQTT-3.8.4-3]."""
+        session.subscriptions[subscription.group, subscription.filter] = subscription
+        return session.tenant.router.subscribe(subscription)
+
+    def unsubscribe(self, session: Session, group: bytes | None, filter: bytes) -> Subscription | None:
+        """Remove a subscription; None: there was none."""
+        session.subscriptions.pop((group, filter), None)
+        return session.tenant.router.unsubscribe(session, filter, group)
+
+    def policy_changed(self, session: Session, policy: Policy) -> None:
+        """Put a new policy in force; every cached answer is forgotten."""
+        session.policy = policy
+        session.publish_grants = None
+        session.receive_grants = None
+
+    # --- the control plane: messages
+
+    def publish(self, tenant: TenantPlane, message: Message, on_done: Callable[[int], None] | None = None) -> None:
+        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable."""
+        self.turn.look()
+        distribution = self.distribution
+        distribution.skip_direct = False
+        queued = distribution.distribute(tenant, message, tenant.router.match(message.topic))
+        code = 0
+        if distribution.receivers == 0 and not message.retain:
+            self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
+            code = 0x10
+        retain = message.retain
+        if retain and message.payload and tenant.may_retain is not None:
+            if not tenant.may_retain(message.topic, len(message.payload)):
+                retain = False
+                code = 0x97
+        if queued is None and not retain:
+            if on_done is not None:
+                on_done(code)
+        else:
+            publish = StoredPublish(tenant, message, queued or [], retain)
+            publish.code = code
+            publish.has_direct = distribution.direct > 0
+            publish.on_done = on_done
+            self.inbound.append(publish)
+        self._settle()
+
+    def expect_replay(self, session: Session) -> None:
+        """A subscription is active and its retained messages are being fetched: remember what is delivered live meanwhile."""
+        self.replays.expect(session)
+
+    def replay(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
+        """Deliver retained messages of one subscription with RETAIN 1, in slices; QoS > 0 of persistent sessions goes through the queue."""
+        self.turn.look()
+        self.replays.start(session, subscription, messages)
+        self._settle()
+
+    def limits_changed(self, tenant: TenantPlane) -> None:
+        """Bring a tenant's new limits to its live connections."""
+        for session in tenant.sessions.values():
+            if session.connection is not None:
+                session.connection.packet_bytes = tenant.limits.packet_bytes
+
+    def overload_level(self) -> int:
+        """0 to 3; at 3 nobody comes in."""
+        return self.turn.overload_level()
+
+    def settle_reservations(self, sessions: list[Session]) -> None:
+        """A clean end: lower "may have been sent" to what was sent, so that everything above is a first delivery after the start."""
+        self.storage.lower(sessions)
+
+    # --- answers of the store
+
+    def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool = False) -> None:
+        """The commit that covers this message is done: `positions` in the order of its targets, or a `Refused`."""
+        self.turn.look()
+        self.storage.stored(publish, positions, is_duplicate)
+        self._settle()
+
+    def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
+        """The store failed for good; `is_written`: nobody knows whether it was written."""
+        self.turn.look()
+        self.storage.not_stored(publish, is_written)
+        self._settle()
+
+    def page(self, session: Session, records: list[Any], upto: int, is_short: bool) -> None:
+        """The answer to `store.read`; without records and without progress: not now."""
+        self.turn.look()
+        self.outbound.page(session, records, upto, is_short)
+        self._settle()
+
+    def announce(self, session: Session, tail: int) -> None:
+        """Somebody looked at the queue's tail: what was not heard of is read."""
+        if tail > session.announced:
+            session.announced = tail
+        if session.connection is not None and tail > session.loaded:
+            session.is_behind = True
+            self.outbound.want_page(session)
+
+    def head_moved(self, session: Session, upto: int) -> None:
+        """The durable head is here."""
+        window = session.window
+        if window is not None and upto > window.durable_head:
+            window.durable_head = upto
+            if session.backlog is not None:
+                self.turn.look()
+                self.outbound.pump(session)
+                self._settle()
+
+    def released(self, session: Session, position: int) -> None:
+        """PUBREC seen: durable for this position."""
+        self.turn.look()
+        self.outbound.released(session, position)
+        self._settle()
+
+    def reserved(self, session: Session, upto: int) -> None:
+        """May have been sent up to here: durable."""
+        window = session.window
+        if window is not None and upto > window.reserved:
+            window.reserved = upto
+            self.turn.look()
+            self.outbound.pump(session)
+            self._settle()
+
+    def inbound_finished(self, session: Session, packet_id: int) -> None:
+        """An inbound identifier is durably forgotten."""
+        self.turn.look()
+        self.inbound.finished(session, packet_id)
+        self._settle()
+
+    # --- private
+
+    def _settle(self) -> None:
+        """End the batch if this call is not part of one that a transport began."""
+        if not self.turn.is_open:
+            self.end_batch()
+
+    def _go_on(self, connection: Connection) -> None:
+        """Read and parse on, unless something else still holds the connection."""
+        if connection.is_stalled():
+            return
+        self.inbound.parse(connection)
+        if connection.is_paused and not connection.is_stalled():
+            connection.is_paused = False
+            connection.last_seen = self.turn.now  # keep alive stood still
+            connection.transport.resume()
+
+    def _unblock(self, connection: Connection) -> None:
+        if connection.is_blocked:
+            connection.is_blocked = False
+            self.turn.unblocked.append(connection)
+
+    def _due(self, connection: Connection) -> None:
+        """A timer of this connection ran out: the end of a quota's wait, of the time for CONNECT, or of the keep alive."""
+        if connection.is_closing:
+            return
+        turn = self.turn
+        if connection.is_blocked and connection.wake_at and turn.now + 0.05 >= connection.wake_at:
+            connection.wake_at = 0.0
+            self._unblock(connection)
+        timer = connection.timer
+        if timer is None or timer.is_pending():
+            return
+        if connection.version == 0:
+            turn.close(connection, Reason.CONNECT_TIMEOUT)
+            return
+        bound = connection.keep_alive_s * 1.5
+        if connection.is_paused:
+            connection.last_seen = turn.now  # it cannot be heard while it is not read
+        deadline = connection.last_seen + bound
+        if turn.now >= deadline:
+            turn.close(connection, Reason.KEEPALIVE_TIMEOUT)  # [MQTT-3.1.2-22]
+        else:
+            connection.timer = self.wheel.schedule(deadline, connection)
+
+    def _look_at_buffers(self) -> None:
+        """Bring the books up to date for connections whose out-buffer was long."""
+        turn = self.turn
+        watched = turn.watched
+        turn.watched = []
+        for connection in watched:
+            if connection.is_buried:
+                continue
+            turn.account(connection)
+            if len(connection.out) >= _WATCH_BYTES:
+                turn.watched.append(connection)
+            else:
+                connection.is_watched = False
+                turn.hold_connection(connection, 0)
+
+    def _bury(self, connection: Connection) -> None:
+        """Detach, say farewell, close the socket, tell the control plane: once."""
+        if connection.is_buried:
+            return
+        connection.is_buried = True
+        reason = connection.close_reason or Reason.NETWORK
+        if connection.timer is not None:
+            connection.timer.cancel()
+            connection.timer = None
+        connection.partial = None
+        connection.pending = None
+        connection.aliases_in = None
+        connection.aliases_out = None
+        session = connection.session
+        if not connection.is_lost:
+            farewell = connection.farewell
+            if not farewell and connection.version == 5 and reason not in _SILENT:
+                farewell = bytes((0xE0, 0x01, reason.code))
+            if farewell:
+                connection.out += farewell
+                self.counters.others_sent[farewell[0] >> 4] += 1
+                self.counters.bytes_sent += len(farewell)
+        if session is not None and session.connection is connection:
+            self.detach(session)
+        if not connection.is_lost:
+            connection.transport.close(abort=reason in _ABORTED)
+        self.control.closed(connection, reason)

@@ -1,0 +1,86 @@
+# cython: annotation_typing=False
+"""What an inbound message must pass before it is routed: the meters of device and tenant, day counters, and the state of the store.
+
+Knows no quota names and nothing of how a refusal is told to the client.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.connection import Connection
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.engine.turn import Turn
+
+PASSED = 0
+LATER = 1  # the connection is blocked; the PUBLISH stays where it is
+RATE = 2  # over its rate for longer than it may wait
+SPENT = 3  # a day's or month's allowance is gone
+
+
+class Gate:
+    """The admission of inbound messages. `wait` after LATER: seconds until it is worth another try, 0.0: when the store has room."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.wait = 0.0
+
+    def admit(self, connection: Connection, session: Session, tenant: TenantPlane, size: int) -> int:
+        """Let one message of `size` bytes pass all meters; what one has granted is remembered while another makes it wait."""
+        if (
+            tenant.inbound_messages is None
+            and tenant.inbound_bytes is None
+            and session.device_inbound_messages is None
+            and session.device_inbound_bytes is None
+            and tenant.day_messages is None
+            and tenant.day_bytes is None
+        ):
+            return PASSED
+        now = self.turn.now
+        for bit, meter, units in (
+            (1, tenant.day_messages, 1),
+            (2, tenant.day_bytes, size),
+            (4, session.device_inbound_messages, 1),
+            (8, session.device_inbound_bytes, size),
+            (16, tenant.inbound_messages, 1),
+            (32, tenant.inbound_bytes, size),
+        ):
+            if meter is None or connection.taken_meters & bit:
+                continue
+            wait = meter.take(units, now)
+            if wait < 0.0:
+                return SPENT
+            if wait > 0.0:
+                return self.later(connection, tenant, wait)
+            connection.taken_meters |= bit
+        return PASSED
+
+    def later(self, connection: Connection, tenant: TenantPlane, wait: float) -> int:
+        """Block, unless that would be for longer than a publisher may be left unread."""
+        now = self.turn.now
+        if connection.blocked_since == 0.0:
+            connection.blocked_since = now
+        if now + wait - connection.blocked_since > tenant.limits.max_pause_s:
+            return RATE
+        self.wait = wait
+        return LATER
+
+    def forget(self, connection: Connection) -> None:
+        """The message was accepted or refused: the next one begins anew."""
+        connection.taken_meters = 0
+        connection.blocked_since = 0.0
+
+    def must_wait_for_store(self, connection: Connection, needs_store: bool) -> bool:
+        """Whether this publisher is too far ahead of the store, or the worker holds too much."""
+        turn = self.turn
+        if turn.overload_level() >= 2:
+            return True
+        return needs_store and (connection.unstored >= turn.limits.unstored_per_connection or turn.is_store_full())
+
+    def may_go_on(self, connection: Connection) -> bool:
+        """Whether a publisher that waited for store or memory may be read again."""
+        turn = self.turn
+        return (
+            turn.overload_level() < 2
+            and connection.unstored * 2 <= turn.limits.unstored_per_connection
+            and turn.is_store_roomy()
+        )

@@ -1,0 +1,158 @@
+# cython: annotation_typing=False
+"""The plane's side of the store: what a commit, a failure and a claim mean for sessions and for the publisher who waits.
+
+Knows no driver and no record format. Storage page, sections 4 to 6, is the law here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iothub.engine.inbound import Inbound
+from iothub.engine.outbound import Outbound
+from iothub.engine.outbox import StoredPublish
+from iothub.engine.session import FINISHING, ROUTED, STORING, UNSTORED, Session
+from iothub.engine.turn import Turn
+from iothub.engine.window import Window
+from iothub.reasons import Drop, Reason
+
+_FULL = -1
+
+
+class Storage:
+    """Takes the store's answers."""
+
+    def __init__(self, turn: Turn, inbound: Inbound, outbound: Outbound) -> None:
+        self.turn = turn
+        self.inbound = inbound
+        self.outbound = outbound
+
+    # --- appends
+
+    def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool) -> None:
+        """Tell the receivers, then acknowledge."""
+        self._off_the_books(publish)
+        code = publish.code
+        if not is_duplicate and publish.targets:
+            accepted = self._notify(publish, positions)
+            if not accepted and not publish.has_direct and not publish.retain:
+                code = 0x97  # every queue refused
+        session = publish.publisher
+        if session is not None and publish.slot is not None and publish.slot.qos == 2:
+            self._routed(session, publish, code)
+        self._answer(publish, code)
+
+    def _notify(self, publish: StoredPublish, positions: tuple[int, ...]) -> bool:
+        """Give each queue's session its position; whether any queue took it, or none is there any more."""
+        message = publish.message
+        refused = 0
+        index = 0
+        for target in publish.targets:
+            position = positions[index]
+            index += 1
+            session = target.session
+            if position > 0:
+                if not session.is_discarded:
+                    self.outbound.notify(session, message, position, target.qos, target.retain, target.identifiers)
+            elif position == _FULL:
+                refused += 1
+                self.turn.drop(publish.tenant, session, Drop.QUEUE_FULL, 1)
+            else:
+                self.turn.drop(publish.tenant, session, Drop.SESSION_ENDED, 1)
+        return refused < index
+
+    def _routed(self, session: Session, publish: StoredPublish, code: int) -> None:
+        inbound = session.inbound
+        if inbound is None or inbound.get(publish.packet_id, 0) != STORING:
+            return
+        if code < 0x80:
+            inbound[publish.packet_id] = ROUTED
+        else:  # refused: the identifier is free again
+            del inbound[publish.packet_id]
+            if publish.inbound is not None:
+                self.turn.store.finish_inbound(session, publish.packet_id)
+
+    def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
+        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays."""
+        self._off_the_books(publish)
+        self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
+        session = publish.publisher
+        connection = publish.connection
+        may_answer = not is_written and connection is not None and connection.version == 5
+        inbound = None if session is None else session.inbound
+        if inbound is not None and publish.slot is not None and publish.slot.qos == 2:
+            if inbound.get(publish.packet_id, 0) == STORING:
+                if may_answer:
+                    del inbound[publish.packet_id]
+                else:
+                    inbound[publish.packet_id] = UNSTORED
+        if may_answer:
+            self._answer(publish, 0x97)
+        else:
+            if publish.on_done is not None:
+                publish.on_done(0x97)
+            if connection is not None and publish.slot is not None:
+                self.turn.close(connection, Reason.STORE_UNAVAILABLE)
+
+    def _answer(self, publish: StoredPublish, code: int) -> None:
+        slot = publish.slot
+        connection = publish.connection
+        if slot is not None and connection is not None:
+            slot.code = code
+            if not connection.is_closing:
+                self.inbound.flush_answers(connection)
+        if publish.on_done is not None:
+            publish.on_done(code)
+
+    def _off_the_books(self, publish: StoredPublish) -> None:
+        turn = self.turn
+        turn.unstored_messages -= 1
+        turn.unstored_bytes -= publish.message.size
+        if publish.connection is not None:
+            publish.connection.unstored -= 1
+
+    # --- claims
+
+    def restore(self, session: Session, claim: Any) -> None:
+        """Begin again where the claim found the queue. Answers to earlier reads are stale."""
+        session.epoch = claim.epoch
+        window = session.window
+        if window is None:
+            window = session.window = Window(1, True)
+        window.restore(claim.head, claim.tail, claim.reserved, claim.released)
+        session.loaded = claim.head
+        session.announced = max(session.announced, claim.tail)
+        session.is_behind = True
+        if session.is_reading:
+            session.is_reading = False
+            session.stale_pages += 1
+        self._restore_inbound(session, claim.inbound)
+
+    def _restore_inbound(self, session: Session, claimed: tuple[int, ...]) -> None:
+        """What is on disk is routed; what is on its way there stays as it was; a removal on its way is asked for again by PUBREL."""
+        known: dict[int, int] = dict.fromkeys(claimed, ROUTED)
+        for packet_id, state in (session.inbound or {}).items():
+            if state in (STORING, UNSTORED):
+                known.setdefault(packet_id, state)
+            elif state == FINISHING and packet_id in known:
+                known[packet_id] = ROUTED
+        session.inbound = known or None
+
+    def halt(self, session: Session) -> None:
+        """A persistent session lost its connection: make its head durable, forget what waits in memory; the queue has it."""
+        turn = self.turn
+        if session.window is not None:
+            self.outbound.flush_head(session)
+            session.window.halt()
+        turn.hold(session.tenant, -session.backlog_bytes)
+        lost = sum(1 for delivery in session.take_backlog() if delivery.position == 0)
+        if lost:
+            turn.drop(session.tenant, session, Drop.QOS0_OFFLINE, lost)
+
+    def lower(self, sessions: list[Session]) -> None:
+        """A clean end: "may have been sent" becomes "was sent"."""
+        for session in sessions:
+            window = session.window
+            if session.is_persistent and window is not None and 0 <= window.sent_upto < window.asked_reserved:
+                window.asked_reserved = window.sent_upto
+                self.turn.store.reserve(session, window.sent_upto)

@@ -1,0 +1,130 @@
+# cython: annotation_typing=False
+"""What one batch of events shares: the time, who must be woken, who must be buried, what is buffered.
+
+Knows no packets. Nothing here calls a transport or the control plane: `plane.end_batch` does, when nothing is being walked any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iothub.clock import Clock
+from iothub.engine.connection import Connection
+from iothub.engine.counters import Counters
+from iothub.engine.limits import PlaneLimits
+from iothub.engine.ports import Observer, Store
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.reasons import Drop, Reason
+
+
+class Turn:
+    """The state of the running batch and of the worker as a whole.
+
+    Overload levels by `buffered_bytes`: 1 (70 %) QoS 0 to congested connections is dropped, 2 (85 %) publishers pause, 3 (100 %) nobody comes in.
+    """
+
+    def __init__(self, clock: Clock, store: Store, limits: PlaneLimits, observer: Observer) -> None:
+        self.clock = clock
+        self.store = store
+        self.limits = limits
+        self.observer = observer
+        self.counters = Counters()
+        self.is_open = False
+        self.now = clock.monotonic()
+        self.wall = 0.0
+        self.dirty: list[Connection] = []
+        self.closings: list[Connection] = []
+        self.waiting: list[Session] = []  # pump at the next tick
+        self.unblocked: list[Connection] = []  # parse again at the end of the batch
+        self.starved: list[Connection] = []  # publishers that wait for the store or for memory
+        self.watched: list[Connection] = []
+        self.lagging: list[Session] = []  # their durable head is behind by less than a batch
+        self.buffered_bytes = 0
+        self.unstored_messages = 0
+        self.unstored_bytes = 0
+        self.out_soft_bytes = limits.out_soft_bytes
+        self.out_hard_bytes = limits.out_hard_bytes
+        self.grants = limits.grants
+
+    def begin(self) -> None:
+        """Open a batch, if none is open: look at the clock once."""
+        if not self.is_open:
+            self.is_open = True
+            self.now = self.clock.monotonic()
+            self.wall = 0.0
+
+    def look(self) -> None:
+        """Look at the clock, unless the running batch has done so."""
+        if not self.is_open:
+            self.now = self.clock.monotonic()
+            self.wall = 0.0
+
+    def wall_now(self) -> float:
+        """Wall clock of this batch."""
+        if self.wall == 0.0:
+            self.wall = self.clock.wall()
+        return self.wall
+
+    def touch(self, connection: Connection) -> None:
+        """Something is about to be appended to `connection.out` for the first time in this batch."""
+        connection.is_dirty = True
+        connection.is_congested = len(connection.out) > 0
+        self.dirty.append(connection)
+
+    def close(self, connection: Connection, reason: Reason, farewell: bytes = b"") -> None:
+        """Note that a connection must end; the first reason counts. Buried at the end of the batch."""
+        if connection.is_closing:
+            return
+        connection.is_closing = True
+        connection.close_reason = reason
+        connection.farewell = farewell
+        self.closings.append(connection)
+
+    def drop(self, tenant: TenantPlane, session: Any, reason: Drop, count: int) -> None:
+        """Count a drop everywhere and tell the observer."""
+        self.counters.drop(reason, count)
+        tenant.counters.drop(reason, count)
+        self.observer.dropped(tenant, session, reason, count)
+
+    def wait(self, session: Session) -> None:
+        """Pump this session at the next tick."""
+        if not session.is_waiting:
+            session.is_waiting = True
+            self.waiting.append(session)
+
+    def hold(self, tenant: TenantPlane, size: int) -> None:
+        """Put bytes on the books (negative: take them off)."""
+        tenant.buffered_bytes += size
+        self.buffered_bytes += size
+
+    def account(self, connection: Connection) -> None:
+        """Bring the books up to what is in a connection's out-buffer now."""
+        self.hold_connection(connection, len(connection.out))
+
+    def hold_connection(self, connection: Connection, size: int) -> None:
+        """Put this many bytes of a connection on the books."""
+        tenant = connection.tenant
+        if tenant is not None and size != connection.accounted:
+            self.hold(tenant, size - connection.accounted)
+            connection.accounted = size
+
+    def overload_level(self) -> int:
+        held = self.buffered_bytes
+        bound = self.limits.buffered_bytes
+        if held * 10 < bound * 7:
+            return 0
+        if held * 100 < bound * 85:
+            return 1
+        return 2 if held < bound else 3
+
+    def is_store_full(self) -> bool:
+        return (
+            self.unstored_messages >= self.limits.unstored_messages or self.unstored_bytes >= self.limits.unstored_bytes
+        )
+
+    def is_store_roomy(self) -> bool:
+        limits = self.limits
+        return (
+            self.unstored_messages * 2 <= limits.unstored_messages and self.unstored_bytes * 2 <= limits.unstored_bytes
+        )
