@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 FRESH_SUFFIX = ".salvaged"
@@ -113,8 +114,8 @@ class _TableCopy:
         columns = ", ".join(table.columns)
         lead = table.key[0]
         scan = f"SELECT {columns} FROM {table.name} WHERE {lead} BETWEEN ? AND ? ORDER BY "  # noqa: S608 - our own names
-        self._forwards = scan + ", ".join(table.key)
-        self._backwards = scan + ", ".join(f"{column} DESC" for column in table.key)
+        self._forwards = scan + ", ".join(table.key) + " LIMIT ?"
+        self._backwards = scan + ", ".join(f"{column} DESC" for column in table.key) + " LIMIT ?"
         marks = ", ".join("?" * len(table.columns))
         self._insert = f"INSERT OR IGNORE INTO {table.name} ({columns}) VALUES ({marks})"  # noqa: S608 - our own names
         self._probes = 0
@@ -142,12 +143,22 @@ class _TableCopy:
         """Copy rows until the end (None) or the first damage: then the leading key that was reached."""
         self._probes += 1
         reached = low if statement is self._forwards else high
+        count = 0
         try:
-            for row in self._source.execute(statement, (low, high)):
+            for row in self._source.execute(statement, (low, high, -1)):
+                count += 1
                 self._keep(row)
                 reached = row[self._lead]
         except (sqlite3.DatabaseError, OverflowError):
-            return reached
+            return self._last_before_damage(statement, low, high, count) or reached
+        return None
+
+    def _last_before_damage(self, statement: str, low: int, high: int, count: int) -> int | None:
+        """The module steps ahead before it hands out a row: the last good one was lost with the error."""
+        with contextlib.suppress(sqlite3.DatabaseError, OverflowError):
+            for row in islice(self._source.execute(statement, (low, high, count + 1)), count, None):
+                self._keep(row)
+                return int(row[self._lead])
         return None
 
     def _keep(self, row: tuple[object, ...]) -> None:

@@ -1,0 +1,281 @@
+"""Opening, durability, transactions, versions, damage."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.testing.clock import ManualClock
+from iothub_services.sqlite.database import Damage, Database, Schema, backend_error, check, open_database
+from iothub_services.sqlite.salvage import FRESH_SUFFIX, Table
+
+SCHEMA = Schema(
+    name="things",
+    version=2,
+    tables=(Table("thing", ("id", "name"), ("id",)), Table("part", ("thing", "number", "b"), ("thing", "number"))),
+    statements=(
+        "CREATE TABLE thing (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
+        "CREATE TABLE part (thing INTEGER, number INTEGER, b BLOB, PRIMARY KEY (thing, number)) WITHOUT ROWID",
+    ),
+    upgrades={1: ("ALTER TABLE thing ADD COLUMN name TEXT",)},
+    repairs=("DELETE FROM part WHERE thing NOT IN (SELECT id FROM thing)",),
+)
+
+
+class Alarms:
+    def __init__(self) -> None:
+        self.raised: list[tuple[str, str]] = []
+
+    def __call__(self, name: str, text: str) -> None:
+        self.raised.append((name, text))
+
+
+def opened(path: Path, schema: Schema = SCHEMA, alarms: Alarms | None = None) -> Database:
+    return open_database(path, schema, ManualClock(), alarms or Alarms())
+
+
+def filled(path: Path, things: int = 60) -> None:
+    database = opened(path)
+    with database.transaction() as connection:
+        connection.executemany("INSERT INTO thing VALUES (?, ?)", [(i, "n" * 500) for i in range(1, things + 1)])
+        connection.executemany(
+            "INSERT INTO part VALUES (?, ?, ?)",
+            [(i, n, bytes([i]) * 300) for i in range(1, things + 1) for n in (1, 2)],
+        )
+    database.close()
+
+
+def damage(path: Path, pages: list[int]) -> None:
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * 4096)
+            file.write(b"\xaa" * 4096)
+
+
+def leaves(path: Path, table: str) -> list[int]:
+    """Return the leaf pages of a table, left to right, by walking the file as the format says."""
+    connection = sqlite3.connect(path)
+    root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    connection.close()
+    content = path.read_bytes()
+
+    def walk(page: int) -> list[int]:
+        start = (page - 1) * 4096 + (100 if page == 1 else 0)
+        kind = content[start]
+        if kind in (0x0D, 0x0A):
+            return [page]
+        count = int.from_bytes(content[start + 3 : start + 5])
+        cells = [int.from_bytes(content[start + 12 + 2 * index : start + 14 + 2 * index]) for index in range(count)]
+        base = (page - 1) * 4096
+        children = [int.from_bytes(content[base + cell : base + cell + 4]) for cell in cells]
+        return [leaf for child in [*children, int.from_bytes(content[start + 8 : start + 12])] for leaf in walk(child)]
+
+    return walk(root)
+
+
+def test_database_is_durable_by_its_settings(tmp_path: Path) -> None:
+    """WAL and synchronous=FULL: a commit that returned survives a power cut."""
+    database = opened(tmp_path / "things.db")
+
+    assert database.writer.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert database.writer.execute("PRAGMA synchronous").fetchone()[0] == 2
+    database.close()
+
+
+def test_database_keeps_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
+    """A failed transaction leaves nothing and runs the callbacks."""
+    database = opened(tmp_path / "things.db")
+    rolled_back: list[bool] = []
+    database.on_rollback.append(lambda: rolled_back.append(True))
+    with database.transaction() as connection, database.transaction() as nested:
+        assert nested is connection
+        connection.execute("INSERT INTO thing VALUES (1, 'kept')")
+    with pytest.raises(BackendError) as caught, database.transaction() as connection:
+        connection.executemany("INSERT INTO thing VALUES (?, 'lost')", [(2,), (1,)])
+
+    with database.reading() as connection:
+        assert connection.execute("SELECT id, name FROM thing").fetchall() == [(1, "kept")]
+    assert (caught.value.retryable, caught.value.is_written) == (False, False)
+    assert rolled_back == [True]
+    database.close()
+
+
+def test_database_that_is_full_says_that_nothing_was_written(tmp_path: Path) -> None:
+    """Retryable, certain; and the next transaction works when there is room again."""
+    database = opened(tmp_path / "things.db")
+    database.writer.execute("PRAGMA max_page_count=8")
+    with pytest.raises(BackendError) as caught, database.transaction() as connection:
+        connection.executemany("INSERT INTO thing VALUES (?, ?)", [(i, "x" * 4000) for i in range(1, 30)])
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
+    assert "full" in str(caught.value)
+
+    database.writer.execute("PRAGMA max_page_count=1000")
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO thing VALUES (1, 'x')")
+    database.close()
+
+
+def test_error_of_a_commit_is_uncertain_unless_the_disk_was_full() -> None:
+    """A failed sync may have written; a full disk has not written the commit mark."""
+
+    def of(code: int, *, is_committing: bool) -> tuple[bool, bool]:
+        error = sqlite3.OperationalError("x")
+        error.sqlite_errorcode = code
+        translated = backend_error(error, "x.db", is_committing=is_committing)
+        return translated.retryable, translated.is_written
+
+    assert of(sqlite3.SQLITE_FULL, is_committing=True) == (True, False)
+    assert of(sqlite3.SQLITE_IOERR_FSYNC, is_committing=True) == (True, True)
+    assert of(sqlite3.SQLITE_IOERR_WRITE, is_committing=False) == (True, False)
+    assert of(sqlite3.SQLITE_CORRUPT, is_committing=False) == (False, False)
+
+
+def test_database_of_a_future_schema_is_refused_by_name(tmp_path: Path) -> None:
+    """Exit code 4, both versions named, the file untouched."""
+    path = tmp_path / "things.db"
+    opened(path, Schema("things", 3, SCHEMA.tables, SCHEMA.statements)).close()
+    before = path.read_bytes()
+
+    with pytest.raises(ConflictError, match=r"things.db has schema version 3, this program knows up to 2") as caught:
+        opened(path)
+
+    assert caught.value.exit_code == 4
+    assert path.read_bytes() == before
+
+
+def test_database_of_an_older_schema_is_upgraded_in_one_transaction(tmp_path: Path) -> None:
+    """Step by step, and the number moves with it."""
+    path = tmp_path / "things.db"
+    old = ("CREATE TABLE thing (id INTEGER PRIMARY KEY AUTOINCREMENT)",)
+    opened(path, Schema("things", 1, SCHEMA.tables, old)).close()
+
+    database = opened(path)
+
+    assert database.writer.execute("PRAGMA user_version").fetchone()[0] == 2
+    database.writer.execute("INSERT INTO thing (name) VALUES ('x')")
+    database.close()
+
+
+def test_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    """Exit code 7 and one line, whether the directory is missing or a file is in its place."""
+    with pytest.raises(UnavailableError, match="cannot open") as caught:
+        opened(tmp_path / "missing" / "things.db")
+    assert caught.value.exit_code == 7
+    (tmp_path / "things.db").mkdir()
+    with pytest.raises(UnavailableError):
+        opened(tmp_path / "things.db")
+
+
+@pytest.mark.parametrize("table", ["thing", "part"])
+def test_damaged_leaf_costs_only_its_own_rows(tmp_path: Path, table: str) -> None:
+    """The file is set aside, everything else is saved, an alarm says so, and the next start is clean."""
+    path = tmp_path / "things.db"
+    filled(path)
+    pages = leaves(path, table)
+    damage(path, [pages[2], pages[5]])
+    alarms = Alarms()
+
+    database = opened(path, alarms=alarms)
+
+    things = database.writer.execute("SELECT count(*) FROM thing").fetchone()[0]
+    parts = database.writer.execute("SELECT count(*) FROM part").fetchone()[0]
+    lost = 60 - things if table == "thing" else 120 - parts
+    per_page = 8 if table == "thing" else 13
+    assert 0 < lost <= 2 * per_page
+    assert parts == 2 * things or table == "part"
+    ((name, text),) = alarms.raised
+    assert name == "things_corrupt"
+    assert "things.db was damaged" in text
+    assert "things.db.corrupt-20231114T221320Z" in text
+    assert (tmp_path / "things.db.corrupt-20231114T221320Z").exists()
+    database.close()
+    opened(path, alarms=alarms).close()
+    assert len(alarms.raised) == 1
+
+
+def test_counter_of_an_autoincrement_table_survives_a_salvage(tmp_path: Path) -> None:
+    """Offsets of a log must not restart, also when its newest rows were trimmed (!)."""
+    path = tmp_path / "things.db"
+    filled(path)
+    database = opened(path)
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO thing VALUES (900, 'x')")
+        connection.execute("DELETE FROM thing WHERE id = 900")
+    database.close()
+    damage(path, [leaves(path, "part")[0]])
+
+    database = opened(path)
+
+    with database.transaction() as connection:
+        assert connection.execute("INSERT INTO thing (name) VALUES ('y') RETURNING id").fetchone() == (901,)
+    database.close()
+
+
+@pytest.mark.parametrize("content", [b"\0" * 8192, b"not a database at all" * 500], ids=["zeros", "text"])
+def test_file_that_is_no_database_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    """Nothing to save, but the hub starts and the evidence stays."""
+    path = tmp_path / "things.db"
+    path.write_bytes(content)
+    alarms = Alarms()
+
+    opened(path, alarms=alarms).close()
+
+    assert [name for name, _ in alarms.raised] == ["things_corrupt"]
+    assert (tmp_path / "things.db.corrupt-20231114T221320Z").read_bytes() == content
+
+
+def test_second_damage_in_the_same_second_overwrites_no_evidence(tmp_path: Path) -> None:
+    """Names are made unique."""
+    path = tmp_path / "things.db"
+    for _ in range(2):
+        path.write_bytes(b"x" * 5000)
+        opened(path).close()
+
+    assert sorted(each.name for each in tmp_path.glob("*.corrupt-*")) == [
+        "things.db.corrupt-20231114T221320Z",
+        "things.db.corrupt-20231114T221320Z-2",
+    ]
+
+
+def test_salvage_interrupted_between_its_renames_is_finished(tmp_path: Path) -> None:
+    """A crash at any step loses nothing; the stale WAL of the damaged file is never applied to the fresh one."""
+    path = tmp_path / "things.db"
+    filled(path, things=3)
+    path.rename(tmp_path / f"things.db{FRESH_SUFFIX}")
+    (tmp_path / "things.db-wal").write_bytes(b"stale")
+
+    database = opened(path)
+
+    assert database.writer.execute("SELECT count(*) FROM thing").fetchone()[0] == 3
+    assert not (tmp_path / f"things.db{FRESH_SUFFIX}").exists()
+    database.close()
+
+
+def test_salvage_interrupted_before_its_renames_is_forgotten(tmp_path: Path) -> None:
+    """The half-made fresh file goes, the file in place counts."""
+    path = tmp_path / "things.db"
+    filled(path, things=3)
+    (tmp_path / f"things.db{FRESH_SUFFIX}").write_bytes(b"half")
+
+    database = opened(path)
+
+    assert database.writer.execute("SELECT count(*) FROM thing").fetchone()[0] == 3
+    assert not (tmp_path / f"things.db{FRESH_SUFFIX}").exists()
+    database.close()
+
+
+def test_check_of_a_large_file_is_cut_short_and_finds_what_it_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the check at open is bounded; what it saw until then counts."""
+    path = tmp_path / "things.db"
+    filled(path)
+    damage(path, [leaves(path, "thing")[0]])
+    connection = sqlite3.connect(path)
+
+    with pytest.raises(Damage):
+        check(connection, 1 << 40)
+    connection.close()

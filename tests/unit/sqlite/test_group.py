@@ -1,0 +1,240 @@
+"""Group commit: what arrived meanwhile goes together, order survives failures, every callback runs once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from iothub.errors import BackendError
+from iothub.testing.clock import ManualClock
+from iothub_services.sqlite.group import Bounds, GroupThread, Patience
+
+Answers = list[object]
+
+
+class Driver:
+    """Remembers its batches; fails as often as told."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.failures: list[Exception] = []
+        self.before: Callable[[], None] = lambda: None
+
+    def __call__(self, ops: list[int]) -> list[object]:
+        self.before()
+        self.batches.append(ops)
+        if self.failures:
+            raise self.failures.pop(0)
+        return [op * 10 for op in ops]
+
+
+def full(*, is_written: bool = False) -> BackendError:
+    return BackendError("disk full", retryable=True, is_written=is_written)
+
+
+def group(driver: Callable[[list[int]], Answers], **settings: object) -> GroupThread[int, object]:
+    clock = settings.pop("clock", None) or ManualClock()
+    return GroupThread("things", driver, lambda call: call(), clock, **settings)  # type: ignore[arg-type]
+
+
+def test_group_does_what_is_waiting_in_one_batch() -> None:
+    """Answers in order, one call into the reactor for all of them."""
+    driver, answers, calls = Driver(), [], []
+    thread: GroupThread[int, object] = GroupThread("things", driver, calls.append, ManualClock())
+    for number in (1, 2, 3):
+        thread.submit(number, answers.append, 5)
+    assert (thread.waiting, thread.waiting_bytes) == (3, 15)
+
+    thread.drain()
+
+    assert driver.batches == [[1, 2, 3]]
+    assert (len(calls), answers, thread.waiting, thread.waiting_bytes, thread.commits) == (1, [], 0, 0, 1)
+    calls[0]()
+    assert answers == [10, 20, 30]
+
+
+def test_group_bounds_a_commit_by_count_and_bytes() -> None:
+    """A long queue does not become one long transaction."""
+    driver, answers = Driver(), []
+    thread = group(driver, bounds=Bounds(commit=2, commit_bytes=10))
+    for number, size in ((1, 1), (2, 1), (3, 11), (4, 1)):
+        thread.submit(number, answers.append, size)
+
+    thread.drain()
+
+    assert driver.batches == [[1, 2], [3], [4]]
+
+
+def test_group_says_when_it_is_full() -> None:
+    """By count or by bytes; what is in work counts."""
+    thread = group(Driver(), bounds=Bounds(waiting=2, waiting_bytes=100))
+    thread.submit(1, lambda _: None, 99)
+    assert not thread.is_full
+    thread.submit(2, lambda _: None)
+    assert thread.is_full
+    thread.drain()
+    thread.submit(3, lambda _: None, 100)
+    assert thread.is_full
+
+
+def test_group_without_patience_answers_the_failure_at_once_and_lives() -> None:
+    """Every operation of the batch fails, retryable, nothing written; the next batch works."""
+    driver, answers = Driver(), []
+    driver.failures = [full()]
+    thread = group(driver)
+    thread.submit(1, answers.append)
+    thread.submit(2, answers.append)
+    thread.drain()
+    thread.submit(3, answers.append)
+    thread.drain()
+
+    assert [type(answer) for answer in answers[:2]] == [BackendError, BackendError]
+    assert (answers[0].retryable, answers[0].is_written) == (True, False)
+    assert answers[2] == 30
+
+
+def test_group_with_patience_retries_the_batch_before_anything_later() -> None:
+    """Order survives; the alarm is raised once and cleared by the success."""
+    clock, driver, answers, alarms = ManualClock(), Driver(), [], []
+    driver.failures = [full(), full()]
+    thread = group(
+        driver, clock=clock, patience=Patience(1e-9, 30.0), on_alarm=lambda name, text: alarms.append((name, text))
+    )
+    driver.before = lambda: thread.submit(9, answers.append) if len(driver.batches) == 1 else None
+    thread.submit(1, answers.append)
+
+    thread.drain()
+
+    assert driver.batches == [[1], [1], [1], [9]]
+    assert answers == [10, 90]
+    assert alarms == [
+        ("things_failing", "disk full; nothing new is acknowledged until this is over"),
+        ("things_failing", ""),
+    ]
+
+
+def test_group_gives_up_on_what_has_waited_too_long_only() -> None:
+    """Each operation by its own age; once uncertain, always uncertain."""
+    clock, driver, answers = ManualClock(), Driver(), []
+    driver.failures = [full(is_written=True), full(), full()]
+    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0))
+    thread.submit(1, answers.append)
+    clock.advance(20)
+    thread.submit(2, answers.append)
+    driver.before = lambda: clock.advance(6)
+
+    thread.drain()
+
+    assert driver.batches == [[1, 2], [1, 2], [2], [2]]
+    assert isinstance(answers[0], BackendError)
+    assert answers[0].is_written
+    assert answers[1] == 20
+
+
+@pytest.mark.parametrize("failure", [BackendError("damaged", retryable=False), TypeError("a defect")])
+def test_group_takes_a_hopeless_batch_apart(failure: Exception) -> None:
+    """One bad operation does not fail its neighbours."""
+    answers: list[object] = []
+    batches: list[list[int]] = []
+
+    def execute(ops: list[int]) -> list[object]:
+        batches.append(ops)
+        if 2 in ops:
+            raise failure
+        return list(ops)
+
+    thread = group(execute)
+    for number in (1, 2, 3):
+        thread.submit(number, answers.append)
+    thread.drain()
+
+    assert answers == [1, failure, 3]
+    assert batches == [[1, 2, 3], [1], [2], [3]]
+
+
+def test_group_runs_the_other_callbacks_when_one_raises() -> None:
+    """Its error reaches the reactor's log; the others get their answers."""
+    answers: list[object] = []
+    calls: list[Callable[[], None]] = []
+    thread: GroupThread[int, object] = GroupThread("things", Driver(), calls.append, ManualClock())
+    thread.submit(1, lambda _: answers.append(1 / 0))
+    thread.submit(2, answers.append)
+    thread.drain()
+
+    with pytest.raises(ZeroDivisionError):
+        calls[0]()
+    calls[1]()
+
+    assert answers == [20]
+
+
+def test_group_that_is_closed_finishes_and_takes_nothing_more() -> None:
+    """Also when its thread never ran."""
+    driver, answers = Driver(), []
+    thread = group(driver)
+    thread.submit(1, answers.append)
+
+    assert thread.close()
+
+    assert answers == [10]
+    with pytest.raises(BackendError, match="closed"):
+        thread.submit(2, answers.append)
+
+
+def test_group_thread_merges_what_arrives_during_a_commit() -> None:
+    """The real thread: while the first commit runs, the rest gathers for the second."""
+    driver = Driver()
+    answers: queue.Queue[object] = queue.Queue()
+    is_running, may_go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_running.set()
+        assert may_go_on.wait(10)
+
+    driver.before = wait
+    thread = group(driver).start()
+    thread.submit(1, answers.put)
+    assert is_running.wait(10)
+    for number in range(2, 100):
+        thread.submit(number, answers.put)
+    may_go_on.set()
+
+    assert [answers.get(timeout=10) for _ in range(99)] == [number * 10 for number in range(1, 100)]
+    assert driver.batches == [[1], list(range(2, 100))]
+    assert thread.close()
+
+
+def test_group_thread_works_in_idle_time() -> None:
+    """Slices follow each other until there is no more; operations come first again."""
+    slices: queue.Queue[int] = queue.Queue()
+    answers: queue.Queue[object] = queue.Queue()
+    left = [3]
+
+    def idle() -> bool:
+        left[0] -= 1
+        slices.put(left[0])
+        return left[0] > 0
+
+    thread = group(Driver(), idle=idle).start()
+    assert [slices.get(timeout=10) for _ in range(3)] == [2, 1, 0]
+    thread.submit(1, answers.put)
+    assert answers.get(timeout=10) == 10
+    assert thread.close()
+
+
+def test_group_thread_that_is_closed_tries_a_failing_commit_no_more() -> None:
+    """A full disk does not hold up the end of the process."""
+    driver, answers = Driver(), []
+    driver.failures = [full()] * 1000
+    is_failing = threading.Event()
+    driver.before = lambda: is_failing.set() if driver.batches else None
+    thread = group(driver, patience=Patience(0.001, 1e9)).start()
+    thread.submit(1, answers.append)
+    assert is_failing.wait(10)
+
+    assert thread.close()
+
+    assert isinstance(answers[0], BackendError)
