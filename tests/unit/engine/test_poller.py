@@ -1,0 +1,213 @@
+"""The compiled poller on Unix sockets: batches, ends in the middle of them, and defects that stay where they are."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from iothub.engine.poller import Poller
+from iothub.net.acceptor import Acceptor
+from iothub.net.filter_factory import FilterFactory
+from iothub.net.gate import Gate
+from iothub.net.listener_info import listener_info
+from iothub.reasons import Reason
+from iothub.testing.clock import ManualClock
+from iothub.testing.echo_plane import EchoConnection, EchoPlane
+
+FAR = 1e12  # a deadline that does not come
+
+
+class Bench:
+    """A poller whose turns are made by the test."""
+
+    def __init__(self, path: str) -> None:
+        self.plane = EchoPlane()
+        self.scheduled = 0
+        self.poller = Poller(self.plane, self.schedule)
+        info = listener_info("tcp", max_connections=1000)
+        clock = ManualClock()
+        self.gate = Gate(info, clock)
+        self._path = path
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(path)
+        listening.listen(100)
+        listening.setblocking(False)
+        self.poller.listen(listening.detach(), Acceptor(self.plane, self.gate, clock, FilterFactory(info)))
+        self.clients: list[socket.socket] = []
+
+    def schedule(self) -> None:
+        self.scheduled += 1
+
+    def client(self) -> tuple[socket.socket, EchoConnection]:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(5)
+        client.connect(self._path)
+        self.clients.append(client)
+        self.turn()
+        return client, self.plane.connections[-1]
+
+    def turn(self, deadline: float = FAR) -> None:
+        self.poller.turn(deadline)
+
+    def close(self) -> None:
+        self.poller.close()
+        for client in self.clients:
+            client.close()
+
+
+@pytest.fixture
+def bench(tmp_path) -> Iterator[Bench]:
+    made = Bench(str(tmp_path / "socket"))
+    yield made
+    made.close()
+
+
+def test_poller_turn_drains_what_is_ready(bench) -> None:
+    """Everything that was sent is handled in one turn, each connection's output leaves in one send per batch."""
+    clients = [bench.client() for _ in range(20)]
+    for client, _ in clients:
+        client.sendall(b"hello")
+    before = bench.poller.counters()
+    bench.turn()
+    after = bench.poller.counters()
+    assert all(client.recv(10) == b"hello" for client, _ in clients)
+    assert after["recv_calls"] - before["recv_calls"] == after["send_calls"] - before["send_calls"] == 20
+    assert after["bytes_in"] - before["bytes_in"] == after["bytes_out"] - before["bytes_out"] == 100
+
+
+def test_poller_turn_ends_at_the_deadline_and_starves_nobody(bench) -> None:
+    """What the deadline leaves over is first in the next turn."""
+    clients = [bench.client() for _ in range(30)]
+    order: list[EchoConnection] = []
+    bench.plane.on_feed = lambda connection, _data: order.append(connection)
+    for client, _ in clients:
+        client.sendall(b"x")
+    for _ in range(30):
+        for client, _ in clients:
+            client.sendall(b"x")
+        bench.turn(0.0)
+    assert {id(connection) for connection in order} == {id(connection) for _, connection in clients}
+
+
+def test_poller_one_batch_may_close_those_that_come_later_in_it(bench) -> None:
+    """Stale events of closed sockets are ignored; each is lost once; their numbers can be given out again afterwards."""
+    clients = [bench.client() for _ in range(50)]
+
+    def close_all(_connection, _data) -> None:
+        for connection in bench.plane.connections:
+            connection.transport.close(abort=True)
+
+    bench.plane.on_feed = close_all
+    for client, _ in clients:
+        client.sendall(b"x")
+    bench.turn()
+    assert [connection.lost_for for _, connection in clients] == [[Reason.NETWORK]] * 50
+    assert bench.gate.connections == 0
+    bench.plane.on_feed = EchoConnection.send
+    client, _ = bench.client()
+    client.sendall(b"new")
+    bench.turn()
+    assert client.recv(3) == b"new"
+
+
+def test_poller_loss_may_give_others_output(bench) -> None:
+    """A will, say: what `lost` makes the plane send leaves in the same turn."""
+    (survivor, connection), (leaver, _) = bench.client(), bench.client()
+    bench.plane.on_lost = lambda _lost: connection.send(b"will")
+    leaver.close()
+    bench.turn()
+    assert survivor.recv(4) == b"will"
+
+
+def test_poller_output_outside_of_a_turn_is_scheduled_once(bench) -> None:
+    """`schedule` is called once; `settle` writes."""
+    client, connection = bench.client()
+    bench.scheduled = 0
+    for _ in range(3):
+        connection.send(b"x")
+        bench.plane.end_batch()
+    assert bench.scheduled == 1
+    bench.poller.settle()
+    assert client.recv(10) == b"xxx"
+    connection.transport.close()
+    assert bench.scheduled == 2
+
+
+def test_poller_defects_of_callees_stay_where_they_are(bench, caplog) -> None:
+    """An exception in feed, lost or end_batch ends at most one connection; the turn goes on."""
+    (client, _), (victim, broken) = bench.client(), bench.client()
+
+    def fail(connection: EchoConnection, data: bytes) -> None:
+        if connection is broken:
+            raise ZeroDivisionError
+        connection.send(data)
+
+    def fail_too(_connection: EchoConnection) -> None:
+        raise KeyError("lost")
+
+    bench.plane.on_feed, bench.plane.on_lost = fail, fail_too
+    victim.sendall(b"x")
+    client.sendall(b"ok")
+    bench.turn()
+    assert victim.recv(1) == b""
+    assert client.recv(2) == b"ok"
+    assert broken.lost_for == [Reason.IMPLEMENTATION]
+    bench.plane.dirty.append(object())  # type: ignore[arg-type] - has no transport
+    bench.poller.settle()
+    client.sendall(b"ok")
+    bench.turn()
+    assert client.recv(2) == b"ok"
+    assert {"ZeroDivisionError", "KeyError", "AttributeError"} <= set(caplog.text.replace(":", " ").split())
+
+
+def test_poller_peer_that_vanishes_while_written_to_is_lost_once(bench) -> None:
+    """A failed send is handled after the flush."""
+    client, connection = bench.client()
+    connection.send(b"x" * 100)
+    client.close()
+    bench.plane.end_batch()
+    bench.poller.settle()
+    bench.turn()
+    assert connection.lost_for == [Reason.NETWORK]
+
+
+def test_poller_polite_close_that_nobody_reads_ends_after_five_seconds(bench) -> None:
+    """A peer that does not take our last words cannot keep its place."""
+    _, connection = bench.client()
+    connection.send(b"x" * 5_000_000)
+    connection.transport.close()
+    bench.turn()
+    bench.poller.settle()
+    assert connection.lost_for == []
+    assert connection.transport.is_congested
+    bench.poller.tick(FAR)
+    assert connection.lost_for == [Reason.NETWORK]
+    assert bench.gate.connections == 0
+
+
+def test_poller_transport_is_safe_after_the_end(bench) -> None:
+    """Whoever still holds a transport may call it; nothing happens."""
+    client, connection = bench.client()
+    client.close()
+    bench.turn()
+    transport = connection.transport
+    transport.pause()
+    transport.resume()
+    transport.wake()
+    transport.close()
+    transport.close(abort=True)
+    bench.poller.settle()
+    assert connection.lost_for == [Reason.NETWORK]
+
+
+def test_poller_close_resets_everybody(bench) -> None:
+    """Shutdown: each connection is told, every place is free; a second close does nothing."""
+    clients = [bench.client() for _ in range(3)]
+    bench.poller.close()
+    assert [connection.lost_for for _, connection in clients] == [[Reason.NETWORK]] * 3
+    assert bench.gate.connections == 0
+    bench.poller.close()
+    bench.turn()
+    bench.poller.settle()

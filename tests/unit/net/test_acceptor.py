@@ -1,0 +1,99 @@
+"""A listener's door."""
+
+from __future__ import annotations
+
+from iothub.net.acceptor import Acceptor
+from iothub.net.filter_factory import FilterFactory
+from iothub.net.gate import Gate
+from iothub.net.listener_info import ListenerInfo, listener_info
+from iothub.reasons import Reason
+from iothub.testing.clock import ManualClock
+from iothub.testing.echo_plane import EchoPlane
+
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
+
+
+class FakeChannel:
+    """A channel that records how it ends."""
+
+    def __init__(self) -> None:
+        self.connection = None
+        self.stream = None
+        self.closes: list[bool] = []
+        self.failures: list[Reason] = []
+
+    def wake(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def close(self, *, abort: bool = False) -> None:
+        self.closes.append(abort)
+
+    def fail(self, reason: Reason) -> None:
+        self.failures.append(reason)
+
+
+def door(info: ListenerInfo) -> tuple[Acceptor, EchoPlane, ManualClock]:
+    clock, plane = ManualClock(), EchoPlane()
+    return Acceptor(plane, Gate(info, clock), clock, FilterFactory(info)), plane, clock
+
+
+def test_acceptor_introduces_a_plain_client_at_once() -> None:
+    """No filters, no stream."""
+    acceptor, plane, _ = door(listener_info("tcp"))
+    channel = FakeChannel()
+    assert acceptor.accepted(channel, "::ffff:10.0.0.1", 7)
+    assert channel.stream is None
+    assert plane.connections[0].peer == "10.0.0.1:7"
+    acceptor.released(channel)
+    assert acceptor.gate.connections == 0
+
+
+def test_acceptor_introduces_a_filtered_client_when_it_is_through() -> None:
+    """A pending handshake is counted as one until then."""
+    acceptor, plane, _ = door(listener_info("ws"))
+    channel = FakeChannel()
+    assert acceptor.accepted(channel, "10.0.0.1", 7)
+    assert (plane.connections, acceptor.gate.handshakes) == ([], 1)
+    channel.stream.received(UPGRADE)
+    assert (len(plane.connections), acceptor.gate.handshakes) == (1, 0)
+    acceptor.released(channel)
+    assert acceptor.gate.connections == 0
+
+
+def test_acceptor_forgets_a_client_that_the_plane_refuses_or_fails_on(caplog) -> None:
+    """No count is left behind by a refusal or a defect."""
+    acceptor, plane, _ = door(listener_info("tcp"))
+    plane.is_full = True
+    assert not acceptor.accepted(FakeChannel(), "10.0.0.1", 7)
+    del plane.is_full
+    assert not acceptor.accepted(FakeChannel(), "10.0.0.1", 7)
+    assert "AttributeError" in caplog.text
+    assert acceptor.gate.connections == 0
+
+
+def test_acceptor_time_out_covers_handshake_and_connect() -> None:
+    """From accept: who is in a handshake is reset, who has not connected is closed by the plane, who is gone is forgotten."""
+    acceptor, plane, clock = door(listener_info("ws", connect_timeout_s=5.0))
+    shaking, waiting, admitted = FakeChannel(), FakeChannel(), FakeChannel()
+    for channel in (shaking, waiting, admitted):
+        acceptor.accepted(channel, "10.0.0.1", 7)
+    plane.has_sessions = False
+    waiting.stream.received(UPGRADE)
+    plane.has_sessions = True
+    admitted.stream.received(UPGRADE)
+    clock.advance(4.9)
+    acceptor.tick()
+    assert plane.closed == []
+    clock.advance(0.2)
+    acceptor.tick()
+    assert shaking.closes == [True]
+    assert plane.closed == [(waiting.connection, Reason.CONNECT_TIMEOUT)]
+    assert admitted.closes == []
+    acceptor.tick()
+    assert len(plane.closed) == 1

@@ -1,0 +1,107 @@
+"""All listeners together: started as one, ticked as one, reloaded as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from twisted.internet.task import Clock as TwistedClock
+
+from iothub.errors import ConfigError, UnavailableError
+from iothub.net import listeners as module
+from iothub.net.listener_info import ListenerInfo, listener_info
+from iothub.net.listeners import Listeners
+from iothub.testing.certificates import Authority
+from iothub.testing.clock import ManualClock
+from iothub.testing.echo_plane import EchoPlane
+
+
+class FakeSocket:
+    def __init__(self, info: ListenerInfo) -> None:
+        self.info = info
+        self.is_closed = False
+
+    def getsockname(self) -> tuple[str, int]:
+        return (self.info.bind, self.info.port or 40_000)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeTransports:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.listening: list[FakeSocket] = []
+
+    def listen(self, listening, _acceptor) -> None:
+        self.listening.append(listening)
+
+    def __getattr__(self, name: str):
+        return lambda: self.calls.append(name)
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[FakeSocket]:
+    """What `open_listening` made; a listener on port 1 cannot be opened."""
+    sockets: list[FakeSocket] = []
+
+    def open_listening(info: ListenerInfo) -> FakeSocket:
+        if info.port == 1:
+            raise UnavailableError("the port is in use")
+        sockets.append(FakeSocket(info))
+        return sockets[-1]
+
+    monkeypatch.setattr(module, "open_listening", open_listening)
+    return sockets
+
+
+def made(*infos: ListenerInfo) -> tuple[Listeners, FakeTransports, TwistedClock]:
+    transports, reactor = FakeTransports(), TwistedClock()
+    return Listeners(infos, EchoPlane(), ManualClock(), transports, reactor), transports, reactor
+
+
+def test_listeners_tell_where_they_are_and_tick_ten_times_a_second(opened) -> None:
+    """Port 0 becomes the real one; close ends the heartbeat."""
+    listeners, transports, reactor = made(listener_info("tcp"), listener_info("ws", bind="::1", port=8083))
+    listeners.start()
+    assert listeners.addresses() == {"tcp": ("127.0.0.1", 40_000), "ws": ("::1", 8083)}
+    assert transports.listening == opened
+    reactor.pump([0.1] * 5)
+    assert transports.calls == ["tick"] * 6
+    listeners.stop_accepting()
+    listeners.close()
+    assert transports.calls[6:] == ["stop_accepting", "stop_accepting", "close"]
+    assert reactor.getDelayedCalls() == []
+
+
+def test_listeners_start_all_or_none(opened) -> None:
+    """A port in use leaves nothing open."""
+    listeners, transports, _ = made(listener_info("tcp"), listener_info("ws", port=1))
+    with pytest.raises(UnavailableError):
+        listeners.start()
+    assert [listening.is_closed for listening in opened] == [True]
+    assert transports.listening == []
+
+
+def test_listeners_reload_all_or_none(tmp_path: Path) -> None:
+    """One bad certificate keeps every listener on its old one."""
+    pairs = {name: Authority(tmp_path, name + "-ca").issue(name) for name in ("tls", "wss")}
+    infos = [listener_info(name, cert_file=pair.cert_file, key_file=pair.key_file) for name, pair in pairs.items()]
+    listeners, _, _ = made(*infos)
+    before = [acceptor.filters._files.context for acceptor in listeners._acceptors]
+    good = Path(pairs["wss"].cert_file).read_bytes()
+    Path(pairs["wss"].cert_file).write_text("broken")
+    with pytest.raises(ConfigError):
+        listeners.reload()
+    assert [acceptor.filters._files.context for acceptor in listeners._acceptors] == before
+    Path(pairs["wss"].cert_file).write_bytes(good)
+    listeners.reload()
+    assert all(
+        acceptor.filters._files.context is not old for acceptor, old in zip(listeners._acceptors, before, strict=True)
+    )
+
+
+def test_listeners_with_a_bad_certificate_are_not_made() -> None:
+    """The configuration is wrong before any port is opened."""
+    with pytest.raises(ConfigError, match=r"listeners.tls.cert_file"):
+        made(listener_info("tls"))

@@ -1,0 +1,53 @@
+"""Why a listener could not be opened, in one line; and what Twisted does not say of a socket."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from iothub.errors import ConfigError, UnavailableError
+from iothub.net import sockets as module
+from iothub.net.listener_info import listener_info
+from iothub.net.sockets import open_listening, unread_bytes
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EADDRINUSE, "listener 'tcp' cannot use 10.0.0.1:1883: the port is in use; .*listeners.tcp.port"),
+        (errno.EACCES, "no permission; ports below 1024"),
+        (errno.EADDRNOTAVAIL, "does not have that address; set listeners.tcp.bind"),
+        (errno.ENOBUFS, "cannot use 10.0.0.1:1883: .*buffer"),
+    ],
+)
+def test_listening_that_fails_says_why(monkeypatch, number: int, words: str) -> None:
+    """Exit code 7, the address, the setting."""
+
+    class Refusing(socket.socket):
+        def bind(self, _address: object) -> None:
+            import os
+
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module.socket, "socket", Refusing)
+    with pytest.raises(UnavailableError, match=words) as refused:
+        open_listening(listener_info("tcp", bind="10.0.0.1", port=1883))
+    assert refused.value.exit_code == 7
+
+
+def test_listening_needs_an_address() -> None:
+    """Names are not resolved: they may mean several addresses."""
+    with pytest.raises(ConfigError, match=r"listeners.tcp.bind: 'localhost' is not an IP address"):
+        open_listening(listener_info("tcp", bind="localhost"))
+
+
+def test_unread_bytes_counts_and_survives_the_end() -> None:
+    """0 for a socket that is gone."""
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"four")
+    assert unread_bytes(ours) == 4
+    ours.close()
+    theirs.close()
+    assert unread_bytes(ours) == 0
