@@ -78,6 +78,7 @@ class SessionControl:
         self.expires_at = 0.0
         self.will_at = 0.0
         self.queued_at = 0.0
+        self.has_rates = False  # the session's device has rates of its own
 
 
 class QueueAdmin(Protocol):

@@ -1,0 +1,142 @@
+"""Health and metrics of one running hub, as the HTTP face asks for them: read when asked, never pushed.
+
+Knows the node's parts by reference and changes none of them.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from iothub_services.metrics import metrics
+from iothub_services.metrics.exposition import TenantPages, TenantSample
+from iothub_services.quota.names import Quota
+
+if TYPE_CHECKING:
+    from iothub.node import Node
+    from iothub_tenants.broker import TenantBroker
+
+
+class NodeHealth:
+    """Fulfils `iothub.net.http.Health`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._pages = TenantPages(node.settings.metrics.tenant_series_max)
+        self._feed()
+
+    def reasons(self) -> list[str]:
+        node = self._node
+        reasons = []
+        if not node.telemetry.is_ready:
+            reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
+        if node.is_stopping:
+            reasons.append("the hub is stopping")
+        if node.writer.is_failing:
+            reasons.append("a store refuses writes; see the alarms")
+        return reasons
+
+    def status(self) -> Mapping[str, object]:
+        node = self._node
+        turn = node.plane.turn
+        return {
+            "version": node.version,
+            "twin": node.backend,
+            "connections": {"used": node.plane.connection_count, "limit": node.plane.limits.connections},
+            "buffered_bytes": {"used": turn.buffered_bytes, "limit": node.plane.limits.buffered_bytes},
+            "unstored_bytes": {"used": turn.unstored_bytes, "limit": node.plane.limits.unstored_bytes},
+            "tenants": len(node.brokers),
+            "alarms": [
+                {"name": alarm.name.word, "subject": alarm.subject, "detail": alarm.detail}
+                for alarm in node.alarms.active()
+            ],
+        }
+
+    def metrics(self) -> bytes:
+        return self._node.telemetry.registry.render()
+
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> bytes:
+        brokers = sorted(self._node.brokers, key=lambda broker: broker.record.name)
+        chosen = [broker for broker in brokers if tenant in (None, broker.record.name) and broker.record.name > after]
+        return self._pages.render(self._sample(broker) for broker in chosen[:limit])
+
+    def _feed(self) -> None:
+        node, feed = self._node, self._node.telemetry.registry.feed
+        counters, gates = node.plane.counters, node.listeners.gates
+        feed(
+            metrics.BUILD_INFO,
+            lambda: {(node.version, platform.python_version(), node.backend): 1},
+        )
+        feed(metrics.START_TIME, lambda: node.started_at)
+        feed(metrics.ENGINE_TURNS, lambda: counters.turns)
+        feed(metrics.CONNECTIONS, lambda: {name: gate.connections for name, gate in gates().items()})
+        feed(metrics.CONNECTIONS_LIMIT, lambda: {name: gate.listener.max_connections for name, gate in gates().items()})
+        feed(metrics.ACCEPTS_REFUSED, lambda: {name: sum(gate.refused.values()) for name, gate in gates().items()})
+        feed(metrics.PACKETS_RECEIVED, counters.packets_received)
+        feed(metrics.PACKETS_SENT, counters.packets_sent)
+        feed(metrics.BYTES_RECEIVED, lambda: counters.bytes_received)
+        feed(metrics.BYTES_SENT, lambda: counters.bytes_sent)
+        feed(metrics.MESSAGES_RECEIVED, lambda: _by_qos(counters.messages_received()))
+        feed(metrics.MESSAGES_DELIVERED, lambda: _by_qos(counters.messages_delivered()))
+        feed(metrics.MESSAGES_DROPPED, counters.drops)
+        feed(metrics.SESSIONS, self._sessions)
+        feed(metrics.BUFFERED_BYTES, lambda: node.plane.turn.buffered_bytes)
+        feed(metrics.STORE_PENDING_BYTES, lambda: node.writer.waiting[1])
+        feed(metrics.SUBSCRIPTIONS, self._subscriptions)
+        feed(metrics.RETAINED_MESSAGES, lambda: self._used(Quota.RETAINED_MESSAGES))
+        feed(metrics.RETAINED_BYTES, lambda: self._used(Quota.RETAINED_BYTES))
+        feed(metrics.OVERLOAD_LEVEL, node.plane.overload_level)
+        feed(metrics.ALARMS_ACTIVE, node.alarms.counts)
+        feed(metrics.TENANTS, lambda: len(node.brokers))
+        feed(metrics.SERIES_DROPPED, lambda: self._pages.dropped)
+        directory = node.authenticator.directory
+        feed(metrics.AUTH_CACHE, lambda: {"hit": directory.hits, "miss": directory.misses})
+        feed(metrics.HOOK_FAILURES, lambda: node.hub.hooks.failures)
+
+    def _planes(self) -> Iterator[TenantBroker]:
+        return iter(self._node.brokers)
+
+    def _used(self, quota: Quota) -> int:
+        return sum(broker.allowance.ledger.used(quota) for broker in self._planes())
+
+    def _sessions(self) -> dict[str, int]:
+        total = sum(len(broker.plane.sessions) for broker in self._planes())
+        connected = sum(broker.plane.connections for broker in self._planes())
+        return {"connected": connected, "offline": total - connected}
+
+    def _subscriptions(self) -> dict[str, int]:
+        total = self._used(Quota.SUBSCRIPTIONS)
+        return {"plain": total, "shared": sum(broker.plane.router.group_count for broker in self._planes())}
+
+    def _sample(self, broker: TenantBroker) -> TenantSample:
+        plane, ledger = broker.plane, broker.allowance.ledger
+        counters, figures = plane.counters, ledger.figures()
+        telemetry, tenant_id = self._node.telemetry, broker.tenant_id
+        return TenantSample(
+            broker.record.name,
+            {
+                metrics.TENANT_CONNECTIONS: plane.connections,
+                metrics.TENANT_SESSIONS: len(plane.sessions),
+                metrics.TENANT_SUBSCRIPTIONS: ledger.used(Quota.SUBSCRIPTIONS),
+                metrics.TENANT_MESSAGES_RECEIVED: _by_qos(counters.messages_received()),
+                metrics.TENANT_MESSAGES_DELIVERED: _by_qos(counters.messages_delivered()),
+                metrics.TENANT_MESSAGES_DROPPED: {name: count for name, count in counters.drops().items() if count},
+                metrics.TENANT_BYTES_RECEIVED: counters.bytes_received,
+                metrics.TENANT_BYTES_SENT: counters.bytes_sent,
+                metrics.TENANT_RETAINED_MESSAGES: ledger.used(Quota.RETAINED_MESSAGES),
+                metrics.TENANT_RETAINED_BYTES: ledger.used(Quota.RETAINED_BYTES),
+                metrics.TENANT_QUOTA_LIMIT: {quota.value: max(limit, 0) for quota, (_, limit) in figures.items() if limit},
+                metrics.TENANT_QUOTA_USED: {quota.value: used for quota, (used, _) in figures.items()},
+                metrics.TENANT_QUOTA_REJECTIONS: _of(telemetry.tenant_rejections, tenant_id),
+                metrics.TENANT_DENIED: _of(telemetry.tenant_denials, tenant_id),
+            },
+        )
+
+
+def _by_qos(counts: tuple[int, int, int]) -> dict[str, int]:
+    return {str(qos): count for qos, count in enumerate(counts)}
+
+
+def _of(counts: Mapping[tuple[int, str], int], tenant_id: int) -> dict[str, int]:
+    return {word: count for (owner, word), count in counts.items() if owner == tenant_id}

@@ -1,0 +1,105 @@
+"""What the rooms report while they work: counted for the metrics, and said in the log where a person should know.
+
+Knows no source's inside and decides nothing. One object fulfils the observers of message plane, control plane, auth and quota.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iothub import log
+from iothub.reasons import Drop, Reason
+from iothub_services.auth.authenticator import Claim, Refusal
+from iothub_services.metrics import metrics
+from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.metrics.exposition import Registry
+from iothub_services.quota.names import Quota
+
+PROTOCOLS = {3: "3.1", 4: "3.1.1", 5: "5"}
+
+
+class Telemetry:
+    """All on the reactor thread."""
+
+    def __init__(self, alarms: Alarms) -> None:
+        self.alarms = alarms
+        self.registry = Registry()
+        self.is_ready = False
+        self.tenant_rejections: dict[tuple[int, str], int] = {}
+        self.tenant_denials: dict[tuple[int, str], int] = {}
+        self._connects = self.registry.tally(metrics.CONNECTS)
+        self._disconnects = self.registry.tally(metrics.DISCONNECTS)
+        self._denied = self.registry.tally(metrics.AUTHORIZATIONS_DENIED)
+        self._rejections = self.registry.tally(metrics.QUOTA_REJECTIONS)
+        self._malformed = 0
+        self._protocol_errors = 0
+        self.registry.feed(metrics.MALFORMED_PACKETS, lambda: self._malformed)
+        self.registry.feed(metrics.PROTOCOL_ERRORS, lambda: self._protocol_errors)
+        self._log = log.get(__name__)
+
+    # --- message plane
+
+    def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None:
+        """The plane's own counters have it; the log hears of what a tenant should look at."""
+
+    # --- control plane
+
+    def opened(self, listener: str) -> None:
+        """Listeners count their connections themselves."""
+
+    def closed(self, listener: str, version: int, reason: Reason) -> None:
+        self._disconnects.add(reason.word)
+        if reason is Reason.MALFORMED:
+            self._malformed += 1
+        elif reason is Reason.PROTOCOL_ERROR:
+            self._protocol_errors += 1
+
+    def connected(self, listener: str, version: int, result: str) -> None:
+        self._connects.add(PROTOCOLS.get(version, "5"), "accepted" if result == "accepted" else "refused")
+
+    def denied(self, tenant_id: int, action: str) -> None:
+        self._denied.add(action)
+        key = (tenant_id, action)
+        self.tenant_denials[key] = self.tenant_denials.get(key, 0) + 1
+
+    # --- auth
+
+    def refused_login(self, claim: Claim, refusal: Refusal, *, is_ban: bool) -> None:
+        self._log.info(
+            "login refused",
+            tenant=claim.tenant,
+            device=claim.device,
+            client_id=claim.client_id,
+            address=claim.address,
+            cause=refusal.cause,
+            is_ban=is_ban,
+        )
+
+    def store_failed(self, call: str, error: Exception) -> None:
+        self.alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=f"{call}: {error}")
+
+    # --- quota
+
+    def refused(self, tenant_id: int, quota: Quota) -> None:
+        self._rejections.add(quota.value)
+        key = (tenant_id, quota.value)
+        self.tenant_rejections[key] = self.tenant_rejections.get(key, 0) + 1
+
+    def would_refuse(self, tenant_id: int, quota: Quota) -> None:
+        self._log.info("a limit on trial would have refused", tenant_id=tenant_id, quota=quota.value)
+
+    def unbalanced(self, tenant_id: int, quota: Quota) -> None:
+        self._log.error("a count fell below zero", tenant_id=tenant_id, quota=quota.value)
+
+
+class AuthTelemetry:
+    """The authenticator's observer: its word for a refusal is the quota's as well, so it has a door of its own."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def refused(self, claim: Claim, refusal: Refusal, *, is_ban: bool) -> None:
+        self._telemetry.refused_login(claim, refusal, is_ban=is_ban)
+
+    def store_failed(self, call: str, error: Exception) -> None:
+        self._telemetry.store_failed(call, error)

@@ -1,0 +1,90 @@
+"""Callback-style calls of the stores' threads as awaitables.
+
+Knows no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from iothub_services.queues.port import Claim, QueueLimits, QueueStats
+from iothub_services.queues.writer import QueueWriter
+from iothub_services.retained.port import RetainedBody, RetainedTopic
+
+
+def awaited(start: Callable[[Callable[[Any], None], Callable[[Exception], None]], None]) -> Deferred[Any]:
+    """Fire with what `start`'s first callback gets, or fail with what its second one gets."""
+    answer: Deferred[Any] = Deferred()
+    start(answer.callback, answer.errback)
+    return answer
+
+
+class AwaitedQueues:
+    """The rare verbs of the virtual queues; fulfils `iothub_services.sessions.port.QueueAdmin`."""
+
+    def __init__(self, writer: QueueWriter) -> None:
+        self._writer = writer
+
+    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
+        await self._call("create", tenant_id, queue_id, limits, first_epoch)
+
+    async def claim(self, queue_id: int, owner: bytes) -> Claim:
+        claim: Claim = await self._call("claim", queue_id, owner)
+        return claim
+
+    async def drop(self, queue_id: int) -> None:
+        await self._call("drop", queue_id)
+
+    async def drop_tenant(self, tenant_id: int) -> None:
+        await self._call("drop_tenant", tenant_id)
+
+    async def purge(self, queue_id: int) -> int:
+        return int(await self._call("purge", queue_id))
+
+    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+        await self._call("set_limits", queue_id, limits)
+
+    async def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        await self._call("set_tenant_limits", tenant_id, messages, size_bytes)
+
+    async def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        tails: dict[int, int] = await self._call("tails", queue_ids)
+        return tails
+
+    async def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        queues: list[QueueStats] = await self._call("list_queues", tenant_id)
+        return queues
+
+    def _call(self, name: str, *args: object) -> Awaitable[Any]:
+        return awaited(lambda done, failed: self._writer.call(name, args, done, failed))
+
+
+class AwaitedRetained:
+    """The rare verbs of the retained store."""
+
+    def __init__(self, writer: QueueWriter) -> None:
+        self._writer = writer
+
+    async def load(self, tenant_id: int) -> list[RetainedTopic]:
+        topics: list[RetainedTopic] = await self._call("load", tenant_id)
+        return topics
+
+    async def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
+        bodies: list[RetainedBody] = await self._call("fetch", tenant_id, list(topics))
+        return bodies
+
+    async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
+        return int(await self._call("delete", tenant_id, list(topics)))
+
+    async def expire(self, now_ms: int, count: int) -> list[tuple[int, bytes]]:
+        expired: list[tuple[int, bytes]] = await self._call("expire", now_ms, count)
+        return expired
+
+    async def drop_tenant(self, tenant_id: int) -> None:
+        await self._call("drop_tenant", tenant_id)
+
+    def _call(self, name: str, *args: object) -> Awaitable[Any]:
+        return awaited(lambda done, failed: self._writer.call_retained(name, args, done, failed))

@@ -1,0 +1,58 @@
+"""The event log as the session manager sees it: events in the order of the calls, durable when awaited, folded into the state store.
+
+Knows no session and no driver: it hands lists of events to the thread of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from iothub.records.events import Event
+
+
+class EventThread(Protocol):
+    """The log's thread (`iothub_services.sqlite.group.GroupThread`)."""
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def submit(self, op: list[Event], callback: Callable[[object], None], size_bytes: int = 0) -> None: ...
+
+
+class ThreadJournal:
+    """Fulfils `iothub_services.sessions.port.Journal` over a thread. On the reactor thread.
+
+    Invariant: an event with an epoch (a persistent session's) is never left out; others are when the log is too far behind, and counted.
+    """
+
+    def __init__(self, thread: EventThread) -> None:
+        self._thread = thread
+        self.lost = 0
+
+    async def record(self, events: list[Event]) -> None:
+        """Durable when it returns. Raises BackendError."""
+        answer: Deferred[object] = Deferred()
+
+        def done(result: object) -> None:
+            if isinstance(result, Exception):
+                answer.errback(result)
+            else:
+                answer.callback(None)
+
+        self._thread.submit(events, done)
+        await answer
+
+    def note(self, events: list[Event]) -> None:
+        """Durable soon."""
+        if self._thread.is_full:
+            self.lost += sum(not event.epoch for event in events)
+            events = [event for event in events if event.epoch]
+        if events:
+            self._thread.submit(events, self._noted)
+
+    def _noted(self, result: object) -> None:
+        if isinstance(result, Exception):
+            self.lost += 1

@@ -1,0 +1,201 @@
+"""What one tenant may use: its limits in force, the exact counts, and the meters that the message plane takes from.
+
+Knows no packets and gives no answers: it says which quota refuses; the caller reacts by the table of the tenancy page, section 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iothub.clock import Clock
+from iothub.engine.limits import TenantLimits
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub_services.auth.port import DeviceRecord, TenantRecord
+from iothub_services.quota.ledger import LocalLedger
+from iothub_services.quota.names import Quota
+from iothub_services.quota.port import QuotaObserver
+from iothub_services.quota.rates import RateBook
+from iothub_services.quota.resolve import EffectiveLimits, resolve_texts
+from iothub_services.quota.usage import Usage
+
+MANY = 1 << 30  # "unlimited" for the engine's counts
+MUCH = 1 << 40  # "unlimited" for its bytes
+LARGEST_PACKET = 268_435_460
+
+
+@dataclass(slots=True)
+class Entry:
+    """What one CONNECT has reserved of `sessions`. `inherits`: it takes over the unit of the session that is there."""
+
+    client_id: str
+    reserves: bool = False
+    inherits: bool = False
+
+
+class Allowance:
+    """One tenant's quota state. Invariant: what is reserved is given back exactly once, by whoever ended."""
+
+    def __init__(
+        self, record: TenantRecord, plane: TenantPlane, clock: Clock, observer: QuotaObserver, usage: Usage
+    ) -> None:
+        self.plane = plane
+        self.limits = EffectiveLimits()
+        self.ledger = LocalLedger(record.id, self.limits, observer)
+        self.rates = RateBook(record.id, usage, clock, observer)
+        self._observer = observer
+        self._device_limits: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
+        self._inherited: set[str] = set()
+        self._record = record
+        self.obey(record)
+
+    def obey(self, record: TenantRecord) -> None:
+        """Put the record's limits in force; what is spent stays spent, what is reserved stays reserved."""
+        self._record = record
+        self.limits = resolve_texts(record.plan_limits, record.limits)
+        self._device_limits.clear()
+        self.ledger.set_limits(self.limits)
+        rates, plane = self.rates.tenant, self.plane
+        rates.set_limits(self.limits)
+        plane.limits = _engine_limits(self.limits, record)
+        plane.inbound_messages = rates.meter(Quota.PUBLISH_MESSAGES)
+        plane.inbound_bytes = rates.meter(Quota.PUBLISH_BYTES)
+        plane.day_messages = rates.day(Quota.PUBLISH_MESSAGES)
+        plane.day_bytes = rates.day(Quota.PUBLISH_BYTES)
+        plane.outbound_messages = rates.rate(Quota.DELIVER_MESSAGES)
+        plane.outbound_bytes = rates.rate(Quota.DELIVER_BYTES)
+        plane.persistent_fanout = rates.rate(Quota.PERSISTENT_FANOUT)
+
+    def take(self, quota: Quota, units: int = 1) -> bool:
+        """Take units of a tenant rate that the control plane enforces: `connects`, `subscribes`."""
+        return self.rates.tenant.take(quota, units) == 0.0
+
+    # --- connections and sessions
+
+    def enter(self, client_id: str, *, has_place: bool, is_persistent: bool) -> Entry | Quota:
+        """Reserve what a CONNECT needs; or return the quota that refuses. `has_place`: it takes over a counted connection."""
+        if not has_place and not self.ledger.reserve(Quota.CONNECTIONS):
+            return Quota.CONNECTIONS
+        present = self.plane.sessions.get(client_id)
+        entry = Entry(client_id)
+        if present is not None and present.is_persistent:
+            entry.inherits = True
+            self._inherited.add(client_id)
+        elif is_persistent:
+            if not self.ledger.reserve(Quota.SESSIONS):
+                if not has_place:
+                    self.ledger.release(Quota.CONNECTIONS)
+                return Quota.SESSIONS
+            entry.reserves = True
+        return entry
+
+    def entered(self, entry: Entry, session: Session | None) -> None:
+        """The session is open (None: it could not be opened); settle who holds the unit of `sessions`."""
+        has_unit = entry.reserves
+        if entry.inherits:
+            has_unit = entry.client_id not in self._inherited  # the old session has ended meanwhile
+            self._inherited.discard(entry.client_id)
+        if has_unit and (session is None or not session.is_persistent):
+            self.ledger.release(Quota.SESSIONS)
+
+    def release_connection(self) -> None:
+        self.ledger.release(Quota.CONNECTIONS)
+
+    def release_session(self, session: Session) -> None:
+        """A session has ended: its unit, its subscriptions, its device's meters."""
+        for subscription in session.subscriptions.values():
+            self.release_subscription(session, subscription)
+        self._unequip(session)
+        if not session.is_persistent:
+            return
+        if session.client_id in self._inherited:
+            self._inherited.discard(session.client_id)
+        else:
+            self.ledger.release(Quota.SESSIONS)
+
+    # --- subscriptions
+
+    def reserve_subscription(self, session: Session, subscription: Subscription) -> Quota | None:
+        """Take the places of one new subscription; return the quota that refuses."""
+        limit = self.limits.session_subscriptions
+        if limit and len(session.subscriptions) >= limit:
+            self._observer.refused(self.plane.tenant_id, Quota.SESSION_SUBSCRIPTIONS)
+            return Quota.SESSION_SUBSCRIPTIONS
+        if not self.ledger.reserve(Quota.SUBSCRIPTIONS):
+            return Quota.SUBSCRIPTIONS
+        refused = self._reserve_member(subscription)
+        if refused is not None:
+            self.ledger.release(Quota.SUBSCRIPTIONS)
+        return refused
+
+    def _reserve_member(self, subscription: Subscription) -> Quota | None:
+        if subscription.group is None:
+            return None
+        key = (subscription.group, subscription.filter)
+        is_first = self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0
+        if is_first and not self.ledger.reserve(Quota.SHARED_GROUPS):
+            return Quota.SHARED_GROUPS
+        if self.ledger.reserve(Quota.GROUP_MEMBERS, subject=key):
+            return None
+        if is_first:
+            self.ledger.release(Quota.SHARED_GROUPS)
+        return Quota.GROUP_MEMBERS
+
+    def release_subscription(self, _session: Session, subscription: Subscription) -> None:
+        self.ledger.release(Quota.SUBSCRIPTIONS)
+        if subscription.group is not None:
+            key = (subscription.group, subscription.filter)
+            self.ledger.release(Quota.GROUP_MEMBERS, subject=key)
+            if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
+                self.ledger.release(Quota.SHARED_GROUPS)
+
+    def restore(self, session: Session) -> None:
+        """Count a persistent session that was loaded at start, whatever the limits say now."""
+        self.ledger.restore(Quota.SESSIONS, 1)
+        for group, topic_filter in session.subscriptions:
+            self.ledger.restore(Quota.SUBSCRIPTIONS, 1)
+            if group is not None:
+                if self.ledger.used(Quota.GROUP_MEMBERS, subject=(group, topic_filter)) == 0:
+                    self.ledger.restore(Quota.SHARED_GROUPS, 1)
+                self.ledger.restore(Quota.GROUP_MEMBERS, 1, subject=(group, topic_filter))
+
+    # --- devices
+
+    def equip(self, session: Session, device: DeviceRecord) -> None:
+        """Give a session the rates of its device, as the device's limits are now."""
+        self._unequip(session)
+        rates = self.rates.join(device.name, self._limits_of(device))
+        if rates is not None:
+            session.device_inbound_messages = rates.rate(Quota.DEVICE_PUBLISH_MESSAGES)
+            session.device_inbound_bytes = rates.rate(Quota.DEVICE_PUBLISH_BYTES)
+            session.device_outbound_messages = rates.rate(Quota.DEVICE_DELIVER_MESSAGES)
+            session.device_outbound_bytes = rates.rate(Quota.DEVICE_DELIVER_BYTES)
+            session.control.has_rates = True
+
+    def _unequip(self, session: Session) -> None:
+        if session.control.has_rates:
+            session.control.has_rates = False
+            self.rates.leave(session.device)
+            session.device_inbound_messages = session.device_inbound_bytes = None
+            session.device_outbound_messages = session.device_outbound_bytes = None
+
+    def _limits_of(self, device: DeviceRecord) -> EffectiveLimits:
+        known = self._device_limits.get(device.limits)
+        if known is None:
+            known = resolve_texts(self._record.plan_limits, self._record.limits, device.limits)
+            self._device_limits[device.limits] = known
+        return known
+
+
+def _engine_limits(limits: EffectiveLimits, record: TenantRecord) -> TenantLimits:
+    return TenantLimits(
+        packet_bytes=limits.packet_bytes or LARGEST_PACKET,
+        topic_levels=limits.topic_levels or 65_536,
+        topic_bytes=limits.topic_bytes or 65_535,
+        user_properties=limits.user_properties or 65_535,
+        fanout=limits.fanout or MANY,
+        fanout_bytes=limits.fanout_bytes or MUCH,
+        store_qos0=record.is_qos0_queued,
+        close_on_denied=record.is_closed_on_denied_publish,
+    )

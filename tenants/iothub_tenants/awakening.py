@@ -1,0 +1,99 @@
+"""A hub starts: every persistent session that the log knows gets its place back before the first client comes.
+
+Knows no log and no fold: it is given the folded states. A session whose connection died with the hub is told so by an event, so that
+its expiry and its Will begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.records.state import SessionState
+from iothub_services.auth.port import Run, TenantRecord
+from iothub_services.awaited import AwaitedQueues
+from iothub_services.sessions.port import SessionControl, Will
+from iothub_tenants.broker import TenantBroker
+from iothub_tenants.hub import Hub
+from iothub_tenants.registry import Registry
+
+
+class Awakening:
+    """Loads sessions once, at start."""
+
+    def __init__(self, hub: Hub, registry: Registry, queues: AwaitedQueues, run: Run) -> None:
+        self._hub = hub
+        self._registry = registry
+        self._queues = queues
+        self._run = run
+
+    async def load(self, states: Iterable[SessionState]) -> int:
+        """Adopt all living sessions; drop the queues that belong to none. Returns how many sessions there are."""
+        by_tenant: dict[int, list[SessionState]] = {}
+        for state in states:
+            by_tenant.setdefault(state.tenant_id, []).append(state)
+        loaded = 0
+        for tenant_id in await self._run("accounts.names", self._registry.tenant_names):
+            record = await self._run("accounts.tenant", self._registry.tenant_by_id, tenant_id)
+            if record is not None:
+                loaded += await self._adopt_all(record, by_tenant.get(tenant_id, []))
+        return loaded
+
+    async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
+        if states:
+            broker = await self._hub.brokers.broker(record)
+            for state in states:
+                self._adopt(broker, state)
+        living = {state.queue_id for state in states}
+        for queue in await self._queues.list_queues(record.id):
+            if queue.queue_id not in living:  # its session ended, or never began: the hub died in between
+                await self._queues.drop(queue.queue_id)
+        return len(states)
+
+    def _adopt(self, broker: TenantBroker, state: SessionState) -> None:
+        plane = self._hub.plane
+        session = plane.create_session(
+            broker.plane,
+            state.client_id,
+            state.device,
+            is_persistent=True,
+            queue_id=state.queue_id,
+            epoch=state.epoch,
+        )
+        _subscribe(self._hub, session, state)
+        now_ms = int(self._hub.clock.wall() * 1000)
+        disconnected_at_ms = state.disconnected_at_ms or now_ms
+        if state.is_connected:
+            self._hub.journal.note(
+                [events.session_disconnected(Subject(broker.tenant_id, state.client_id, state.epoch, now_ms), reason="hub_lost")]
+            )
+            disconnected_at_ms = now_ms
+        control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state), state.created_at_ms)
+        session.control = control
+        broker.allowance.restore(session)
+        self._hub.sessions.adopt(broker, session, control, max(now_ms - disconnected_at_ms, 0) / 1000)
+
+
+def _subscribe(hub: Hub, session: Session, state: SessionState) -> None:
+    for (group, topic_filter), options in state.subscriptions.items():
+        subscription = Subscription(
+            session,
+            topic_filter.encode(),
+            None if group is None else group.encode(),
+            options.qos,
+            options.no_local,
+            options.retain_as_published,
+            options.retain_handling,
+            options.identifier,
+        )
+        hub.plane.subscribe(session, subscription)
+
+
+def _will(state: SessionState) -> Will | None:
+    will = state.will
+    if will is None:
+        return None
+    return Will(will.topic.encode(), will.payload, will.qos, will.retain, will.properties, will.delay_s)

@@ -1,0 +1,226 @@
+"""One tenant's broker: its own rights, sessions, queues, retained messages, router and quota, composed over what all tenants share (B65, B66).
+
+Knows no packets, no sockets and no SQL. Everything here belongs to exactly one tenant, so nothing here can leak into another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from iothub.clock import Clock
+from iothub.engine.connection import Connection
+from iothub.engine.filters import check_topic_filter, check_topic_name
+from iothub.engine.limits import ConnectionSettings
+from iothub.engine.message import Message
+from iothub.engine.plane import Plane
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.mqtt.constants import MQTT_5_0
+from iothub.mqtt.packets import Connect
+from iothub.reasons import Drop, Reason
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.settings import Config, Mqtt
+from iothub_services.auth.port import DeviceRecord, Run, TenantRecord
+from iothub_services.queues.port import Overflow, QueueLimits
+from iothub_services.quota.names import Quota
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
+from iothub_tenants.allowance import Allowance, Entry
+from iothub_tenants.generator import QueueIds
+from iothub_tenants.guests import Guest
+from iothub_tenants.retaining import Retaining
+
+OVERFLOWS = {
+    "reject": Overflow.REJECT,
+    "drop-oldest": Overflow.DROP_OLDEST,
+    "drop-qos0-first": Overflow.DROP_QOS0_FIRST,
+}
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the brokers of one worker share: the plane, the drivers' front doors, clock and settings."""
+
+    settings: Config
+    clock: Clock
+    plane: Plane
+    sessions: SessionManager
+    journal: Journal
+    counters: Any
+    run: Run
+
+
+class TenantBroker:
+    """One tenant. Fulfils the session manager's `SessionHome`.
+
+    Invariants: counts are given back by whoever reserved them, exactly once; `record` is replaced as a whole (`obey`).
+    """
+
+    def __init__(  # noqa: PLR0913 - composition: one collaborator each
+        self,
+        record: TenantRecord,
+        shared: Shared,
+        plane: TenantPlane,
+        allowance: Allowance,
+        queue_ids: QueueIds,
+        retained: Retaining,
+    ) -> None:
+        self.record = record
+        self.plane = plane
+        self.allowance = allowance
+        self.retained = retained
+        self._shared = shared
+        self._queue_ids = queue_ids
+
+    @property
+    def tenant_id(self) -> int:
+        return self.record.id
+
+    @property
+    def limits(self) -> Any:
+        return self.allowance.limits
+
+    # --- what the tenant's plan says
+
+    def queue_limits(self) -> QueueLimits:
+        overflow = OVERFLOWS[self._shared.settings.queues.overflow]
+        return QueueLimits(self.limits.session_queued_messages, self.limits.session_queued_bytes, overflow)
+
+    def expiry_of(self, asked_s: int) -> int:
+        """Cut a Session Expiry Interval to the tenant's `session_expiry_s`."""
+        longest_s: int = self.limits.session_expiry_s or NEVER_EXPIRES
+        return min(asked_s, longest_s)
+
+    def check_topic(self, topic: bytes) -> int:
+        """Return the Reason Code that refuses a Topic Name, 0 if it is fine."""
+        return check_topic_name(topic, self.limits.topic_levels or 65_536, self.limits.topic_bytes or 65_535)
+
+    def check_filter(self, topic_filter: bytes) -> int:
+        """Return the Reason Code that refuses a Topic Filter (with its `$share` part), 0 if it is fine."""
+        return check_topic_filter(topic_filter, self.limits.filter_levels or 65_536, self.limits.topic_bytes or 65_535)
+
+    def connection_settings(self, mqtt: Mqtt, packet: Connect) -> ConnectionSettings:
+        """What this CONNECT and the tenant's plan agree on."""
+        limits, asked = self.limits, packet.properties
+        is_v5 = packet.version == MQTT_5_0
+        keep_alive_s = max(packet.keep_alive_s or int(mqtt.max_keepalive_s), limits.keep_alive_min_s or 0)
+        return ConnectionSettings(
+            version=packet.version,
+            keep_alive_s=min(keep_alive_s, int(mqtt.max_keepalive_s)),
+            receive_maximum=(asked.receive_maximum or 65_535) if is_v5 else mqtt.max_inflight,
+            maximum_packet_size=asked.maximum_packet_size_bytes or 0,
+            topic_alias_maximum=asked.topic_alias_maximum or 0,
+            inbound_maximum=limits.receive_maximum,
+            topic_aliases=limits.topic_aliases if is_v5 else 0,
+            packet_bytes=self.plane.limits.packet_bytes,
+        )
+
+    def obey(self, record: TenantRecord) -> None:
+        """The accounts have changed: put what they say now in force."""
+        if record != self.record:
+            self.record = record
+            self.allowance.obey(record)
+            self._shared.plane.limits_changed(self.plane)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.plane.sessions and not self.plane.connections and self.retained.is_empty
+
+    # --- sessions and connections
+
+    async def next_queue_id(self) -> int:
+        queue_id = self._queue_ids.allocate_nowait()
+        if queue_id is None:
+            queue_id = await self._shared.run("accounts.ids", self._queue_ids.allocate)
+        return queue_id
+
+    def enter(self, guest: Guest, request: SessionRequest) -> Entry | Quota:
+        """Reserve a connection's place, and a session's if a new one must be kept; or say which quota refuses."""
+        present = self.plane.sessions.get(request.client_id)
+        other: Guest | None = None
+        if present is not None and present.connection is not None:
+            other = present.connection.control
+        has_place = other is not None and other.is_counted
+        entry = self.allowance.enter(request.client_id, has_place=has_place, is_persistent=request.expiry_s > 0)
+        if isinstance(entry, Entry):
+            if other is not None:
+                other.is_counted = False  # its place is ours now
+            guest.broker = self
+            guest.is_counted = True
+        return entry
+
+    def vacate(self, connection: Connection, reason: Reason) -> None:
+        guest: Guest = connection.control
+        guest.leave(reason)
+
+    def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
+        """A connection has left its session."""
+        sessions = self._shared.sessions
+        sessions.close_connection(self, session, reason, keeps_will=keeps_will, expiry_s=expiry_s)
+
+    def connected(self, session: Session, connection: Connection, packet: Connect) -> None:
+        """A connection was admitted: every connect is an event (B24)."""
+        subject = Subject(self.tenant_id, session.client_id, session.epoch, self._now_ms())
+        connected = events.session_connected(
+            subject,
+            device=session.device,
+            protocol_version=packet.version,
+            session_expiry_s=session.control.expiry_s,
+            peer=connection.peer,
+            keep_alive_s=packet.keep_alive_s,
+        )
+        self._shared.journal.note([connected])
+
+    def session_began(self, session: Session, device: DeviceRecord) -> None:
+        """Give the session what its device may use."""
+        self.allowance.equip(session, device)
+
+    def session_ended(self, session: Session) -> None:
+        self.allowance.release_session(session)
+
+    # --- wills
+
+    def publish_will(self, session: Session, will: Will, message_id: bytes) -> None:
+        """A Will is a PUBLISH by the session's device, checked again when it fires."""
+        if not session.policy.may_publish(will.topic):
+            self._shared.counters.dropped(self.plane, session, Drop.DENIED, 1)
+            return
+        expires_at = self._shared.clock.wall() + will.expiry_s if will.expiry_s is not None else 0.0
+        message = Message(
+            will.topic,
+            will.payload,
+            will.qos,
+            will.retain,
+            will.properties,
+            expires_at,
+            message_id,
+            None,
+            session.client_id,
+        )
+        self._shared.plane.publish(self.plane, message)
+
+    # --- subscriptions
+
+    def reserve_subscription(self, session: Session, subscription: Subscription) -> bool:
+        """Take one place of `subscriptions`, `session_subscriptions` and, for a shared one, of the group's limits."""
+        return self.allowance.reserve_subscription(session, subscription) is None
+
+    def give_back(self, session: Session, subscription: Subscription) -> None:
+        self.allowance.release_subscription(session, subscription)
+
+    async def replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> None:
+        """Send the Retained Messages that a new subscription asks for (§3.3.1.3)."""
+        wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
+        if wanted and subscription.group is None:
+            await self.retained.replay(session, subscription)
+
+    # --- refusals
+
+    def denied(self, action: str, session: Session) -> None:
+        self._shared.counters.denied(self.tenant_id, action)
+
+    def _now_ms(self) -> int:
+        return int(self._shared.clock.wall() * 1000)

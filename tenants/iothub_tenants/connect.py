@@ -1,0 +1,236 @@
+"""The CONNECT walk: who are you, may you come in as this Client Identifier and with this Will, is there room - then the session.
+
+Knows no SQL, no cache and no queue: it asks the services in the order of the tenancy page, section 1. Nothing of a session, a Will or a
+quota is touched before authentication has passed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import cast
+
+from twisted.internet.defer import Deferred
+
+from iothub.engine.connection import Connection
+from iothub.engine.limits import ConnectionSettings
+from iothub.errors import IotHubError, UnavailableError
+from iothub.mqtt.constants import MQTT_5_0, Limits
+from iothub.mqtt.decode import decode_packet
+from iothub.mqtt.encoder import encode
+from iothub.mqtt.errors import MqttError
+from iothub.mqtt.packets import Connack, Connect
+from iothub.mqtt.properties import NO_PROPERTIES, Properties, encode_message_properties
+from iothub.reasons import Reason
+from iothub_services.auth.authenticator import Authenticated, Claim, Refusal
+from iothub_services.auth.port import ClientIdPolicy
+from iothub_services.quota.names import Quota
+from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
+from iothub_tenants.broker import TenantBroker
+from iothub_tenants.guests import Guest
+from iothub_tenants.hub import Hub, Rights
+from iothub_tenants.identity import parse_username
+
+CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
+"""Before the tenant is known; its own limits are checked once it is."""
+
+
+class ConnectRefusedError(IotHubError):
+    """The answer is a CONNACK with this reason, then the connection closes."""
+
+    def __init__(self, reason: Reason, message: str = "") -> None:
+        super().__init__(message or reason.word)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One CONNECT on its way through the walk."""
+
+    packet: Connect
+    login: Authenticated
+    broker: TenantBroker
+    policy: Rights
+    client_id: str
+    is_assigned: bool
+
+
+async def connect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
+    """Answer one CONNECT; a refusal leaves a fixed time after its arrival, whatever its cause (B69)."""
+    answer_at = hub.clock.monotonic() + hub.settings.auth.failure_reply_ms / 1000
+    version = MQTT_5_0
+    try:
+        packet = cast("Connect", decode_packet(header, body, 0, limits=CONNECT_LIMITS))
+        version = packet.version
+        await admit(hub, connection, packet)
+    except MqttError as error:
+        if error.version == 0:
+            raise
+        await refuse(hub, connection, error.version, error.reason, answer_at)
+    except ConnectRefusedError as refusal:
+        await refuse(hub, connection, version, refusal.reason, answer_at)
+    except UnavailableError:
+        await refuse(hub, connection, version, Reason.SERVER_UNAVAILABLE, answer_at)
+
+
+async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason, answer_at: float) -> None:
+    """Send the CONNACK that names the reason [MQTT-3.2.2-7] and close."""
+    waiting_s = answer_at - hub.clock.monotonic()
+    if waiting_s > 0 and reason is not Reason.UNSUPPORTED_VERSION:
+        delay: Deferred[None] = Deferred()
+        hub.later(waiting_s, lambda: delay.callback(None))
+        await delay
+    hub.counters.connected(connection.listener.name, version, reason.word)
+    code = reason.code if version == MQTT_5_0 else reason.connack
+    farewell = encode(Connack(code), version) if code else b""
+    hub.plane.close(connection, reason, farewell)
+
+
+async def admit(hub: Hub, connection: Connection, packet: Connect) -> None:
+    """Walk a decoded CONNECT to its session. Raises ConnectRefusedError."""
+    _check_version(hub, packet)
+    client_id = packet.client_id or _assigned_client_id()
+    login = await _authenticate(hub, connection, packet, client_id)
+    broker = await hub.brokers.broker(login.tenant)
+    policy = hub.policy_of(login, client_id, connection)
+    arrival = Arrival(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
+    _check_client_id(arrival)
+    _check_will(arrival)
+    _check_rate(broker)
+    async with hub.directory.holding(broker.tenant_id, client_id):
+        await _enter(hub, connection, arrival)
+
+
+def _check_version(hub: Hub, packet: Connect) -> None:
+    word = {3: "3.1", 4: "3.1.1", 5: "5"}[packet.version]
+    if word not in hub.settings.mqtt.versions:
+        raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION)
+
+
+async def _authenticate(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated:
+    name = parse_username(packet.username)
+    if name is None:
+        raise ConnectRefusedError(Reason.BAD_CREDENTIALS)
+    claim = Claim(
+        name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
+    )
+    answer = await hub.authenticator.authenticate(claim)
+    if isinstance(answer, Refusal):
+        raise ConnectRefusedError(answer.reason)
+    return answer
+
+
+def _assigned_client_id() -> str:
+    return f"auto-{secrets.token_hex(12)}"
+
+
+def _check_client_id(arrival: Arrival) -> None:
+    tenant, device = arrival.login.tenant, arrival.login.device
+    policy = tenant.client_id_policy
+    if arrival.is_assigned and policy is ClientIdPolicy.OWNER:
+        return
+    if not policy.permits(device.name, arrival.client_id):
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"the tenant's policy is `{policy.value}`")
+    present = arrival.broker.plane.sessions.get(arrival.client_id)
+    if present is not None and present.device != device.name:
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "the session belongs to another device")
+
+
+def _check_will(arrival: Arrival) -> None:
+    """A Will is a PUBLISH: the same limits, the same rights, here and again when it fires."""
+    will = arrival.packet.will
+    if will is None:
+        return
+    limits = arrival.broker.limits
+    if limits.will_bytes and len(will.payload) > limits.will_bytes:
+        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
+    topic = will.topic.encode()
+    if arrival.broker.check_topic(topic):
+        raise ConnectRefusedError(Reason.TOPIC_NAME_INVALID)
+    if not arrival.policy.may_publish(topic):
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED)
+
+
+def _check_rate(broker: TenantBroker) -> None:
+    if not broker.allowance.take(Quota.CONNECTS):
+        raise ConnectRefusedError(Reason.CONNECTION_RATE)
+
+
+async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
+    """Reserve, open the session, and let the connection in. The session's lock is held."""
+    guest: Guest = connection.control
+    broker, request = arrival.broker, _request(arrival)
+    if guest.is_gone:
+        return
+    _check_client_id(arrival)  # again: the session may have come while we waited for its lock
+    if not hub.authenticator.is_current(arrival.login):
+        raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts changed meanwhile")
+    entry = broker.enter(guest, request)
+    if isinstance(entry, Quota):
+        raise ConnectRefusedError(Reason.QUOTA)
+    session = None
+    try:
+        opened = await hub.sessions.open(broker, request)
+        session = opened.session
+    finally:
+        broker.allowance.entered(entry, session)
+        if session is None:
+            guest.leave(Reason.SERVER_UNAVAILABLE)
+    hub.plane.policy_changed(session, arrival.policy)
+    guest.session, guest.proven = session, arrival.login
+    broker.session_began(session, arrival.login.device)
+    if guest.is_gone:  # the client left while its session was opened
+        guest.leave(Reason.NETWORK)
+        return
+    settings = broker.connection_settings(hub.settings.mqtt, arrival.packet)
+    connack = _connack(arrival, request, settings, opened.is_present)
+    hub.counters.connected(connection.listener.name, arrival.packet.version, "accepted")
+    hub.plane.admit(connection, session, settings, encode(connack, arrival.packet.version))
+    broker.connected(session, connection, arrival.packet)
+
+
+def _request(arrival: Arrival) -> SessionRequest:
+    packet = arrival.packet
+    if packet.version == MQTT_5_0:
+        asked_s = packet.properties.session_expiry_interval_s or 0
+    else:
+        asked_s = 0 if packet.is_clean_start else NEVER_EXPIRES
+    return SessionRequest(
+        client_id=arrival.client_id,
+        device=arrival.login.device.name,
+        version=packet.version,
+        is_clean_start=packet.is_clean_start,
+        expiry_s=arrival.broker.expiry_of(asked_s),
+        will=_will(packet),
+    )
+
+
+def _will(packet: Connect) -> Will | None:
+    will = packet.will
+    if will is None:
+        return None
+    return Will(
+        topic=will.topic.encode(),
+        payload=will.payload,
+        qos=will.qos,
+        retain=will.is_retained,
+        properties=encode_message_properties(will.properties),
+        delay_s=will.properties.will_delay_interval_s or 0,
+        expiry_s=will.properties.message_expiry_interval_s,
+    )
+
+
+def _connack(arrival: Arrival, request: SessionRequest, settings: ConnectionSettings, is_present: bool) -> Connack:
+    packet = arrival.packet
+    if packet.version != MQTT_5_0:
+        return Connack(0, is_present)
+    asked_s = packet.properties.session_expiry_interval_s or 0
+    properties = Properties(
+        session_expiry_interval_s=request.expiry_s if request.expiry_s != asked_s else None,
+        receive_maximum=settings.inbound_maximum if settings.inbound_maximum < 65_535 else None,
+        maximum_packet_size_bytes=settings.packet_bytes,
+        topic_alias_maximum=settings.topic_aliases or None,
+        assigned_client_identifier=arrival.client_id if arrival.is_assigned else None,  # [MQTT-3.1.3-7]
+        server_keep_alive_s=settings.keep_alive_s if settings.keep_alive_s != packet.keep_alive_s else None,
+    )
+    return Connack(0, is_present, properties if properties != NO_PROPERTIES else replace(NO_PROPERTIES))

@@ -1,0 +1,95 @@
+"""The control plane's front desk: takes what the message plane hands up, starts the walk that answers it, and catches what walks raise.
+
+Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` do. Fulfils `iothub.engine.ports.Control`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from iothub.engine.connection import Connection
+from iothub.errors import BackendError, TenantLimitError
+from iothub import log as logging
+from iothub.mqtt.constants import PacketType
+from iothub.mqtt.errors import MqttError
+from iothub.reasons import Reason
+from iothub_tenants.connect import connect
+from iothub_tenants.guests import Guest
+from iothub_tenants.hub import Hub
+from iothub_tenants.leave import disconnect
+from iothub_tenants.reauthenticate import authenticate
+from iothub_tenants.subscribe import subscribe, unsubscribe
+
+log = logging.get(__name__)
+
+Walk = Callable[[Hub, Connection, int, bytes], Awaitable[None]]
+
+WALKS: dict[int, Walk] = {
+    PacketType.CONNECT: connect,
+    PacketType.SUBSCRIBE: subscribe,
+    PacketType.UNSUBSCRIBE: unsubscribe,
+    PacketType.DISCONNECT: disconnect,
+    PacketType.AUTH: authenticate,
+}
+
+
+class ControlPlane:
+    """One worker's control plane. Invariant: every packet taken ends in `plane.admit`, `plane.resume` or `plane.close`."""
+
+    def __init__(self) -> None:
+        self._attached: Hub | None = None
+
+    def attach(self, hub: Hub) -> None:
+        """Plane and control plane need each other: the plane is made first."""
+        self._attached = hub
+
+    @property
+    def _hub(self) -> Hub:
+        assert self._attached is not None  # noqa: S101 - composition: attached before any listener opens
+        return self._attached
+
+    def opened(self, connection: Connection) -> None:
+        connection.control = Guest()
+        self._hub.counters.opened(connection.listener.name)
+
+    def packet(self, connection: Connection, header: int, body: bytes) -> None:
+        walk = WALKS.get(header >> 4)
+        if walk is None:
+            self._hub.plane.close(connection, Reason.PROTOCOL_ERROR)
+            return
+        start(self._guarded(walk, connection, header, body))
+
+    def closed(self, connection: Connection, reason: Reason) -> None:
+        guest: Guest = connection.control
+        guest.is_gone = True
+        self._hub.counters.closed(connection.listener.name, connection.version, reason)
+        guest.leave(reason)
+
+    async def _guarded(self, walk: Walk, connection: Connection, header: int, body: bytes) -> None:
+        """The one place where a walk's failure becomes an answer."""
+        try:
+            await walk(self._hub, connection, header, body)
+        except MqttError as error:
+            self._hub.plane.close(connection, error.reason)
+        except TenantLimitError:
+            self._hub.plane.close(connection, Reason.QUOTA)
+        except BackendError as error:
+            log.warning("store unavailable", peer=connection.peer, error=str(error))
+            self._hub.plane.close(connection, Reason.SERVER_UNAVAILABLE)
+
+
+def start(walk: Coroutine[Any, Any, None]) -> None:
+    """Run a walk; what it did not expect is a defect of ours: logged in one line, and the hub goes on."""
+
+    def defect(failure: Failure) -> None:
+        log.error("defect in the control plane", error=repr(failure.value), where=_where(failure))
+
+    Deferred.fromCoroutine(walk).addErrback(defect)
+
+
+def _where(failure: Failure) -> str:
+    return " < ".join(f"{name}:{line}" for name, _, line, *_ in reversed(failure.frames[-4:]))

@@ -1,0 +1,126 @@
+"""A running hub obeys what others changed in the accounts: it forgets what it remembered, and looks at every live session anew.
+
+Knows no SQL: it is given the lines of the change log. What is refused now is closed; what may stay gets its new rights and limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from twisted.internet.defer import Deferred
+
+from iothub.engine.session import Session
+from iothub.reasons import Reason
+from iothub_services.auth.authenticator import Refusal
+from iothub_services.auth.directory import StoreDownError
+from iothub_services.auth.port import TenantRecord, TenantState
+from iothub_tenants.broker import TenantBroker
+from iothub_tenants.changes import Change
+from iothub_tenants.guests import Guest
+from iothub_tenants.hub import Hub
+from iothub_tenants.store import ChangeKind
+
+SLICE = 200  # sessions looked at before others get their turn
+
+TenantsOnPlan = Callable[[str], Awaitable[list[int]]]
+
+
+class Obedience:
+    """Applies changes in their order. Invariant: a change that could not be applied (accounts down) is kept and tried again."""
+
+    def __init__(self, hub: Hub, tenants_on_plan: TenantsOnPlan) -> None:
+        self._hub = hub
+        self._tenants_on_plan = tenants_on_plan
+        self._waiting: dict[int, set[str] | None] = {}  # tenant id -> devices to look at; None: all of the tenant
+
+    async def obey(self, changes: Iterable[Change]) -> None:
+        """Apply a batch; many lines about one tenant cost one look at its sessions."""
+        for change in changes:
+            for tenant_id in await self._tenants_of(change):
+                self._note(tenant_id, _device_of(change))
+        for tenant_id in list(self._waiting):
+            devices = self._waiting[tenant_id]
+            try:
+                await self._review(tenant_id, devices)
+            except StoreDownError:
+                continue
+            self._waiting.pop(tenant_id, None)
+
+    async def _tenants_of(self, change: Change) -> list[int]:
+        if change.kind is ChangeKind.PLAN:
+            return await self._tenants_on_plan(change.subject)
+        return [change.tenant_id]
+
+    def _note(self, tenant_id: int, device: str | None) -> None:
+        self._hub.authenticator.invalidate(tenant_id, device)
+        known = self._waiting.get(tenant_id, set())
+        if device is None or known is None:
+            self._waiting[tenant_id] = None
+        else:
+            known.add(device)
+            self._waiting[tenant_id] = known
+
+    async def _review(self, tenant_id: int, devices: set[str] | None) -> None:
+        broker = self._hub.brokers.present(tenant_id)
+        if broker is None:
+            return
+        record = await self._hub.authenticator.directory.tenant(broker.record.name)
+        if record is None or record.id != tenant_id or record.state is TenantState.DELETING:
+            self._close_all(broker, Reason.CREDENTIAL_REVOKED)
+            return
+        await self._apply(broker, record, devices)
+
+    async def _apply(self, broker: TenantBroker, record: TenantRecord, devices: set[str] | None) -> None:
+        broker.obey(record)
+        if record.state is TenantState.SUSPENDED:
+            self._close_all(broker, Reason.TENANT_SUSPENDED)
+            return
+        for number, session in enumerate(list(broker.plane.sessions.values()), 1):
+            if devices is None or session.device in devices:
+                await self._look_at(broker, session)
+            if number % SLICE == 0:
+                await _breathe(self._hub)
+
+    def _close_all(self, broker: TenantBroker, reason: Reason) -> None:
+        for session in list(broker.plane.sessions.values()):
+            if session.connection is not None:
+                self._hub.plane.close(session.connection, reason)
+
+    async def _look_at(self, broker: TenantBroker, session: Session) -> None:
+        connection = session.connection
+        if connection is None:
+            return
+        guest: Guest = connection.control
+        if guest.proven is None:
+            return
+        answer = await self._hub.authenticator.review(
+            guest.proven, client_id=session.client_id, address=connection.peer_ip
+        )
+        if session.connection is not connection:
+            return
+        if isinstance(answer, Refusal):
+            self._hub.plane.close(connection, answer.reason)
+            return
+        guest.proven = answer
+        policy = self._hub.policy_of(answer, session.client_id, connection)
+        if policy is not session.policy:
+            self._hub.plane.policy_changed(session, policy)
+        broker.session_began(session, answer.device)
+
+
+def _device_of(change: Change) -> str | None:
+    """Name the one device that a change concerns, None for the whole tenant."""
+    if change.kind is ChangeKind.DEVICE and change.subject != "*":
+        return change.subject
+    if change.kind is ChangeKind.QUOTA and change.subject != "*":
+        return change.subject
+    if change.kind is ChangeKind.ACL and change.subject.startswith("device:"):
+        return change.subject.removeprefix("device:")
+    return None
+
+
+def _breathe(hub: Hub) -> Deferred[None]:
+    """Let the reactor do something else."""
+    pause: Deferred[None] = Deferred()
+    hub.later(0.0, lambda: pause.callback(None))
+    return pause

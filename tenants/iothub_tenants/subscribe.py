@@ -1,0 +1,183 @@
+"""The SUBSCRIBE and UNSUBSCRIBE walks: check each Topic Filter, make the change durable, make it, answer, then replay what is retained.
+
+Knows no trie and no queue. One Topic Filter's refusal never touches another one's [MQTT-3.8.4-6].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from iothub.engine.connection import Connection
+from iothub.engine.filters import split_share
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.errors import BackendError
+from iothub.mqtt import packets
+from iothub.mqtt.constants import MQTT_5_0, Limits
+from iothub.mqtt.decode import decode_packet
+from iothub.mqtt.encoder import encode
+from iothub.mqtt.errors import ProtocolError
+from iothub.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from iothub.records import events
+from iothub.records.events import Event, Subject
+from iothub_services.quota.names import Quota
+from iothub_tenants.broker import TenantBroker
+from iothub_tenants.guests import Guest
+from iothub_tenants.hub import Hub, Rights
+
+NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
+UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
+FAILURE_3X = 0x80
+
+
+@dataclass(slots=True)
+class Wish:
+    """One Topic Filter of a SUBSCRIBE. `code`: what SUBACK says; below 0x80 it is granted. `is_new`: it did not exist before."""
+
+    subscription: Subscription
+    code: int
+    is_new: bool = False
+
+
+async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
+    """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing goes on after SUBACK, so nothing overtakes it."""
+    guest: Guest = connection.control
+    session, broker = guest.session, guest.broker
+    if session is None or broker is None:
+        return
+    packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=_limits(broker)))
+    wishes = [_wish(broker, session, packet, asked) for asked in packet.subscriptions]
+    await _make_durable(hub, broker, session, wishes)
+    if guest.session is not session:
+        for wish in wishes:
+            if wish.is_new and wish.code < 0x80:
+                broker.give_back(session, wish.subscription)
+        return
+    for wish in wishes:
+        if wish.code < 0x80:
+            hub.plane.subscribe(session, wish.subscription)
+    codes = tuple(_code(connection.version, wish.code) for wish in wishes)
+    hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
+    hub.plane.resume(connection)
+    for wish in wishes:
+        if wish.code < 0x80:
+            await broker.replay(session, wish.subscription, is_new=wish.is_new)
+
+
+def _limits(broker: TenantBroker) -> Limits:
+    limits = broker.limits
+    return Limits(
+        user_properties=limits.user_properties or 65_535, subscribe_filters=limits.subscribe_filters or 65_535
+    )
+
+
+def _wish(broker: TenantBroker, session: Session, packet: Subscribe, asked: packets.Subscription) -> Wish:
+    """Check one Topic Filter and, if it is granted, reserve its place."""
+    raw = asked.topic_filter.encode()
+    group, topic_filter = split_share(raw)
+    identifiers = packet.properties.subscription_identifiers
+    subscription = Subscription(
+        session,
+        topic_filter,
+        group,
+        asked.qos,
+        asked.is_no_local,
+        asked.is_retain_as_published,
+        asked.retain_handling,
+        identifiers[0] if identifiers else 0,
+    )
+    if group is not None and asked.is_no_local:
+        raise ProtocolError("SUBSCRIBE: No Local on a shared subscription")  # [MQTT-3.8.3-4]
+    code = _refusal(broker, session, raw, subscription)
+    is_new = (group, topic_filter) not in session.subscriptions
+    if code == 0 and is_new and not broker.reserve_subscription(session, subscription):
+        code = QUOTA_EXCEEDED
+    return Wish(subscription, code or asked.qos, is_new)
+
+
+def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: Subscription) -> int:
+    """Return the Reason Code that refuses this filter, 0 if nothing does."""
+    if broker.check_filter(raw):
+        return FILTER_INVALID
+    policy = cast("Rights", session.policy)
+    if not policy.may_subscribe(subscription.filter):
+        broker.denied("subscribe", session)
+        return NOT_AUTHORIZED
+    return 0 if broker.allowance.take(Quota.SUBSCRIBES) else QUOTA_EXCEEDED
+
+
+async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
+    """A persistent session's subscription is an event first; if the log cannot take it, nothing is granted."""
+    subject = _subject(hub, session)
+    granted = [wish for wish in wishes if wish.code < 0x80]
+    made = [_subscribed(subject, wish.subscription) for wish in granted]
+    if not made:
+        return
+    if not session.is_persistent:
+        hub.journal.note(made)
+        return
+    try:
+        await hub.journal.record(made)
+    except BackendError:
+        for wish in granted:
+            wish.code = UNSPECIFIED
+            if wish.is_new:
+                broker.give_back(session, wish.subscription)
+
+
+def _subscribed(subject: Subject, subscription: Subscription) -> Event:
+    return events.session_subscribed(
+        subject,
+        topic_filter=subscription.filter.decode(),
+        group=_text(subscription.group),
+        qos=subscription.qos,
+        no_local=subscription.no_local,
+        retain_as_published=subscription.retain_as_published,
+        retain_handling=subscription.retain_handling,
+        identifier=subscription.identifier,
+    )
+
+
+async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
+    """Answer one UNSUBSCRIBE: what did not exist is named in 5.0 [MQTT-3.11.3-2], and acknowledged all the same [MQTT-3.10.4-5]."""
+    guest: Guest = connection.control
+    session, broker = guest.session, guest.broker
+    if session is None or broker is None:
+        return
+    packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=_limits(broker)))
+    codes = []
+    gone: list[Event] = []
+    for text in packet.topic_filters:
+        group, topic_filter = split_share(text.encode())
+        if (group, topic_filter) in session.subscriptions:
+            gone.append(
+                events.session_unsubscribed(
+                    _subject(hub, session), topic_filter=topic_filter.decode(), group=_text(group)
+                )
+            )
+        subscription = hub.plane.unsubscribe(session, group, topic_filter)
+        codes.append(0 if subscription is not None else NO_SUBSCRIPTION_EXISTED)
+        if subscription is not None:
+            broker.give_back(session, subscription)
+    if gone and session.is_persistent:
+        await hub.journal.record(gone)
+    elif gone:
+        hub.journal.note(gone)
+    if guest.session is not session:
+        return
+    answer = Unsuback(packet.packet_id, tuple(codes) if connection.version == MQTT_5_0 else ())
+    hub.plane.send(connection, encode(answer, connection.version))
+    hub.plane.resume(connection)
+
+
+def _code(version: int, code: int) -> int:
+    return code if version == MQTT_5_0 or code < 0x80 else FAILURE_3X  # [MQTT3-3.9.3-2]
+
+
+def _subject(hub: Hub, session: Session) -> Subject:
+    return Subject(session.tenant.tenant_id, session.client_id, session.epoch, int(hub.clock.wall() * 1000))
+
+
+def _text(group: bytes | None) -> str | None:
+    return None if group is None else group.decode()
