@@ -44,6 +44,11 @@ from iothub.mqtt.properties import NO_PROPERTIES, Properties, decode_properties
 from iothub.mqtt.reason_codes import CONNACK_RETURN_CODES, SUBACK_RETURN_CODES, allowed_codes
 
 _SHARE: Final = "$share/"
+_WRONG_WAY: Final = {  # properties that only the other side may send in this packet
+    (PacketType.PUBLISH, Role.SERVER): frozenset({0x0B}),  # Subscription Identifier from a client [MQTT-3.3.4-6]
+    (PacketType.DISCONNECT, Role.SERVER): frozenset({0x1C}),  # Server Reference from a client
+    (PacketType.DISCONNECT, Role.CLIENT): frozenset({0x11}),  # Session Expiry Interval from a server [MQTT-3.14.2-2]
+}
 
 
 class _Context:
@@ -105,7 +110,8 @@ def _reason_code(reader: FieldReader, context: _Context) -> int:
 def _properties(reader: FieldReader, context: _Context) -> Properties:
     if not context.is_5_0:
         return NO_PROPERTIES
-    return decode_properties(reader, context.packet_type, context.limits.user_properties)
+    refused = _WRONG_WAY.get((context.packet_type, context.role), frozenset())
+    return decode_properties(reader, context.packet_type, context.limits.user_properties, refused)
 
 
 def _connack(reader: FieldReader, context: _Context) -> Packet:
@@ -132,8 +138,6 @@ def _publish(reader: FieldReader, context: _Context) -> Packet:
     topic = reader.string("Topic Name")  # [MQTT-3.3.2-1] [MQTT3-3.3.2-1]
     packet_id = _packet_id(reader) if qos else 0  # [MQTT-2.2.1-2] [MQTT3-2.3.1-5]
     properties = _properties(reader, context)
-    if context.role is Role.SERVER and properties.subscription_identifiers:  # [MQTT-3.3.4-6]
-        raise ProtocolError("PUBLISH: a client sent a Subscription Identifier")
     if topic or not context.is_5_0:
         check_topic_name(topic, "PUBLISH: the Topic Name")  # [MQTT-3.3.2-2] [MQTT3-3.3.2-2]
     elif properties.topic_alias is None:  # §3.3.2.1
@@ -252,10 +256,6 @@ def _disconnect(reader: FieldReader, context: _Context) -> Packet:
         return Disconnect()
     code = _reason_code(reader, context)
     properties = NO_PROPERTIES if reader.at_end() else _properties(reader, context)
-    if context.role is Role.SERVER and properties.server_reference is not None:
-        raise ProtocolError("DISCONNECT: a client sent a Server Reference")
-    if context.role is Role.CLIENT and properties.session_expiry_interval_s is not None:  # [MQTT-3.14.2-2]
-        raise ProtocolError("DISCONNECT: a server sent a Session Expiry Interval")
     return Disconnect(code, properties)
 
 

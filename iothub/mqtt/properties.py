@@ -177,9 +177,12 @@ _IDENTIFIERS: Final = "subscription_identifiers"
 _NOT_FORWARDED: Final = frozenset({"message_expiry_interval_s", _IDENTIFIERS, "topic_alias"})
 
 
-def decode_properties(reader: FieldReader, place: int, max_user_properties: int) -> Properties:
+def decode_properties(
+    reader: FieldReader, place: int, max_user_properties: int, refused: frozenset[int] = frozenset()
+) -> Properties:
     """Read Property Length and Properties of `place` (a PacketType or WILL_PROPERTIES). O(bytes).
 
+    `refused` are identifiers that belong to this place but not to this sender: a Protocol Error as soon as one is seen.
     Raises: MalformedPacket for a broken length or value, an unknown property and one that does not belong to this place (§2.2.2.2);
     ProtocolError for a second one of a kind and for a value out of range; LimitExceeded above `max_user_properties`.
     """
@@ -195,6 +198,8 @@ def decode_properties(reader: FieldReader, place: int, max_user_properties: int)
             raise MalformedPacket(
                 f"{block.packet}: {'unknown property' if rule is None else rule.name} is not allowed here"
             )
+        if rule.identifier in refused:
+            raise ProtocolError(f"{block.packet}: {rule.name} was sent in the wrong direction")
         if rule.type is PropertyType.STRING_PAIR:
             if len(users) >= max_user_properties:
                 raise LimitExceeded(
