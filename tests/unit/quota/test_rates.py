@@ -1,0 +1,231 @@
+"""Rates of a tenant and of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from iothub_services.quota.names import Quota
+from iothub_services.quota.rates import IDLE_DEVICES, RateBook, Rates, SlidingWindow
+from iothub_services.quota.resolve import resolve_texts
+from iothub_services.quota.usage import Usage, UsageStore
+
+
+@dataclass
+class ManualClock:
+    now: float = 1_700_049_600.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+@dataclass
+class Told:
+    refusals: list[Quota] = field(default_factory=list)
+    trials: list[Quota] = field(default_factory=list)
+
+    def refused(self, tenant_id: int, quota: Quota) -> None:
+        self.refusals.append(quota)
+
+    def would_refuse(self, tenant_id: int, quota: Quota) -> None:
+        self.trials.append(quota)
+
+    def unbalanced(self, tenant_id: int, quota: Quota) -> None:
+        raise AssertionError
+
+
+class House:
+    """The rates of one tenant with everything around them."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = ManualClock()
+        self.told = Told()
+        self.store = UsageStore(path / "usage.db", self.clock, lambda name, text: None)
+        self.book = RateBook(1, Usage(self.store, self.clock), self.clock, self.told)
+
+    def tenant(self, limits: str) -> Rates:
+        self.book.tenant.set_limits(resolve_texts(limits))
+        return self.book.tenant
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_window_passes_its_limit_at_once_and_then_no_more() -> None:
+    """A fleet of fifty may connect at the same moment under 50/1s."""
+    window = SlidingWindow(50, 1)
+    passed = 0
+    for _ in range(80):
+        if window.wait(1, 100.0) == 0.0:
+            window.spend(1, 100.0)
+            passed += 1
+
+    assert passed == 50
+    assert 0.9 < window.wait(1, 100.0) <= 1.1
+    assert window.wait(1, 100.0 + window.wait(1, 100.0)) == 0.0
+
+
+@pytest.mark.parametrize("rate", [60, 75, 400])
+def test_window_is_exact_within_five_per_cent(rate: int) -> None:
+    """Never above the limit in any window, and at least 95 % of it under constant demand (C1)."""
+    window = SlidingWindow(50, 1)
+    passed: list[float] = []
+    for number in range(rate * 20):
+        now = 1000.0 + number / rate
+        if window.wait(1, now) == 0.0:
+            window.spend(1, now)
+            passed.append(now)
+
+    for at in range(1000, 1019):
+        assert sum(at <= moment < at + 1.0 for moment in passed) <= 50
+    settled = sum(1005.0 <= moment < 1015.0 for moment in passed)
+    assert 475 <= settled <= 525
+
+
+def test_window_forgets_what_is_old() -> None:
+    """Memory is bounded by its slots."""
+    window = SlidingWindow(1_000_000, 1)
+    for number in range(10_000):
+        window.wait(1, number / 100)
+        window.spend(1, number / 100)
+
+    assert len(window._spent) <= 52
+
+
+def test_refusing_rate_tells_the_observer(house: House) -> None:
+    """Each refusal once; nothing is spent by it."""
+    rates = house.tenant("connects=2/1s,3/1m")
+
+    assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(4)] == [True, True, False, False]
+    assert house.told.refusals == [Quota.CONNECTS] * 2
+    house.clock.now += 1.1
+    assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(4)] == [True, False, False, False]
+
+
+def test_unlimited_rate_passes_everything(house: House) -> None:
+    """And nothing is kept for it."""
+    rates = house.tenant("")
+
+    assert all(rates.take(Quota.CONNECTS) == 0.0 for _ in range(100))
+    assert rates.meter(Quota.PUBLISH_MESSAGES) is None
+    assert rates.day(Quota.PUBLISH_MESSAGES) is None
+    assert rates.rate(Quota.PUBLISH_MESSAGES) is None
+
+
+def test_refusing_rate_obeys_calendar_windows(house: House) -> None:
+    """-1.0: not before the window ends."""
+    rates = house.tenant("connects=2/1d")
+
+    assert [rates.take(Quota.CONNECTS) for _ in range(3)] == [0.0, 0.0, -1.0]
+
+
+def test_engine_gets_short_windows_and_calendar_windows_apart(house: House) -> None:
+    """As the plane has a place for each."""
+    rates = house.tenant("publish_messages=5/10s,9/1m,12/1d deliver_messages=5/1s publish_bytes=100/1h")
+
+    meter = rates.meter(Quota.PUBLISH_MESSAGES)
+    assert meter is not None
+    assert len(meter.windows) == 2
+    assert rates.day(Quota.PUBLISH_MESSAGES) is not None
+    assert rates.meter(Quota.PUBLISH_BYTES) is None
+    assert rates.day(Quota.DELIVER_MESSAGES) is None
+
+
+def test_whole_rate_takes_from_all_windows_or_from_none(house: House) -> None:
+    """For places of the engine that have room for one meter."""
+    rate = house.tenant("publish_messages=2/1m,3/1d").rate(Quota.PUBLISH_MESSAGES)
+    assert rate is not None
+
+    now = house.clock.now
+    assert [rate.take(1, now) for _ in range(2)] == [0.0, 0.0]
+    assert rate.take(1, now) > 0.0
+    assert rate.take(1, now + 100) == 0.0
+    assert rate.take(1, now + 100) == -1.0
+
+
+def test_changed_limits_are_no_new_allowance(house: House) -> None:
+    """Meters are the same objects; what is spent stays spent."""
+    rates = house.tenant("connects=2/1m publish_messages=10/1m")
+    meter = rates.meter(Quota.PUBLISH_MESSAGES)
+    assert meter is not None
+    meter.take(10, house.clock.now)
+    rates.take(Quota.CONNECTS, 2)
+
+    house.tenant("connects=3/1m publish_messages=12/1m")
+
+    assert rates.meter(Quota.PUBLISH_MESSAGES) is meter
+    assert [meter.take(1, house.clock.now) == 0.0 for _ in range(3)] == [True, True, False]
+    assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(2)] == [True, False]
+    house.tenant("")
+    assert rates.meter(Quota.PUBLISH_MESSAGES) is None
+
+
+def test_trial_is_only_told(house: House) -> None:
+    """Of refusing rates at once, of metered ones by the growth of the engine's counters."""
+    rates = house.tenant("connects=5/1s dry-run:connects=2/1s dry-run:publish_messages=100/1s")
+
+    assert all(rates.take(Quota.CONNECTS) == 0.0 for _ in range(4))
+    assert house.told.trials == [Quota.CONNECTS] * 2
+    assert rates.on_trial() == {Quota.PUBLISH_MESSAGES}
+    assert rates.meter(Quota.PUBLISH_MESSAGES) is None
+    for _ in range(10):
+        house.clock.now += 1.0
+        rates.observe(Quota.PUBLISH_MESSAGES, 90)
+    assert house.told.trials == [Quota.CONNECTS] * 2
+    for _ in range(10):
+        house.clock.now += 1.0
+        rates.observe(Quota.PUBLISH_MESSAGES, 200)
+    assert Quota.PUBLISH_MESSAGES in house.told.trials
+    rates.observe(Quota.DELIVER_MESSAGES, 10**9)
+    assert not house.told.refusals
+
+
+def test_sessions_of_a_device_share_its_rates(house: House) -> None:
+    """At the same time and one after the other: a reconnect is no new allowance."""
+    limits = resolve_texts("device_publish_messages=5/1m publish_messages=1/1m")
+    first = house.book.join("dev1", limits)
+    assert first is not None
+
+    assert house.book.join("dev1", limits) is first
+    assert first.meter(Quota.PUBLISH_MESSAGES) is None
+    house.book.leave("dev1")
+    house.book.leave("dev1")
+    assert house.book.join("dev1", limits) is first
+    assert house.book.join("dev2", limits) is not first
+
+
+def test_device_without_limits_costs_nothing(house: House) -> None:
+    """Most devices of most plans."""
+    assert house.book.join("dev1", resolve_texts("publish_messages=5/1s")) is None
+    house.book.leave("dev1")
+
+
+def test_device_that_loses_its_limits_is_metered_no_more(house: House) -> None:
+    """`quota unset` is obeyed by the sessions that are there."""
+    rates = house.book.join("dev1", resolve_texts("device_publish_messages=5/1s"))
+    assert rates is not None
+
+    house.book.leave("dev1")
+    assert house.book.join("dev1", resolve_texts("")) is None
+
+
+def test_remembered_devices_are_bounded(house: House) -> None:
+    """The longest gone is forgotten first."""
+    limits = resolve_texts("device_publish_messages=5/1m")
+    first = house.book.join("dev", limits)
+    house.book.leave("dev")
+    for number in range(IDLE_DEVICES):
+        house.book.join(f"dev{number}", limits)
+        house.book.leave(f"dev{number}")
+
+    assert house.book.join("dev", limits) is not first
