@@ -1,0 +1,88 @@
+"""The default driver of the event-log port: one `events.db`, a table per topic.
+
+Knows events as bytes with a key. `append` and `trim` belong to one thread, `read` to another one (or the same): it sees what is committed.
+AUTOINCREMENT, because offsets must not begin again after everything was trimmed (!).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from iothub.errors import CorruptRecordError
+from iothub.records.events import Event, Topic, decode_event, encode_event
+from iothub_services.events.port import LoggedEvent
+from iothub_services.sqlite.database import Database, Schema
+from iothub_services.sqlite.salvage import Table
+
+_TABLES = {Topic.SESSIONS: "session_event", Topic.ANALYTICS: "analytics_event"}
+_COLUMNS = ("offset", "key", "value")
+
+SCHEMA = Schema(
+    name="events",
+    version=1,
+    tables=tuple(Table(name, _COLUMNS, ("offset",)) for name in _TABLES.values()),
+    statements=tuple(
+        f"CREATE TABLE {name} (offset INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, value BLOB NOT NULL)"
+        for name in _TABLES.values()
+    ),
+)
+
+
+class SqliteEvents:
+    """Fulfils `EventLog`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        with self._database.transaction():
+            yield
+
+    def append(self, events: list[Event]) -> list[int]:
+        with self._database.transaction() as connection:
+            return [_append(connection, event) for event in events]
+
+    def read(self, after: int, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+        statement = f"SELECT offset, value FROM {_TABLES[topic]} WHERE offset > ? ORDER BY offset LIMIT ?"  # noqa: S608
+        with self._database.reading() as connection:
+            return [
+                LoggedEvent(offset, _decode(offset, value))
+                for offset, value in connection.execute(statement, (after, count))
+            ]
+
+    def begin(self, topic: Topic = Topic.SESSIONS) -> int:
+        with self._database.reading() as connection:
+            first = connection.execute(f"SELECT min(offset) FROM {_TABLES[topic]}").fetchone()[0]  # noqa: S608
+            return int(first) if first is not None else _end(connection, topic) + 1
+
+    def end(self, topic: Topic = Topic.SESSIONS) -> int:
+        with self._database.reading() as connection:
+            return _end(connection, topic)
+
+    def trim(self, upto: int, topic: Topic = Topic.SESSIONS) -> int:
+        with self._database.transaction() as connection:
+            statement = f"DELETE FROM {_TABLES[topic]} WHERE offset <= ?"  # noqa: S608
+            return connection.execute(statement, (upto,)).rowcount
+
+
+def _append(connection: sqlite3.Connection, event: Event) -> int:
+    statement = f"INSERT INTO {_TABLES[event.type.topic]} (key, value) VALUES (?, ?)"  # noqa: S608
+    return int(connection.execute(statement, (event.key, encode_event(event))).lastrowid or 0)
+
+
+def _decode(offset: int, value: bytes) -> Event:
+    try:
+        return decode_event(value)
+    except CorruptRecordError as error:
+        raise CorruptRecordError(f"event log, offset {offset}: {error}") from error
+
+
+def _end(connection: sqlite3.Connection, topic: Topic) -> int:
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (_TABLES[topic],)).fetchone()
+    return int(found[0]) if found else 0
