@@ -85,11 +85,11 @@ class App:
             self._store = AccountStore(url, pepper=self.data_dir.pepper(self.loaded.config.auth.pepper_file))
         return self._store
 
-    def ask_hub(self, tenant: str, verb: str, argument: Row, timeout_s: float = COMMAND_TIMEOUT_S) -> dict[str, object]:
+    def ask_hub(self, tenant: str, verb: str, argument: Row, timeout_s: float | None = None) -> dict[str, object]:
         """Have the running hub do something. Raises UnavailableError when it does not answer in time."""
         from iothub_tenants import commands
 
-        return commands.call(self.store(), tenant, verb, argument, timeout_s)
+        return commands.call(self.store(), tenant, verb, argument, timeout_s or COMMAND_TIMEOUT_S)
 
     def close(self) -> None:
         if self._store is not None:

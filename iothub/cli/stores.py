@@ -5,6 +5,7 @@ Knows no noun. Beside a hub the files are opened read-only and never repaired: t
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -79,6 +80,32 @@ def working_alone(data_dir: DataDir, command: str) -> Iterator[Stores | None]:
         lock.release()
 
 
+@contextmanager
+def reading_retained(data_dir: DataDir) -> Iterator[RetainedStore | None]:
+    """Open the retained messages to read; None when no hub has made the file yet."""
+    with _reading(data_dir.retained, RETAINED_SCHEMA) as database:
+        yield cast("RetainedStore", SqliteRetained(database)) if database is not None else None
+
+
+@contextmanager
+def reading_queues(data_dir: DataDir) -> Iterator[QueueStore | None]:
+    """Open the virtual queues to read; None when no hub has made the file yet."""
+    with _reading(data_dir.queues, queue_schema.SCHEMA) as database:
+        yield cast("QueueStore", SqliteQueues(database)) if database is not None else None
+
+
+@contextmanager
+def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
+    if not path.exists():
+        yield None
+        return
+    try:
+        with closing(ReadOnlyDatabase(path, schema)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise UnavailableError(f"{path.name}: cannot be read: {error}") from None
+
+
 def _open(path: Path, schema: Schema) -> Database:
     return open_database(path, schema, SystemClock(), _report)
 
@@ -86,9 +113,3 @@ def _open(path: Path, schema: Schema) -> Database:
 def _report(name: str, text: str) -> None:
     if text:
         output.say(f"iothub: warning: {name}: {text}")
-
-
-def _open_read_only(path: Path, schema: Schema) -> Database:
-    if not path.exists():
-        raise UnavailableError(f"{path.name} does not exist yet: the hub makes it at its first start")
-    return ReadOnlyDatabase(path, schema)

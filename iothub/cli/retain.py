@@ -1,0 +1,132 @@
+"""`iothub retain`: retained messages of a tenant, read from the store; deleted by the running hub, or here when none runs.
+
+Knows no table: `iothub.cli.stores` opens the store.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from iothub.cli import stores
+from iothub.cli.app import App, noun, verb
+from iothub.cli.content import describe, payload_of, time_of
+from iothub.engine.filters import check_topic_filter, topic_matches
+from iothub.errors import ConfigError, NotFoundError
+from iothub.verbs import Verb
+from iothub_services.retained.port import RetainedStore, RetainedTopic
+from iothub_tenants import tenants
+
+command = noun("retain", "Retained messages: the last message of a topic, kept for whoever subscribes later.")
+_MAX_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
+
+
+@verb(command, "list")
+@click.argument("tenant")
+@click.option("--filter", "topic_filter", default="#", help="Only topics that match this Topic Filter.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
+@click.option("--after", default="", help="Begin behind this topic (the last one of the previous page).")
+def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -> None:
+    """List the topics of a tenant that have a retained message, in order.
+
+    Examples:
+      iothub --data-dir ./hub retain list acme
+      iothub --data-dir ./hub retain list acme --filter 'room/+/temperature' -o json
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    wanted = _checked_filter(topic_filter)
+    rows: list[dict[str, object]] = []
+    with stores.reading_retained(app.data_dir) as retained:
+        for found in _matching(retained, tenant_id, wanted, is_special_shown=topic_filter == "#"):
+            if found.topic > after.encode():
+                rows.append(_row(found))
+            if len(rows) == limit:
+                break
+    app.rows(rows, "name", "bytes", "version", "expires")
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.argument("topic")
+@click.option("--raw", "is_raw", is_flag=True, help="Write the payload alone, byte by byte.")
+def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
+    """Show one retained message.
+
+    Examples:
+      iothub --data-dir ./hub retain show acme room/temperature
+      iothub --data-dir ./hub retain show acme image --raw > image.png
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    with stores.reading_retained(app.data_dir) as retained:
+        bodies = retained.fetch(tenant_id, [topic.encode()]) if retained is not None else []
+    if not bodies:
+        raise NotFoundError(f"tenant {tenant} has no retained message on {topic!r}; `iothub retain list {tenant}`")
+    if is_raw:
+        sys.stdout.buffer.write(payload_of(bodies[0].body))
+        return
+    app.record({"name": topic, "version": bodies[0].version, **describe(bodies[0].body)})
+
+
+@verb(command, "delete")
+@click.argument("tenant")
+@click.argument("topic", metavar="TOPIC|FILTER", required=False)
+@click.option("--filter", "topic_filter", help="The same as the argument.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be deleted.")
+def delete(
+    app: App, tenant: str, topic: str | None, topic_filter: str | None, is_agreed: bool, is_dry_run: bool
+) -> None:
+    """Delete the retained message of a topic, or of all topics that match a filter.
+
+    Examples:
+      iothub --data-dir ./hub retain delete acme room/temperature
+      iothub --data-dir ./hub retain delete acme --filter 'room/#' --dry-run
+    """
+    chosen = topic_filter or topic
+    if chosen is None or (topic is not None and topic_filter is not None and topic != topic_filter):
+        raise ConfigError("expected one topic or filter: iothub retain delete TENANT FILTER")
+    tenant_id = tenants.show(app.store(), tenant).id
+    wanted = _checked_filter(chosen)
+    with stores.reading_retained(app.data_dir) as retained:
+        count = sum(1 for _ in _matching(retained, tenant_id, wanted))
+    if is_dry_run:
+        app.done(f"would delete {count} retained messages", {"name": chosen, "messages": count, "is_deleted": False})
+        return
+    app.confirm(f"Delete {count} retained messages of tenant {tenant}?", is_agreed=is_agreed)
+    deleted = _delete(app, tenant, tenant_id, chosen)
+    app.done(f"deleted {deleted} retained messages", {"name": chosen, "messages": deleted, "is_deleted": True})
+
+
+def _delete(app: App, tenant: str, tenant_id: int, chosen: str) -> int:
+    with stores.working_alone(app.data_dir, "iothub retain delete") as alone:
+        if alone is not None:
+            topics = [found.topic for found in _matching(alone.retained, tenant_id, chosen.encode())]
+            return alone.retained.delete(tenant_id, topics)
+    return int(str(app.ask_hub(tenant, Verb.RETAIN_DELETE, {"filter": chosen})["messages"]))
+
+
+def _matching(
+    retained: RetainedStore | None, tenant_id: int, wanted: bytes, *, is_special_shown: bool = False
+) -> Iterator[RetainedTopic]:
+    """Yield the topics that match; `#` leaves out those that begin with $ [MQTT-4.7.2-1] unless they are asked for."""
+    for found in retained.load(tenant_id) if retained is not None else ():
+        if is_special_shown or topic_matches(wanted, found.topic):
+            yield found
+
+
+def _checked_filter(text: str) -> bytes:
+    octets = text.encode(errors="surrogateescape")
+    if check_topic_filter(octets, _MAX_BYTES, _MAX_BYTES) or octets.startswith(b"$share/"):
+        raise ConfigError(f"{text!r} is no Topic Filter: + and # must be alone in their level, # the last one")
+    return octets
+
+
+def _row(found: RetainedTopic) -> dict[str, object]:
+    return {
+        "name": found.topic.decode(),
+        "bytes": found.size,
+        "version": found.version,
+        "expires": time_of(found.expires_at_ms),
+    }

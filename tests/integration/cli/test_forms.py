@@ -1,0 +1,149 @@
+"""The command as scripts call it: a process of its own, the exact forms, exit codes, standard streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import hub as support
+from tests.support.hub import Hub
+
+
+def call(data_dir: Path, *words: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(support.IOTHUB), "--data-dir", str(data_dir), *words]
+    return subprocess.run(
+        command, input=given, text=True, capture_output=True, check=False, timeout=60, env={**os.environ, **environment}
+    )
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("forms") / "hub"
+    assert call(path, "init").returncode == 0
+    return path
+
+
+def test_exact_forms_work_word_by_word(data_dir: Path, tmp_path: Path) -> None:
+    """The list of the first issue, item 8; scripts rely on it."""
+    (tmp_path / "devices.csv").write_text("name,password\nimp1,one\nimp2,two\n")
+    forms: list[tuple[list[str], str, int]] = [
+        (["tenant", "create", "acme"], "", 0),
+        (["tenant", "create", "beta", "--plan", "standard"], "", 0),
+        (["tenant", "create", "gamma", "--closed"], "", 0),
+        (["tenant", "list"], "", 0),
+        (["tenant", "list", "-o", "json"], "", 0),
+        (["tenant", "suspend", "acme"], "", 0),
+        (["tenant", "show", "acme"], "", 0),
+        (["tenant", "resume", "acme"], "", 0),
+        (["device", "create", "acme", "dev1", "--password-stdin"], "secret", 0),
+        (["device", "create", "acme", "dev2"], "", 0),
+        (["device", "import", "acme", str(tmp_path / "devices.csv")], "", 0),
+        (["device", "import", "acme", str(tmp_path / "devices.csv")], "", 4),
+        (["acl", "allow", "acme", "dev1", "publish", "a/+/#"], "", 0),
+        (["acl", "deny", "acme", "*", "subscribe", "a/+/#"], "", 0),
+        (["acl", "allow", "acme", "dev1", "both", "a/+/#"], "", 0),
+        (["quota", "set", "acme", "connections=100", "publish_messages=50/1s"], "", 0),
+        (["tenant", "delete", "beta"], "", 2),
+        (["tenant", "delete", "beta", "--confirm", "beta"], "", 0),
+        (["init"], "", 4),
+    ]
+    for words, given, expected in forms:
+        done = call(data_dir, *words, given=given)
+        assert done.returncode == expected, (words, done)
+        assert "Traceback" not in done.stderr
+    names = [tenant["name"] for tenant in json.loads(call(data_dir, "tenant", "list", "-o", "json").stdout)]
+    assert names == ["acme", "gamma"]
+
+
+def test_no_terminal_means_no_question(data_dir: Path) -> None:
+    """G6: without a terminal nothing ever waits for an answer."""
+    call(data_dir, "tenant", "create", "asked")
+
+    assert call(data_dir, "device", "set-password", "asked", "dev1", given="").returncode == 2
+    assert call(data_dir, "tenant", "delete", "asked", given="asked\n").returncode == 2
+
+
+def test_settings_of_the_environment_are_checked(data_dir: Path) -> None:
+    done = call(data_dir, "config", "check", IOTHUB_LISTENERS__TCP__PRT="1")
+
+    assert done.returncode == 2
+    assert "environment variable IOTHUB_LISTENERS__TCP__PRT" in done.stderr
+    assert call(data_dir, "config", "check", IOTHUB_LISTENERS__TCP__PORT="0").returncode == 0
+
+
+def test_broken_pipe_is_silent(data_dir: Path) -> None:
+    """`iothub config show | head -1` leaves no complaint."""
+    command = f"{support.IOTHUB} --data-dir {data_dir} quota explain gamma | head -1"
+    call(data_dir, "tenant", "create", "gamma")
+
+    done = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=False, timeout=60)
+
+    assert done.stdout.startswith("NAME")
+    assert done.stderr == ""
+
+
+def test_refusals_of_serve_come_before_anything_is_touched(data_dir: Path, tmp_path: Path) -> None:
+    """Configuration 2, no data directory 3."""
+    for words, expected in (
+        (["--set", "listeners.tcp.prot=1"], 2),
+        (["--set", "listeners.tls.port=8883"], 2),
+        (
+            [
+                "--set",
+                "listeners.tls.port=8883",
+                "--set",
+                "listeners.tls.cert_file=/no",
+                "--set",
+                "listeners.tls.key_file=/no",
+            ],
+            2,
+        ),
+    ):
+        done = call(data_dir, "serve", *words)
+        assert (done.returncode, done.stderr.count("\n"), done.stdout) == (expected, 1, ""), done
+    assert call(tmp_path / "none", "serve").returncode == 3
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    made = Hub(tmp_path / "hub", ports={"tcp": support.free_port(), "http": support.free_port()})
+    made.init()
+    return made
+
+
+def test_hub_serves_says_so_and_ends(hub: Hub) -> None:
+    """`serve` stays in the foreground; a second one exits 4 and names the first; SIGTERM ends it with 0."""
+    hub.start()
+    try:
+        shown = json.loads(hub.run("status", "-o", "json").stdout)
+        assert (shown["state"], shown["ready"]["ready"]) == ("running", True)
+        second = hub.run("serve", "--set", "listeners.tcp.port=0", check=False)
+        assert second.returncode == 4
+        assert hub.process is not None
+        assert f"process {hub.process.pid}" in second.stderr
+        checked = hub.run("serve", "--set", "listeners.tcp.prot=0", check=False)
+        assert checked.returncode == 2
+        assert hub.stop() == 0
+    finally:
+        hub.close()
+    assert hub.run("status", check=False).returncode == 7
+    assert "Traceback" not in hub.log
+
+
+def test_port_in_use_is_seven(hub: Hub, tmp_path: Path) -> None:
+    other = Hub(tmp_path / "other", ports={"tcp": hub.ports["tcp"]})
+    other.init()
+    hub.start()
+    try:
+        done = other.run("serve", "--set", f"listeners.tcp.port={hub.ports['tcp']}", check=False)
+    finally:
+        hub.close()
+
+    assert done.returncode == 7
+    assert str(hub.ports["tcp"]) in done.stderr
+    assert "Traceback" not in done.stderr

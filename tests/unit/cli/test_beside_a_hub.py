@@ -1,0 +1,88 @@
+"""Commands beside a running hub: who answers, who acts, and what happens when nobody does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from iothub.datadir import DataDir
+from iothub_tenants import tenants
+from iothub_tenants.database import sqlite_url
+from iothub_tenants.store import AccountStore
+from tests.support.answering import AnsweringHub
+from tests.support.command import Cli, Result
+
+
+def test_status_of_a_running_hub_tells_who_and_where(cli: Cli) -> None:
+    with AnsweringHub(cli.data_dir, lambda _command: {"version": "1"}) as hub:
+        hub.data_dir.write_hub({"pid": 1, "version": "1", "listeners": {"tcp": "127.0.0.1:1883"}, "http": ""})
+        shown = cli("status", "-o", "json").json
+
+    assert shown["state"] == "running"
+    assert shown["listeners"] == {"tcp": "127.0.0.1:1883"}
+    assert shown["answer"] == {"version": "1"}
+
+
+def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.05)
+    with AnsweringHub(cli.data_dir, None):
+        shown = cli("status", "-o", "json", code=7).json
+
+    assert shown["state"] == "not answering"
+
+
+def test_status_says_when_http_is_gone(cli: Cli) -> None:
+    with AnsweringHub(cli.data_dir, lambda _command: {}) as hub:
+        hub.data_dir.write_hub({"http": "127.0.0.1:1"})
+        shown = cli("status", "-o", "json").json
+
+    assert shown["ready"]["ready"] is False
+    assert "does not answer" in shown["ready"]["reasons"][0]
+
+
+def test_accounts_are_changed_beside_a_running_hub(cli: Cli) -> None:
+    """Accounts, rules, quotas and plans work on the store directly, whether or not the hub runs."""
+    with AnsweringHub(cli.data_dir, None):
+        cli("tenant", "create", "acme")
+        cli("device", "create", "acme", "dev1")
+        cli("quota", "set", "acme", "connections=1")
+        cli("tenant", "suspend", "acme")
+
+
+def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub empties queues and retained messages, which it holds open; the command sees the name become free."""
+    is_deleting = threading.Event()
+    pause = monkeypatch.setattr
+
+    def finish() -> None:
+        store = AccountStore(sqlite_url(DataDir(acme.data_dir).accounts))
+        is_deleting.wait(10)
+        for deletion in tenants.pending_deletions(store):
+            tenants.finish_deletion(store, deletion.tenant_id)
+        store.close()
+
+    pause("iothub.cli.leftovers.time.sleep", lambda _seconds: is_deleting.set())
+    hub = threading.Thread(target=finish)
+    with AnsweringHub(acme.data_dir, None):
+        hub.start()
+        result = acme("tenant", "delete", "acme", "--confirm", "acme", "-o", "json")
+        hub.join()
+
+    assert result.json["is_deleted"] is True
+    acme("tenant", "show", "acme", code=3)
+
+
+def test_deletion_that_takes_long_says_so(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iothub.cli.leftovers.COMMAND_TIMEOUT_S", 0.0)
+    with AnsweringHub(acme.data_dir, None):
+        result = acme("tenant", "delete", "acme", "--confirm", "acme")
+
+    assert "is being deleted" in result.err
+    assert acme("tenant", "show", "acme", "-o", "json").json["state"] == "deleting"
+
+
+def test_second_init_beside_a_hub_is_a_conflict(cli: Cli, call: Callable[..., Result]) -> None:
+    with AnsweringHub(cli.data_dir, None):
+        assert call("--data-dir", str(cli.data_dir), "init").code == 4
