@@ -10,14 +10,13 @@ cdef class Window:
 
     cdef double wait(self, long long units, double now) except -1.0
     cdef int spend(self, long long units) except -1
+    cdef double spent(self) except? -1.0
 
 
 @cython.final
 cdef class Bucket(Window):
-    cdef readonly double rate, capacity, tokens
+    cdef readonly double rate, burst, capacity, tokens
     cdef double filled_at
-
-    cdef double spent(self) except? -1.0
 
 
 @cython.final
@@ -41,3 +40,5 @@ cdef class Meter:
     cpdef double wait(self, long long units, double now) except -1.0
     @cython.locals(window=Window)
     cpdef void spend(self, long long units) except *
+    @cython.locals(window=Window, budget=Window, changed=list, spent=double)
+    cpdef void set_windows(self, object windows, double now) except *

@@ -6,21 +6,24 @@ count by the calendar and are durable; they are not here.
 
 Theory. Two kinds of window, because two promises cannot be kept by one:
 
-- Up to 10 s a limit is a *rate*, and what is measured is the rate: at most 5 % above it in any 10 s, from the first
-  message on. A bucket that holds b seconds' worth lets 10 + b seconds' worth pass in the first 10 s, so b must stay below
-  0.5; a `Bucket` holds a quarter of a second's worth (2.5 % over 10 s), and never less than one unit. The traffic is smooth:
-  no burst at the beginning of a second and silence for the rest.
+- Up to 10 s a limit is a *rate*, and what is measured is the rate: within 5 % over any 10 s, from the first message on. A
+  bucket that holds b seconds' worth lets 10 + b seconds' worth pass in 10 s, so b must stay below 0.5. A `Bucket` begins
+  with a fifth of a second's worth, never less than one unit (2 % over the first 10 s), and holds another fifth (4 %): who
+  was told to wait may come 0.2 s late, two ticks of the wheel, and nothing is lost. Traffic is smooth: no burst at the
+  beginning of a second and silence for the rest.
 - Above 10 s a limit is a *budget*: "10/1m" means ten at once, if you like, and then no more within that minute; and in
   "500/1s,10000/1m" the second limit only makes sense if it lets bursts pass. A `Budget` counts what was spent in the last
   window, in slots of a fiftieth of it: never more than the limit in any window, at least 98 % of it under constant demand.
 
-What is bigger than a whole window's room does not wait for ever: it passes when the window is untouched, and what it takes
+What is bigger than a whole window's room does not wait for ever: it passes when the window is rested, and what it takes
 too much is paid off before anything else passes.
 """
 
 from __future__ import annotations
 
-_BURST_SECONDS = 0.25
+from collections.abc import Iterable
+
+_BURST_SECONDS = 0.2
 _LONGEST_RATE_SECONDS = 10.0
 _SLOTS = 50
 _TOLERANCE = 1e-6  # units; what rounding may take away
@@ -41,15 +44,20 @@ class Window:
         """Count units that pass at the time of the last `wait`."""
         raise NotImplementedError
 
+    def spent(self) -> float:
+        """Return what a window that takes this one's place begins with as spent, when it counts in another way."""
+        return 0.0
+
 
 class Bucket(Window):
-    """A token bucket: filled at limit/seconds, up to a quarter of a second's worth. `tokens` below 0 is debt."""
+    """A token bucket: filled at limit/seconds up to `capacity`; `burst` tokens are enough for anything; below 0 is debt."""
 
     def __init__(self, limit: int, seconds: float, now: float, spent: float = 0.0) -> None:
         super().__init__(limit, seconds)
         self.rate = limit / seconds
-        self.capacity = max(min(1.0, limit), self.rate * _BURST_SECONDS)
-        self.tokens = self.capacity - spent
+        self.burst = max(min(1.0, limit), self.rate * _BURST_SECONDS)
+        self.capacity = self.burst + self.rate * _BURST_SECONDS
+        self.tokens = self.burst - spent
         self.filled_at = now
 
     def wait(self, units: int, now: float) -> float:
@@ -58,7 +66,7 @@ class Bucket(Window):
         if now > self.filled_at:
             self.tokens = min(self.capacity, self.tokens + (now - self.filled_at) * self.rate)
             self.filled_at = now
-        missing = min(float(units), self.capacity) - self.tokens
+        missing = min(float(units), self.burst) - self.tokens
         if missing <= _TOLERANCE:
             return 0.0
         return missing / self.rate
@@ -67,7 +75,7 @@ class Bucket(Window):
         self.tokens -= units
 
     def spent(self) -> float:
-        return self.capacity - self.tokens
+        return max(self.burst - self.tokens, 0.0)
 
 
 class Budget(Window):
@@ -126,7 +134,7 @@ class Budget(Window):
 class Meter:
     """Several windows on one name: a unit passes when all of them let it pass."""
 
-    def __init__(self, windows: list[tuple[int, float]], now: float) -> None:
+    def __init__(self, windows: Iterable[tuple[int, float]], now: float) -> None:
         self.windows: list[Window] = []
         self.set_windows(windows, now)
 
@@ -149,16 +157,20 @@ class Meter:
         for window in self.windows:
             window.spend(units)
 
-    def set_windows(self, windows: list[tuple[int, float]], now: float) -> None:
+    def set_windows(self, windows: Iterable[tuple[int, float]], now: float) -> None:
         """Change the limits. What is spent stays spent: a changed quota is no new burst."""
-        spent = max([window.spent() for window in self.windows if isinstance(window, Bucket)], default=0.0)
-        budgets = {window.seconds: window for window in self.windows if isinstance(window, Budget)}
+        spent = 0.0
+        budgets: dict[float, Window] = {}
+        for window in self.windows:
+            spent = max(spent, window.spent())
+            if window.seconds > _LONGEST_RATE_SECONDS:
+                budgets[window.seconds] = window
         changed: list[Window] = []
         for limit, seconds in windows:
             if seconds <= _LONGEST_RATE_SECONDS:
                 changed.append(Bucket(limit, seconds, now, spent))
             else:
-                budget = budgets.get(seconds)
+                budget: Window | None = budgets.get(seconds)
                 if budget is None:
                     budget = Budget(limit, seconds, now)
                 budget.limit = limit

@@ -38,8 +38,8 @@ def topic_matches(filter: bytes, topic: bytes) -> bool:
 
 def covers(allowed: bytes, requested: bytes) -> bool:
     """Tell whether `allowed` matches every Topic Name that `requested` can match. Both checked and unshared. O(bytes)."""
-    if requested == b"#":
-        return allowed == b"#" or allowed == b"+/#"  # the same set: "+/#" matches its parent level
+    if requested == b"#" or requested == b"/#":  # no topic is empty: the same sets as "+/#" and "/+/#"
+        requested = b"+/#" if requested == b"#" else b"/+/#"
     return _fits(allowed, requested)
 
 
