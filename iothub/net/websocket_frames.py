@@ -6,6 +6,10 @@ share them [MQTT-6.0.0-2].
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
+from collections.abc import Callable
 from enum import IntEnum
 
 MAX_CONTROL_BYTES = 125
@@ -47,9 +51,9 @@ class FrameError(Exception):
 _XOR = [bytes(value ^ key for value in range(256)) for key in range(256)]
 
 
-def unmask(data: bytes, key: bytes) -> bytes:
+def unmask_plain(data: bytes, key: bytes) -> bytes:
     """XOR with the repeated key of four bytes; O(n) at the speed of `bytes.translate`, one quarter at a time."""
-    if len(data) <= 512:  # one big integer is quicker for short ones
+    if len(data) <= 256:  # one big integer is quicker for short ones
         size = len(data)
         repeated = (key * (size // 4 + 1))[:size]
         return (int.from_bytes(data, "little") ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
@@ -57,6 +61,18 @@ def unmask(data: bytes, key: bytes) -> bytes:
     for lane in range(4):
         plain[lane::4] = data[lane::4].translate(_XOR[key[lane]])
     return bytes(plain)
+
+
+def _fastest_unmask() -> Callable[[bytes, bytes], bytes]:
+    """The compiled one, where it is there and wanted."""
+    if os.environ.get("IOTHUB_PURE_PYTHON", "") != "1":
+        with contextlib.suppress(ImportError):
+            compiled: Callable[[bytes, bytes], bytes] = importlib.import_module("iothub.engine.mask").unmask
+            return compiled
+    return unmask_plain
+
+
+unmask = _fastest_unmask()
 
 
 def encode_frame(opcode: Opcode, payload: bytes) -> bytes:
@@ -107,11 +123,22 @@ class FrameReader:
             if self._left:
                 at = self._payload(data, at, plain)
                 continue
-            end = self._header(data, at)
+            end = at if self._is_in_message else self._whole(data, at, plain)
+            end = self._header(data, at) if end == at else end
             if end == at:
                 self._held = data[at:]
                 return
             at = end
+
+    def _whole(self, data: bytes, at: int, plain: list[bytes]) -> int:
+        """Take one short, whole, unfragmented binary frame: nearly all are; `at` if it is another."""
+        if len(data) - at < 6 or data[at] != 0x82 or not 0x80 <= data[at + 1] < 0xFE:
+            return at
+        end = at + 6 + (data[at + 1] & 0x7F)
+        if end > len(data) or end - at - 6 > self._max_frame_bytes:
+            return at
+        plain.append(unmask(data[at + 6 : end], data[at + 2 : at + 6]))
+        return end
 
     def _payload(self, data: bytes, at: int, plain: list[bytes]) -> int:
         chunk = data[at : at + self._left]

@@ -61,6 +61,8 @@ class WebSocketClient:
         sock.sendall(self.wire.send(Request(host="localhost", target=path, subprotocols=list(sub_protocols))))
         while not self._has_answer():
             self._pump()
+        if self.sub_protocol is None and self.status == 101:
+            raise ConnectionResetError("the server closed during the WebSocket handshake")
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(self.wire.send(BytesMessage(data=data)))
