@@ -146,6 +146,8 @@ def resolve_filter(rule: Rule, device: str, client_id: str) -> bytes | None:
 
     A stored filter that is not valid matches nothing when it allows, and everything when it denies: damage never opens a door.
     """
+    if not _is_filter(rule.filter):
+        return _EVERYTHING if rule.effect is Effect.DENY else None
     names = {DEVICE_LEVEL: device, CLIENT_ID_LEVEL: client_id}
     levels = rule.filter.split("/")
     values = [names[level] for level in levels if level in names]
@@ -155,10 +157,8 @@ def resolve_filter(rule: Rule, device: str, client_id: str) -> bytes | None:
         return (
             None  # only a rule that names `$...` itself reaches the hub's own topics, never a client's choice of name
         )
-    filter = "/".join(names.get(level, level) for level in levels).encode("utf-8", "surrogatepass")
-    if check_topic_filter(filter, _MOST_LEVELS, _MOST_BYTES) == 0:
-        return filter
-    return _EVERYTHING if rule.effect is Effect.DENY else None
+    filter = "/".join(names.get(level, level) for level in levels)
+    return filter.encode() if _is_filter(filter) else None
 
 
 def templates_of(rule: Rule) -> frozenset[str]:
@@ -180,10 +180,14 @@ def check_rule_filter(filter: str) -> None:
     for template in (DEVICE_LEVEL, CLIENT_ID_LEVEL):
         if any(template in level and level != template for level in levels):
             raise ConfigError(f"filter {filter!r}: {template} must be a whole level, for example devices/{template}/#")
-    if check_topic_filter(filter.encode("utf-8", "surrogatepass"), _MOST_LEVELS, _MOST_BYTES):
+    if not _is_filter(filter):
         raise ConfigError(
             f"filter {filter!r} is not a Topic Filter: + and # stand alone in a level, # only in the last one"
         )
+
+
+def _is_filter(text: str) -> bool:
+    return check_topic_filter(text.encode("utf-8", "surrogatepass"), _MOST_LEVELS, _MOST_BYTES) == 0
 
 
 def _concerns(rule: Rule, device: str, groups: Sequence[str]) -> bool:

@@ -49,15 +49,20 @@ class UsageRow:
 
 
 class Cell:
-    """One window of one key. `used` is written through `add`."""
+    """One window of one key. `used` is written through `add`. It is present while `opens_at` <= wall clock < `end`.
 
-    __slots__ = ("_usage", "end", "is_dirty", "key", "slot", "start", "used")
+    A clock that was set back stays in this window: only more than a whole window back it opens an older one, or the tenant would
+    wait for a year that was a mistake. So no jump of the clock gives an allowance twice within a window.
+    """
+
+    __slots__ = ("_usage", "end", "is_dirty", "key", "opens_at", "slot", "start", "used")
 
     def __init__(self, usage: Usage, key: UsageKey, start: int, end: int, used: int) -> None:
         self._usage = usage
         self.key = key
         self.start = start
         self.end = end
+        self.opens_at = start - (end - start)
         self.used = used
         self.slot = 0
         self.is_dirty = False
@@ -68,12 +73,8 @@ class Cell:
         self._usage.changed(self)
 
     def is_present(self, wall: float) -> bool:
-        """Say whether `wall` belongs to this window.
-
-        A clock that was set back does not: only more than a whole window back it opens an older one, or the tenant would wait
-        for a year that was a mistake. So no jump of the clock gives an allowance twice within a window.
-        """
-        return self.start - (self.end - self.start) <= wall < self.end
+        """Say whether `wall` belongs to this window."""
+        return self.opens_at <= wall < self.end
 
 
 class Usage:

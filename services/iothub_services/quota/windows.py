@@ -74,9 +74,10 @@ class DayCounter:
         """
         wall = self._clock.wall()
         for allowance in self._allowances:
-            if not allowance.cell.is_present(wall):
-                allowance.cell = self._usage.cell(allowance.key)
-            if allowance.limit is not None and allowance.cell.used + units > allowance.limit:
+            cell = allowance.cell
+            if not cell.opens_at <= wall < cell.end:
+                cell = allowance.cell = self._usage.cell(allowance.key)
+            if allowance.limit is not None and cell.used + units > allowance.limit:
                 return REFUSED
         is_above_trial = False
         for allowance in self._allowances:

@@ -151,6 +151,11 @@ def test_damaged_stored_rule_never_opens_a_door() -> None:
     assert not policy("tenant allow both #", "tenant deny both a/#/b").may_publish(b"z")
 
 
+def test_empty_name_in_a_template_matches_nothing() -> None:
+    """An empty Client Identifier does not turn a denial of its own topic into a denial of everything."""
+    assert policy("tenant allow both #", "tenant deny both {clientid}", client_id="").may_publish(b"a")
+
+
 def test_explain_names_the_deciding_rule() -> None:
     """What `acl test` prints."""
     known = rules("tenant allow both #", "group:g1 deny publish a/#", "device:dev1 allow publish a/b")
