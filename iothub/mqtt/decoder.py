@@ -108,6 +108,6 @@ class Decoder:
         return end
 
     def _check_header(self, header: int) -> None:
-        packet_type = check_first_byte(header, self._version, self._role)
-        if packet_type is PacketType.CONNECT and self._version != UNKNOWN_VERSION:  # [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
+        if header >> 4 == PacketType.CONNECT and self._version != UNKNOWN_VERSION:  # [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
             raise ProtocolError("CONNECT was sent a second time")
+        check_first_byte(header, self._version, self._role)

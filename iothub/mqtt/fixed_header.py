@@ -19,7 +19,6 @@ from iothub.mqtt.constants import (
 )
 from iothub.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
 
-_CONNECT: Final = PacketType.CONNECT << 4
 _DUP: Final = 0x08
 # Table 2-2: these three have the bits 0010, all others but PUBLISH 0000.
 _FLAGS_0010: Final = frozenset({PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE})
@@ -29,18 +28,18 @@ def check_first_byte(header: int, version: int, role: Role) -> PacketType:
     """Return the packet type of `header` if the peer may send it now.
 
     `version` 0 means that nothing was decoded yet: only CONNECT may stand here.
-    Raises: ProtocolError for a first packet that is not CONNECT and for the wrong direction; MalformedPacket for a reserved type or
-    wrong flags. A first packet is judged by its type before its flags; every later one by its flags before its direction.
+    Raises: MalformedPacket for a reserved type; ProtocolError for a first packet that is not CONNECT and for the wrong direction;
+    MalformedPacket for wrong flags. In this order: a packet is judged by its type before its flags.
     """
-    if version == UNKNOWN_VERSION and header & 0xF0 != _CONNECT:  # [MQTT-3.1.0-1] [MQTT3-3.1.0-1]
-        raise ProtocolError("the first packet is not CONNECT")
     kind = header >> 4
-    if not kind or (kind == PacketType.AUTH and version != MQTT_5_0):
+    if not kind or (kind == PacketType.AUTH and version not in (MQTT_5_0, UNKNOWN_VERSION)):
         raise MalformedPacket(f"packet type {kind} is reserved")
+    if version == UNKNOWN_VERSION and kind != PacketType.CONNECT:  # [MQTT-3.1.0-1] [MQTT3-3.1.0-1]
+        raise ProtocolError("the first packet is not CONNECT")
     packet_type = PacketType(kind)
-    _check_flags(packet_type, header & 0x0F, version)
     if packet_type in (FROM_SERVER_ONLY if role is Role.SERVER else FROM_CLIENT_ONLY):
         raise ProtocolError(f"{packet_type.name} was sent in the wrong direction")
+    _check_flags(packet_type, header & 0x0F, version)
     return packet_type
 
 

@@ -36,7 +36,7 @@ FIXED_HEADERS: Final = (
     _case("first packet is not connect", 0, frame(0x30, text("a")), _P, "[MQTT-3.1.0-1] [MQTT3-3.1.0-1]"),
     _case("first packet is http", 0, b"GET / HTTP/1.1\r\n\r\n", _P, "[MQTT-3.1.0-1] [MQTT3-3.1.0-1]"),
     _case("first packet is tls", 0, b"\x16\x03\x01\x02\x00\x01\x00", _M),
-    _case("first packet of type 0", 0, b"\x00\x00", _P),
+    _case("first packet of type 0", 0, b"\x00\x00", _M),
     _case(
         "connect with flags",
         0,
@@ -60,6 +60,7 @@ FIXED_HEADERS: Final = (
     _case("publish with qos 3", 4, frame(0x36, text("a"), _ID), _M, "[MQTT-3.3.1-4] [MQTT3-3.3.1-4]"),
     _case("publish qos 0 with dup", 5, frame(0x38, text("a"), b"\x00"), _M, "[MQTT-3.3.1-2] [MQTT3-3.3.1-2]"),
     _case("connack from a client", 4, frame(0x20, b"\x00\x00"), _P),
+    _case("connack from a client with flags", 4, frame(0x2F, b"\x00\x00"), _P),
     _case("suback from a client", 5, frame(0x90, _ID, b"\x00\x00"), _P),
     _case("unsuback from a client", 4, frame(0xB0, _ID), _P),
     _case("pingresp from a client", 4, b"\xd0\x00", _P),

@@ -17,17 +17,16 @@ CLIENT_HEARS = {2, 3, 4, 5, 6, 7, 9, 11, 13, 14}
 def _expected(header: int, version: int, role: Role) -> set[type[MqttError]]:
     """Spell Table 2-1 and Table 2-2 out once more, as sets."""
     kind, flags = header >> 4, header & 15
+    if kind == 0 or (kind == 15 and version in (3, 4)):
+        return {MalformedPacket}
     if version == 0 and kind != 1:
         return {ProtocolError}
-    if kind == 0 or (kind == 15 and version != 5):
-        return {MalformedPacket}
+    if kind != 15 and kind not in (SERVER_HEARS if role is Role.SERVER else CLIENT_HEARS):
+        return {ProtocolError}
     allowed = PUBLISH_FLAGS if kind == 3 else {FIXED.get(PacketType(kind), 0)}
     if version == 3 and kind in (6, 8, 10):
         allowed = {2, 10}
-    if flags not in allowed:
-        return {MalformedPacket}
-    hears = SERVER_HEARS if role is Role.SERVER else CLIENT_HEARS
-    return set() if kind in hears or kind == 15 else {ProtocolError}
+    return set() if flags in allowed else {MalformedPacket}
 
 
 @pytest.mark.parametrize("role", list(Role))
