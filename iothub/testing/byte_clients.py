@@ -59,10 +59,7 @@ class WebSocketClient:
         self._has_ended = False
         self.wire = WSConnection(ConnectionType.CLIENT)
         sock.sendall(self.wire.send(Request(host="localhost", target=path, subprotocols=list(sub_protocols))))
-        while not self._has_answer():
-            self._pump()
-        if self.sub_protocol is None and self.status == 101:
-            raise ConnectionResetError("the server closed during the WebSocket handshake")
+        self._shake_hands()
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(self.wire.send(BytesMessage(data=data)))
@@ -82,8 +79,11 @@ class WebSocketClient:
     def close(self) -> None:
         self.sock.close()
 
-    def _has_answer(self) -> bool:
-        return self.sub_protocol is not None or self._has_ended
+    def _shake_hands(self) -> None:
+        while self.sub_protocol is None and not self._has_ended:
+            self._pump()
+        if self.sub_protocol is None and self.status == 101:
+            raise ConnectionResetError("the server closed during the WebSocket handshake")
 
     def _pump(self) -> None:
         try:
