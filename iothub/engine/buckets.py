@@ -21,7 +21,7 @@ too much is paid off before anything else passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 _BURST_SECONDS = 0.2
 _LONGEST_RATE_SECONDS = 10.0
@@ -35,18 +35,6 @@ class Window:
     def __init__(self, limit: int, seconds: float) -> None:
         self.limit = limit
         self.seconds = seconds
-
-    def wait(self, units: int, now: float) -> float:
-        """Return 0.0 when `units` may pass now, else the seconds until they may."""
-        raise NotImplementedError
-
-    def spend(self, units: int) -> None:
-        """Count units that pass at the time of the last `wait`."""
-        raise NotImplementedError
-
-    def spent(self) -> float:
-        """Return what a window that takes this one's place begins with as spent, when it counts in another way."""
-        return 0.0
 
 
 class Bucket(Window):
@@ -124,18 +112,20 @@ class Budget(Window):
 
     def _gone_at(self, units: int) -> float:
         """Return when the oldest `units` will have left the window, as far as is known today."""
-        for age in range(_SLOTS, -1, -1):
+        age = _SLOTS
+        units -= self.slots[(self.slot - age) % (_SLOTS + 1)]
+        while units > 0 and age > 0:
+            age -= 1
             units -= self.slots[(self.slot - age) % (_SLOTS + 1)]
-            if units <= 0:
-                return (self.slot - age + _SLOTS + 1) * self.slot_seconds
-        return (self.slot + _SLOTS + 1) * self.slot_seconds
+        return (self.slot - age + _SLOTS + 1) * self.slot_seconds
 
 
 class Meter:
     """Several windows on one name: a unit passes when all of them let it pass."""
 
-    def __init__(self, windows: Iterable[tuple[int, float]], now: float) -> None:
-        self.windows: list[Window] = []
+    def __init__(self, windows: Collection[tuple[int, float]], now: float) -> None:
+        self.buckets: list[Bucket] = []
+        self.budgets: list[Budget] = []
         self.set_windows(windows, now)
 
     def take(self, units: int, now: float) -> float:
@@ -148,31 +138,37 @@ class Meter:
     def wait(self, units: int, now: float) -> float:
         """Return what `take` would, and take nothing: for who asks several meters before taking from any."""
         longest = 0.0
-        for window in self.windows:
-            longest = max(longest, window.wait(units, now))
+        for bucket in self.buckets:
+            longest = max(longest, bucket.wait(units, now))
+        for budget in self.budgets:
+            longest = max(longest, budget.wait(units, now))
         return longest
 
     def spend(self, units: int) -> None:
         """Take units that `wait` allowed at the same time."""
-        for window in self.windows:
-            window.spend(units)
+        for bucket in self.buckets:
+            bucket.spend(units)
+        for budget in self.budgets:
+            budget.spend(units)
 
-    def set_windows(self, windows: Iterable[tuple[int, float]], now: float) -> None:
+    def set_windows(self, windows: Collection[tuple[int, float]], now: float) -> None:
         """Change the limits. What is spent stays spent: a changed quota is no new burst."""
         spent = 0.0
-        budgets: dict[float, Window] = {}
-        for window in self.windows:
-            spent = max(spent, window.spent())
-            if window.seconds > _LONGEST_RATE_SECONDS:
-                budgets[window.seconds] = window
-        changed: list[Window] = []
-        for limit, seconds in windows:
-            if seconds <= _LONGEST_RATE_SECONDS:
-                changed.append(Bucket(limit, seconds, now, spent))
-            else:
-                budget: Window | None = budgets.get(seconds)
-                if budget is None:
-                    budget = Budget(limit, seconds, now)
-                budget.limit = limit
-                changed.append(budget)
-        self.windows = changed
+        for bucket in self.buckets:
+            spent = max(spent, bucket.spent())
+        budgets = {budget.seconds: budget for budget in self.budgets}
+        self.buckets = [Bucket(limit, seconds, now, spent) for limit, seconds in windows if _is_rate(seconds)]
+        self.budgets = [
+            _budget(limit, seconds, now, budgets.get(seconds)) for limit, seconds in windows if not _is_rate(seconds)
+        ]
+
+
+def _is_rate(seconds: float) -> bool:
+    return seconds <= _LONGEST_RATE_SECONDS
+
+
+def _budget(limit: int, seconds: float, now: float, before: Budget | None) -> Budget:
+    if before is None:
+        return Budget(limit, seconds, now)
+    before.limit = limit
+    return before

@@ -194,9 +194,7 @@ class Subscribers:
         if self.many is not None:
             self.targets = list(self.many.values())
             return self.targets
-        if self.only is not None:
-            return [Target((self.only,))]  # not kept: millions of filters have one subscriber
-        return []
+        return [] if self.only is None else [Target((self.only,))]  # not kept: millions of filters have one subscriber
 
     def subscriptions(self) -> list[Subscription]:
         found: list[Subscription] = [] if self.only is None else [self.only]

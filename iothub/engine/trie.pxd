@@ -11,7 +11,8 @@ cdef class Node:
     cdef Node child(self, bytes level)
     @cython.locals(child=Node)
     cdef Node grow(self, bytes level)
-    cdef int cut(self, bytes level) except -1
+    @cython.locals(children=dict)
+    cdef void cut(self, bytes level) except *
 
 
 @cython.final

@@ -49,12 +49,13 @@ class Node:
         return child
 
     def cut(self, level: bytes) -> None:
-        if level == b"+":
+        children = self.children
+        if level == b"+" or children is None:
             self.plus = None
-        elif self.children is not None:
-            del self.children[level]
-            if not self.children:
-                self.children = None
+            return
+        del children[level]
+        if not children:
+            self.children = None
 
 
 class Trie:

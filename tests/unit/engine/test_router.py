@@ -198,6 +198,33 @@ def test_group_is_one_object_while_it_has_members() -> None:
     assert router.match(b"x").groups != [group]
 
 
+def test_groups_of_one_filter_end_one_by_one() -> None:
+    """The other group of the same filter is untouched."""
+    a = Session()
+    router = subscribed(Subscription(a, b"x", b"g"), Subscription(a, b"x", b"h"))
+
+    router.unsubscribe(a, b"x", b"g")
+
+    assert [group.name for group in router.match(b"x").groups] == [b"h"]
+    assert router.group_count == 1
+
+
+def test_crowds_of_two_filters_merge() -> None:
+    """Who is in both gets one copy, the others keep their own."""
+    a, b, c = Session("a"), Session("b"), Session("c")
+    router = subscribed(
+        Subscription(a, b"x"),
+        Subscription(b, b"x", qos=1),
+        Subscription(b, b"#", qos=2),
+        Subscription(c, b"#"),
+    )
+
+    route = router.match(b"x")
+
+    assert names(route) == ["a", "b", "c"]
+    assert [target.qos for target in route.targets] == [0, 2, 0]
+
+
 def test_group_member_that_subscribes_again_is_replaced() -> None:
     """[MQTT-3.8.4-3] In place, also in a shared group."""
     a = Session()

@@ -58,7 +58,7 @@ def test_trie_gets_exactly_the_filter_that_was_put() -> None:
 def test_trie_is_empty_after_the_last_filter_is_removed() -> None:
     """A removed filter takes every level along that only led to it, and no other."""
     trie = Trie()
-    filters = [b"a/+/b/#", b"a/+/b", b"a/#", b"+/+/+", b"+", b"#", b"a/x/+"]
+    filters = [b"a/+/b/#", b"a/+/b", b"a/#", b"+/+/+", b"+", b"#", b"a/x/+", b"b/+"]
     for filter in filters:
         trie.put(filter, filter)
 
