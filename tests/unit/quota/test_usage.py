@@ -1,0 +1,127 @@
+"""The database of calendar windows, and what a start makes of database and slots that disagree."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import ConflictError, UnavailableError
+from iothub.testing.clock import ManualClock
+from iothub_services.quota.names import Quota
+from iothub_services.quota.slots import SlotFile
+from iothub_services.quota.usage import Usage, UsageKey, UsageRow, UsageStore, usage_key
+
+DAY = 86_400
+MIDNIGHT = 1_699_920_000  # 14 November 2023
+KEY = usage_key(1, "", Quota.PUBLISH_MESSAGES, DAY)
+
+
+def quiet(name: str, text: str) -> None:
+    """No alarm is looked at."""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> Iterator[UsageStore]:
+    opened = UsageStore(tmp_path / "usage.db", clock, quiet)
+    yield opened
+    opened.close()
+
+
+def row(used: int, key: UsageKey = KEY, start: int = MIDNIGHT) -> UsageRow:
+    return UsageRow(key, start, start + DAY, used)
+
+
+def test_store_keeps_the_latest_window_of_a_key(store: UsageStore, clock: ManualClock) -> None:
+    """One row per key."""
+    store.write([row(5)], clock.wall())
+    store.write([row(7)], clock.wall())
+
+    assert list(store.load()) == [row(7)]
+
+
+def test_store_drops_windows_that_have_ended(store: UsageStore, clock: ManualClock) -> None:
+    """The file does not grow with time."""
+    other = usage_key(2, "dev", Quota.PUBLISH_BYTES, DAY)
+    store.write([row(5), row(6, other, MIDNIGHT + DAY)], clock.wall())
+    store.write([row(7, other, MIDNIGHT + DAY)], float(MIDNIGHT + DAY))
+
+    assert list(store.load()) == [row(7, other, MIDNIGHT + DAY)]
+
+
+def test_store_of_a_future_version_is_refused(tmp_path: Path, store: UsageStore, clock: ManualClock) -> None:
+    """Never misread; the hub exits 4."""
+    with sqlite3.connect(tmp_path / "usage.db") as connection:
+        connection.execute("PRAGMA user_version=99")
+    connection.close()
+
+    with pytest.raises(ConflictError, match="version 99"):
+        UsageStore(tmp_path / "usage.db", clock, quiet)
+
+
+def test_damaged_store_is_set_aside_with_an_alarm(tmp_path: Path, clock: ManualClock) -> None:
+    """The hub starts; what the slots know is still known."""
+    slots = SlotFile(tmp_path / "usage.map")
+    first = UsageStore(tmp_path / "usage.db", clock, quiet)
+    Usage(first, clock, slots).cell(KEY).add(40)
+    first.close()
+    slots.close()
+    (tmp_path / "usage.db").write_bytes(b"not a database, certainly not" * 200)
+    alarms: list[str] = []
+
+    second = UsageStore(tmp_path / "usage.db", clock, lambda name, text: alarms.append(text))
+    again = SlotFile(tmp_path / "usage.map")
+
+    assert alarms
+    assert Usage(second, clock, again).cell(KEY).used == 40
+    second.close()
+    again.close()
+
+
+def test_missing_directory_is_one_clear_line(tmp_path: Path, clock: ManualClock) -> None:
+    """No traceback for a person."""
+    with pytest.raises(UnavailableError):
+        UsageStore(tmp_path / "none" / "usage.db", clock, quiet)
+
+
+@pytest.mark.parametrize(
+    ("stored", "mapped", "used"),
+    [
+        (row(5), (MIDNIGHT, 9), 9),  # killed after a flush
+        (row(9), (MIDNIGHT, 5), 9),  # a power cut took the pages of the slots
+        (row(9, start=MIDNIGHT - DAY), (MIDNIGHT, 5), 5),  # the slot is of a later window
+        (row(5), (MIDNIGHT - DAY, 9), 5),
+    ],
+)
+def test_start_takes_the_later_window_and_the_larger_figure(
+    tmp_path: Path, store: UsageStore, clock: ManualClock, stored: UsageRow, mapped: tuple[int, int], used: int
+) -> None:
+    """No allowance is given twice, whichever of both was lost."""
+    slots = SlotFile(tmp_path / "usage.map")
+    cell = Usage(store, clock, slots).cell(KEY)
+    (record,) = slots.records()
+    slots.release(cell.slot)
+    slots.take(record.digest, 1, DAY, *mapped)
+    store.write([stored], 0.0)
+
+    assert Usage(store, clock, slots).cell(KEY).used == used
+    slots.close()
+
+
+def test_twin_slots_of_a_kill_between_two_steps_are_one(tmp_path: Path, store: UsageStore, clock: ManualClock) -> None:
+    """A figure moves by taking the new slot first; the start keeps the larger one and frees the other."""
+    slots = SlotFile(tmp_path / "usage.map")
+    Usage(store, clock, slots).cell(KEY).add(7)
+    (record,) = slots.records()
+    slots.take(record.digest, 1, DAY, record.start, 3)
+
+    assert Usage(store, clock, slots).cell(KEY).used == 7
+    assert len(list(slots.records())) == 1
+    slots.close()
