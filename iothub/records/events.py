@@ -225,6 +225,24 @@ def _event(event_type: EventType, subject: Subject, **facts: Fact) -> Event:
     return Event(event_type, subject.tenant_id, subject.client_id, subject.epoch, subject.at_ms, facts)
 
 
+# What the fold reads; an event without it is damaged.
+_NEEDED: Mapping[EventType, tuple[str, ...]] = {
+    EventType.SESSION_CREATED: ("device", "queue_id", "protocol_version", "session_expiry_s"),
+    EventType.SESSION_RESUMED: ("protocol_version", "session_expiry_s"),
+    EventType.SESSION_CONNECTED: ("protocol_version", "session_expiry_s"),
+    EventType.SESSION_SUBSCRIBED: (
+        "filter",
+        "group",
+        "qos",
+        "no_local",
+        "retain_as_published",
+        "retain_handling",
+        "identifier",
+    ),
+    EventType.SESSION_UNSUBSCRIBED: ("filter", "group"),
+    EventType.WILL_SET: ("topic", "payload", "qos", "retain", "properties", "delay_s"),
+}
+
 _SCALAR = (str, int, float, bool, type(None))
 
 
@@ -234,3 +252,6 @@ def _check(event: Event) -> None:
         raise CorruptRecordError("damaged event (a field has the wrong type)")
     if not isinstance(event.facts, dict) or not all(isinstance(fact, _SCALAR) for fact in event.facts.values()):
         raise CorruptRecordError("damaged event (facts must be flat)")
+    missing = [name for name in _NEEDED.get(event.type, ()) if name not in event.facts]
+    if missing:
+        raise CorruptRecordError(f"damaged event (a {event.type.value} without {missing[0]})")

@@ -44,6 +44,9 @@ class MemoryEvents:
         self._logs[topic] = [logged for logged in log if logged.offset > upto]
         return len(log) - len(self._logs[topic])
 
+    def skip_to(self, offset: int, topic: Topic = Topic.SESSIONS) -> None:
+        self._ends[topic] = max(offset, self._ends[topic])
+
     def _append(self, event: Event) -> int:
         topic = event.type.topic
         self._ends[topic] += 1

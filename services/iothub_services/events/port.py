@@ -43,4 +43,7 @@ class EventLog(Protocol):
     def trim(self, upto: int, topic: Topic = Topic.SESSIONS) -> int:
         """Remove events up to and including an offset; returns how many."""
 
+    def skip_to(self, offset: int, topic: Topic = Topic.SESSIONS) -> None:
+        """Give no offset up to here any more: the log was lost, its consumers were not."""
+
     def close(self) -> None: ...

@@ -70,6 +70,13 @@ class SqliteEvents:
             statement = f"DELETE FROM {_TABLES[topic]} WHERE offset <= ?"  # noqa: S608
             return connection.execute(statement, (upto,)).rowcount
 
+    def skip_to(self, offset: int, topic: Topic = Topic.SESSIONS) -> None:
+        name = _TABLES[topic]
+        with self._database.transaction() as connection:
+            if _end(connection, topic) < offset:
+                connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+                connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
+
 
 def _append(connection: sqlite3.Connection, event: Event) -> int:
     statement = f"INSERT INTO {_TABLES[event.type.topic]} (key, value) VALUES (?, ?)"  # noqa: S608

@@ -76,7 +76,7 @@ class SqliteStates:
     def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         statement = """SELECT tenant, client_id, offset, record FROM session
             WHERE (tenant, client_id) > (?, ?) AND tenant <= ? ORDER BY tenant, client_id LIMIT ?"""
-        after = (-1, "") if tenant_id is None else (tenant_id - 1, "\U0010ffff" * 300)
+        after = (-1, "") if tenant_id is None else (tenant_id, "")
         last = (1 << 62) if tenant_id is None else tenant_id
         while True:
             with self._database.reading() as connection:
@@ -85,6 +85,10 @@ class SqliteStates:
             if len(rows) < _PAGE:
                 return
             after = rows[-1][:2]
+
+    def forget(self, keys: list[tuple[int, str]]) -> None:
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM session WHERE tenant = ? AND client_id = ?", keys)
 
     def drop_tenant(self, tenant_id: int) -> int:
         with self._database.transaction() as connection:

@@ -1,0 +1,58 @@
+"""The session-state port in plain Python objects, for tests. Nothing survives.
+
+Knows no file and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from iothub_services.state.port import StateWrite, StoredState
+
+
+class MemoryStates:
+    """Fulfils `StateStore`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, str], StoredState] = {}
+        self._applied = 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        yield
+
+    def apply(self, offset: int, writes: list[StateWrite]) -> bool:
+        if offset <= self._applied:
+            return False
+        self._applied = offset
+        for tenant_id, client_id, record in writes:
+            if record is None:
+                self._rows.pop((tenant_id, client_id), None)
+            else:
+                self._rows[tenant_id, client_id] = StoredState(tenant_id, client_id, offset, record)
+        return True
+
+    def applied_offset(self) -> int:
+        return self._applied
+
+    def get(self, tenant_id: int, client_id: str) -> StoredState | None:
+        return self._rows.get((tenant_id, client_id))
+
+    def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
+        for key in sorted(self._rows):
+            if tenant_id in (None, key[0]):
+                yield self._rows[key]
+
+    def forget(self, keys: list[tuple[int, str]]) -> None:
+        for key in keys:
+            self._rows.pop(key, None)
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        keys = [key for key in self._rows if key[0] == tenant_id]
+        for key in keys:
+            del self._rows[key]
+        return len(keys)

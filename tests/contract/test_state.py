@@ -1,0 +1,30 @@
+"""The contract of the state port, over the drivers that need no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.testing.clock import ManualClock
+from iothub.testing.state_contract import CASES, Case
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.memory import MemoryStates
+from iothub_services.state.port import StateStore
+from iothub_services.state.sqlite import SCHEMA, SqliteStates
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateStore]:
+    driver: StateStore = MemoryStates()
+    if request.param == "sqlite":
+        driver = SqliteStates(open_database(tmp_path / "state.db", SCHEMA, ManualClock(), pytest.fail))
+    yield driver
+    driver.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_state_contract(case: Case, store: StateStore) -> None:
+    """Every driver does what `iothub.testing.state_contract` says."""
+    case(store)
