@@ -50,7 +50,9 @@ def auth_settings(settings: Config) -> AuthSettings:
     auth = settings.auth
     devices = LruSettings(entries=auth.cache_entries, ttl_s=auth.cache_s)
     return AuthSettings(
-        directory=DirectorySettings(LruSettings(entries=max(auth.cache_entries // 10, 16), ttl_s=auth.cache_s), devices),
+        directory=DirectorySettings(
+            LruSettings(entries=max(auth.cache_entries // 10, 16), ttl_s=auth.cache_s), devices
+        ),
         passwords=PasswordSettings(threads=auth.hash_pool, pending=auth.hash_waiting),
         failures=_failures(auth),
     )

@@ -126,7 +126,9 @@ class NodeHealth:
                 metrics.TENANT_BYTES_SENT: counters.bytes_sent,
                 metrics.TENANT_RETAINED_MESSAGES: ledger.used(Quota.RETAINED_MESSAGES),
                 metrics.TENANT_RETAINED_BYTES: ledger.used(Quota.RETAINED_BYTES),
-                metrics.TENANT_QUOTA_LIMIT: {quota.value: max(limit, 0) for quota, (_, limit) in figures.items() if limit},
+                metrics.TENANT_QUOTA_LIMIT: {
+                    quota.value: max(limit, 0) for quota, (_, limit) in figures.items() if limit
+                },
                 metrics.TENANT_QUOTA_USED: {quota.value: used for quota, (used, _) in figures.items()},
                 metrics.TENANT_QUOTA_REJECTIONS: _of(telemetry.tenant_rejections, tenant_id),
                 metrics.TENANT_DENIED: _of(telemetry.tenant_denials, tenant_id),

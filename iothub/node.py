@@ -9,8 +9,9 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from twisted.internet import epollreactor
@@ -19,35 +20,49 @@ from twisted.internet.defer import Deferred
 from iothub import hooks, log
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
-from iothub.engine.limits import PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.tenant import TenantPlane
 from iothub.errors import IotHubError
+from iothub.from_settings import account_url, auth_settings, listener_infos, plane_limits, raise_file_limit
+from iothub.health import NodeHealth
 from iothub.ids import MessageIds
 from iothub.net import http
 from iothub.net.backend import select_backend
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
 from iothub.peers.directory import LocalDirectory
+from iothub.reasons import Reason
 from iothub.settings import Config
+from iothub.telemetry import AuthTelemetry, Telemetry
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.events.journal import ThreadJournal
+from iothub_services.events.sqlite import SCHEMA as EVENTS
+from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.queues.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite import SqliteQueues
-from iothub_services.queues.writer import QueueWriter
+from iothub_services.queues.writer import RETRY_S, QueueWriter
+from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import FLUSH_INTERVAL_S, Usage, UsageStore
 from iothub_services.retained.sqlite import SCHEMA as RETAINED
 from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sqlite.database import Database, Schema, open_database
+from iothub_services.sqlite.group import Bounds, Patience
+from iothub_services.state.service import StateService, journal_thread
+from iothub_services.state.sqlite import SCHEMA as STATES
+from iothub_services.state.sqlite import SqliteStates
 from iothub_services.threads import Threads
 from iothub_tenants import commands, tenants
 from iothub_tenants.allowance import Allowance
+from iothub_tenants.awakening import Awakening
 from iothub_tenants.broker import Shared, TenantBroker
 from iothub_tenants.brokers import Brokers
 from iothub_tenants.changes import ChangeWatcher
+from iothub_tenants.changes import trim as changes_trim
 from iothub_tenants.control import ControlPlane
 from iothub_tenants.errands import Errands
 from iothub_tenants.generator import BlockSource, QueueIds
@@ -55,7 +70,7 @@ from iothub_tenants.hub import Hub
 from iothub_tenants.obey import Obedience
 from iothub_tenants.registry import Registry
 from iothub_tenants.retaining import Retaining
-from iothub_tenants.store import AccountStore
+from iothub_tenants.store import AccountStore, ChangeKind
 from iothub_tenants.upkeep import Upkeep
 
 OPEN_FILES = 1 << 20
@@ -106,8 +121,8 @@ class Node:
         self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)
         self.queues = SqliteQueues(self._open(data_dir.queues, QUEUES))
         self.retained = SqliteRetained(self._open(data_dir.retained, RETAINED))
-        self.event_log = SqliteEvents(self._open(data_dir.events, EVENTS))
-        self.states = SqliteStates(self._open(data_dir.state, STATES))
+        log_file, states_file = self._open(data_dir.events, EVENTS), self._open(data_dir.state, STATES)
+        self.states = StateService(SqliteEvents(log_file), SqliteStates(states_file), self._on_alarm)
         self.usage = Usage(
             UsageStore(data_dir.usage, self.clock, self._on_alarm),
             self.clock,
@@ -133,7 +148,7 @@ class Node:
             on_alarm=self._on_alarm,
             on_retained=self._on_retained,
         )
-        self.journal_thread = journal_thread(self.event_log, self.states, call_in_reactor, clock, self._on_alarm)
+        self.journal_thread = journal_thread(self.states, call_in_reactor, clock, self._on_alarm)
         self.journal = ThreadJournal(self.journal_thread)
         self.control = ControlPlane()
         self.telemetry = Telemetry(self.alarms)
@@ -166,9 +181,7 @@ class Node:
             later=self.reactor.callLater,
         )
         self.control.attach(self.hub)
-        self.shared = Shared(
-            settings, clock, self.plane, self.sessions, self.journal, self.telemetry, self.threads.run
-        )
+        self.shared = Shared(settings, clock, self.plane, self.sessions, self.journal, self.telemetry, self.threads.run)
         transports = make_transports(self.backend, self.plane, clock, self.reactor)
         self.listeners = Listeners(listener_infos(settings), self.plane, clock, transports, self.reactor)
         self.upkeep = Upkeep(self.reactor.callLater)
@@ -176,7 +189,9 @@ class Node:
     async def _make_broker(self, record: TenantRecord) -> TenantBroker:
         plane = TenantPlane(record.id, record.name)
         allowance = Allowance(record, plane, self.clock, self.telemetry, self.usage)
-        await self.queue_admin.set_tenant_limits(record.id, allowance.limits.queued_messages, allowance.limits.queued_bytes)
+        await self.queue_admin.set_tenant_limits(
+            record.id, allowance.limits.queued_messages, allowance.limits.queued_bytes
+        )
         retaining = Retaining(record.id, self.plane, self.retained_admin, allowance.ledger, self.clock)
         await retaining.load()
         plane.may_retain = retaining.may_retain
@@ -193,7 +208,6 @@ class Node:
             signal.signal(number, self._signalled)
         self.threads.start()
         self.writer.start(self.plane)
-        self.journal_thread.start()
         self.reactor.callWhenRunning(self._begin)
         self.reactor.run(installSignalHandlers=False)
         self._close_stores()
@@ -226,7 +240,8 @@ class Node:
         await run("accounts.sweep", lambda: commands.sweep(self.accounts, is_starting=True))
         self.watcher = await run("accounts.watch", ChangeWatcher, self.accounts)
         awakening = Awakening(self.hub, self.registry, self.queue_admin, run)
-        sessions = await awakening.load(await run("housekeeping.load", load_states, self.event_log, self.states))
+        sessions = await awakening.load(await run("housekeeping.load", self.states.load))
+        self.journal_thread.start()
         self.health = NodeHealth(self)
         if self.settings.http.port is not None:
             face = http.HttpFace(self.health, self.reactor)
@@ -305,7 +320,9 @@ class Node:
 
     async def _expire_retained(self) -> None:
         for tenant_id, topic in await self.retained_admin.expire(int(self.clock.wall() * 1000), 1000):
-            self._on_retained(tenant_id, topic, 0, 0, 0)
+            broker = self.brokers.present(tenant_id)
+            if broker is not None:
+                broker.retained.gone(topic)
 
     async def _finish_deletions(self) -> None:
         """Empty the stores of deleted tenants, then let their names go."""
@@ -382,7 +399,6 @@ class Node:
         timeout_s = self.settings.node.stop_timeout_s * 0.3
         self.writer.close(timeout_s)
         self.journal_thread.close(timeout_s)
-        self.event_log.close()
         self.states.close()
         self.usage.close()
         self.threads.stop()

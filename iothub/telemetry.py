@@ -9,7 +9,7 @@ from typing import Any
 
 from iothub import log
 from iothub.reasons import Drop, Reason
-from iothub_services.auth.authenticator import Claim, Refusal
+from iothub_services.auth.authenticator import Credentials, Refusal
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
@@ -64,13 +64,13 @@ class Telemetry:
 
     # --- auth
 
-    def refused_login(self, claim: Claim, refusal: Refusal, *, is_ban: bool) -> None:
+    def refused_login(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         self._log.info(
             "login refused",
-            tenant=claim.tenant,
-            device=claim.device,
-            client_id=claim.client_id,
-            address=claim.address,
+            tenant=credentials.tenant,
+            device=credentials.device,
+            client_id=credentials.client_id,
+            address=credentials.address,
             cause=refusal.cause,
             is_ban=is_ban,
         )
@@ -98,8 +98,8 @@ class AuthTelemetry:
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
 
-    def refused(self, claim: Claim, refusal: Refusal, *, is_ban: bool) -> None:
-        self._telemetry.refused_login(claim, refusal, is_ban=is_ban)
+    def refused(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
+        self._telemetry.refused_login(credentials, refusal, is_ban=is_ban)
 
     def store_failed(self, call: str, error: Exception) -> None:
         self._telemetry.store_failed(call, error)

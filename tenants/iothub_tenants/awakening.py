@@ -68,7 +68,11 @@ class Awakening:
         disconnected_at_ms = state.disconnected_at_ms or now_ms
         if state.is_connected:
             self._hub.journal.note(
-                [events.session_disconnected(Subject(broker.tenant_id, state.client_id, state.epoch, now_ms), reason="hub_lost")]
+                [
+                    events.session_disconnected(
+                        Subject(broker.tenant_id, state.client_id, state.epoch, now_ms), reason="hub_lost"
+                    )
+                ]
             )
             disconnected_at_ms = now_ms
         control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state), state.created_at_ms)

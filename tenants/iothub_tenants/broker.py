@@ -59,7 +59,7 @@ class TenantBroker:
     Invariants: counts are given back by whoever reserved them, exactly once; `record` is replaced as a whole (`obey`).
     """
 
-    def __init__(  # noqa: PLR0913 - composition: one collaborator each
+    def __init__(
         self,
         record: TenantRecord,
         shared: Shared,

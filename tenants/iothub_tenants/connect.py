@@ -22,7 +22,7 @@ from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Connack, Connect
 from iothub.mqtt.properties import NO_PROPERTIES, Properties, encode_message_properties
 from iothub.reasons import Reason
-from iothub_services.auth.authenticator import Authenticated, Claim, Refusal
+from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
 from iothub_services.auth.port import ClientIdPolicy
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
@@ -111,10 +111,10 @@ async def _authenticate(hub: Hub, connection: Connection, packet: Connect, clien
     name = parse_username(packet.username)
     if name is None:
         raise ConnectRefusedError(Reason.BAD_CREDENTIALS)
-    claim = Claim(
+    credentials = Credentials(
         name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
     )
-    answer = await hub.authenticator.authenticate(claim)
+    answer = await hub.authenticator.authenticate(credentials)
     if isinstance(answer, Refusal):
         raise ConnectRefusedError(answer.reason)
     return answer

@@ -5,15 +5,13 @@ Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
-from iothub.engine.connection import Connection
-from iothub.errors import BackendError, TenantLimitError
 from iothub import log as logging
+from iothub.engine.connection import Connection
+from iothub.errors import TenantLimitError, UnavailableError
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import MqttError
 from iothub.reasons import Reason
@@ -61,7 +59,7 @@ class ControlPlane:
         if walk is None:
             self._hub.plane.close(connection, Reason.PROTOCOL_ERROR)
             return
-        start(self._guarded(walk, connection, header, body))
+        Deferred.fromCoroutine(self._guarded(walk, connection, header, body))
 
     def closed(self, connection: Connection, reason: Reason) -> None:
         guest: Guest = connection.control
@@ -77,19 +75,9 @@ class ControlPlane:
             self._hub.plane.close(connection, error.reason)
         except TenantLimitError:
             self._hub.plane.close(connection, Reason.QUOTA)
-        except BackendError as error:
+        except UnavailableError as error:
             log.warning("store unavailable", peer=connection.peer, error=str(error))
             self._hub.plane.close(connection, Reason.SERVER_UNAVAILABLE)
-
-
-def start(walk: Coroutine[Any, Any, None]) -> None:
-    """Run a walk; what it did not expect is a defect of ours: logged in one line, and the hub goes on."""
-
-    def defect(failure: Failure) -> None:
-        log.error("defect in the control plane", error=repr(failure.value), where=_where(failure))
-
-    Deferred.fromCoroutine(walk).addErrback(defect)
-
-
-def _where(failure: Failure) -> str:
-    return " < ".join(f"{name}:{line}" for name, _, line, *_ in reversed(failure.frames[-4:]))
+        except Exception as error:  # the protocol edge: a defect of ours ends one connection, and the hub goes on
+            log.error("defect in the control plane", peer=connection.peer, exc_info=error)
+            self._hub.plane.close(connection, Reason.IMPLEMENTATION)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from iothub.engine.filters import check_topic_filter
 from iothub.errors import ConfigError, IotHubError, NotFoundError
 from iothub.verbs import Verb
-from iothub_services.awaited import AwaitedQueues
 from iothub_services.auth.port import TenantRecord
+from iothub_services.awaited import AwaitedQueues
 from iothub_tenants.broker import TenantBroker
 from iothub_tenants.commands import Command
 from iothub_tenants.hub import Hub

@@ -1,23 +1,150 @@
-"""One tenant's retained messages: which topics there are, what new ones may still come, and their replay to a new subscription.
+"""One tenant's retained messages: which topics there are, whether new ones may come, and their replay to a new subscription.
 
-Knows no driver: bodies are fetched through an injected awaitable call, a slice at a time.
+Knows no driver: bodies are fetched through an injected store, a slice at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from iothub.clock import Clock
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
+from iothub.errors import CorruptRecordError
 from iothub.records.message import decode_message
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.retained.index import RetainedIndex
-from iothub_services.retained.port import RetainedBody
+from iothub_services.retained.port import RetainedBody, RetainedTopic
 
-SLICE = 256
+SLICE = 256  # bodies fetched at once
+NODES = 4096  # of the index looked at in one go
 
-Fetch = Callable[[int, Sequence[bytes]], Awaitable[list[RetainedBody]]]
+
+class RetainedReads(Protocol):
+    """The awaitable verbs of the retained store that are used here."""
+
+    async def load(self, tenant_id: int) -> list[RetainedTopic]: ...
+
+    async def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]: ...
+
+    async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int: ...
+
+
+class Retaining:
+    """Invariant: `retained_messages` and `retained_bytes` count what is stored or on its way there, by topic."""
+
+    def __init__(self, tenant_id: int, plane: Plane, store: RetainedReads, ledger: LocalLedger, clock: Clock) -> None:
+        self._tenant_id = tenant_id
+        self._plane = plane
+        self._store = store
+        self._ledger = ledger
+        self._clock = clock
+        self._index = RetainedIndex()
+        self._sizes: dict[bytes, int] = {}  # what each topic has reserved
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._sizes
+
+    async def load(self) -> None:
+        """Read the index once, when the broker is made."""
+        topics = await self._store.load(self._tenant_id)
+        self._index.load(topics)
+        for topic in topics:
+            if topic.topic not in self._sizes:
+                self._sizes[topic.topic] = topic.size
+                self._ledger.restore(Quota.RETAINED_MESSAGES, 1)
+                self._ledger.restore(Quota.RETAINED_BYTES, topic.size)
+
+    def may_retain(self, topic: bytes, size: int) -> bool:
+        """Reserve the room of a message that is to be retained; False: the tenant's quota is used up."""
+        known = self._sizes.get(topic)
+        if known is None and not self._ledger.reserve(Quota.RETAINED_MESSAGES):
+            return False
+        grown = size - (known or 0)
+        if grown > 0 and not self._ledger.reserve(Quota.RETAINED_BYTES, grown):
+            if known is None:
+                self._ledger.release(Quota.RETAINED_MESSAGES)
+            return False
+        if grown < 0:
+            self._ledger.release(Quota.RETAINED_BYTES, -grown)
+        self._sizes[topic] = size
+        return True
+
+    def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
+        """A write is durable; `size` 0: the message was deleted."""
+        self._index.noted(topic, version, expires_at_ms, size)
+        if not size:
+            self._give_back(topic)
+
+    def gone(self, topic: bytes) -> None:
+        """The message has expired, or an operator has deleted it."""
+        entry = self._index.get(topic)
+        if entry is not None:
+            self._index.remove(topic, entry.version)
+        self._give_back(topic)
+
+    def _give_back(self, topic: bytes) -> None:
+        reserved = self._sizes.pop(topic, None)
+        if reserved is not None:
+            self._ledger.release(Quota.RETAINED_MESSAGES)
+            self._ledger.release(Quota.RETAINED_BYTES, reserved)
+
+    async def replay(self, session: Session, subscription: Subscription) -> None:
+        """Send what matches a subscription that is active already; what came live meanwhile is not sent again."""
+        topics = self._matching(subscription.filter)
+        if not topics:
+            return
+        self._plane.expect_replay(session)
+        messages: list[Message] = []
+        for start in range(0, len(topics), SLICE):
+            messages += await self._fetch(topics[start : start + SLICE])
+        self._plane.replay(session, subscription, messages)
+
+    def _matching(self, topic_filter: bytes) -> list[bytes]:
+        now_ms = int(self._clock.wall() * 1000)
+        matches = self._index.match(topic_filter)
+        found: list[bytes] = []
+        while not matches.is_done:
+            found += [topic.topic for topic in matches.take(NODES, now_ms)]
+        return found
+
+    async def _fetch(self, topics: Sequence[bytes]) -> list[Message]:
+        bodies = await self._store.fetch(self._tenant_id, topics)
+        messages = [_message(body) for body in bodies]
+        now = self._clock.wall()
+        return [message for message in messages if message is not None and not 0.0 < message.expires_at <= now]
+
+    async def delete(self, topic_filter: bytes) -> int:
+        """Delete all that match; returns how many there were."""
+        topics = self._matching(topic_filter)
+        deleted = 0
+        for start in range(0, len(topics), SLICE):
+            chosen = topics[start : start + SLICE]
+            deleted += await self._store.delete(self._tenant_id, chosen)
+            for topic in chosen:
+                self.gone(topic)
+        return deleted
+
+
+def _message(body: RetainedBody) -> Message | None:
+    """A damaged body is left out: better one message less than a wrong one."""
+    try:
+        stored = decode_message(body.body)
+    except CorruptRecordError:
+        return None
+    return Message(
+        stored.topic,
+        stored.payload,
+        stored.qos,
+        True,
+        stored.properties,
+        stored.expires_at_ms / 1000,
+        b"",
+        None,
+        stored.publisher_client_id,
+    )

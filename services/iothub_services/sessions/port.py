@@ -63,6 +63,7 @@ class SessionControl:
         "created_at_ms",
         "expires_at",
         "expiry_s",
+        "has_rates",
         "queued_at",
         "version",
         "will",
