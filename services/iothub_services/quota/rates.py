@@ -92,23 +92,18 @@ class Rate:
 
     __slots__ = ("_day", "_meter")
 
-    def __init__(self, meter: Meter | None, day: DayCounter | None) -> None:
+    def __init__(self, meter: Meter, day: DayCounter) -> None:
         self._meter = meter
         self._day = day
 
     def take(self, units: int, now: float) -> float:
         """0.0: taken; > 0: seconds to wait, nothing taken; -1.0: refused until the calendar window ends."""
-        if self._meter is not None:
-            wait: float = self._meter.wait(units, now)
-            if wait != 0.0:
-                return wait
-        if self._day is not None:
-            refused = self._day.take(units)
-            if refused != 0.0:
-                return refused
-        if self._meter is not None:
+        wait: float = self._meter.wait(units, now)
+        if wait == 0.0:
+            wait = self._day.take(units)
+        if wait == 0.0:
             self._meter.spend(units)
-        return 0.0
+        return wait
 
 
 class Rates:
@@ -153,10 +148,10 @@ class Rates:
         """Return the windows of an hour and more; None: no limit."""
         return self._days.get(quota)
 
-    def rate(self, quota: Quota) -> Rate | None:
-        """Return all windows that hold back or refuse, as one; None: no limit."""
+    def rate(self, quota: Quota) -> Meter | DayCounter | Rate | None:
+        """Return all windows that hold back or refuse as one `take`; None: no limit."""
         meter, day = self.meter(quota), self.day(quota)
-        return None if meter is None and day is None else Rate(meter, day)
+        return Rate(meter, day) if meter is not None and day is not None else meter or day
 
     def take(self, quota: Quota, units: int = 1) -> float:
         """Take units of a `REFUSING` rate: 0.0, or > 0: refused for so many seconds, or -1.0: refused until the window ends."""

@@ -135,7 +135,9 @@ def test_engine_gets_short_windows_and_calendar_windows_apart(house: House) -> N
 
     meter = rates.meter(Quota.PUBLISH_MESSAGES)
     assert meter is not None
-    assert len(meter.windows) == 2
+    now = house.clock.now
+    assert sum(meter.take(1, now) == 0.0 for _ in range(9)) < 9  # it knows 5/10s
+    assert sum(meter.take(1, now + 100 + number) == 0.0 for number in range(0, 60, 3)) == 9  # and 9/1m
     assert rates.day(Quota.PUBLISH_MESSAGES) is not None
     assert rates.meter(Quota.PUBLISH_BYTES) is None
     assert rates.day(Quota.DELIVER_MESSAGES) is None
@@ -143,7 +145,8 @@ def test_engine_gets_short_windows_and_calendar_windows_apart(house: House) -> N
 
 def test_whole_rate_takes_from_all_windows_or_from_none(house: House) -> None:
     """For places of the engine that have room for one meter."""
-    rate = house.tenant("publish_messages=2/1m,3/1d").rate(Quota.PUBLISH_MESSAGES)
+    rates = house.tenant("publish_messages=2/1m,3/1d deliver_messages=1/1s deliver_bytes=1/1d")
+    rate = rates.rate(Quota.PUBLISH_MESSAGES)
     assert rate is not None
 
     now = house.clock.now
@@ -151,6 +154,8 @@ def test_whole_rate_takes_from_all_windows_or_from_none(house: House) -> None:
     assert rate.take(1, now) > 0.0
     assert rate.take(1, now + 100) == 0.0
     assert rate.take(1, now + 100) == -1.0
+    assert rates.rate(Quota.DELIVER_MESSAGES) is rates.meter(Quota.DELIVER_MESSAGES)
+    assert rates.rate(Quota.DELIVER_BYTES) is rates.day(Quota.DELIVER_BYTES)
 
 
 def test_changed_limits_are_no_new_allowance(house: House) -> None:
