@@ -15,13 +15,26 @@ from iothub.cli import output
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.errors import ConflictError, UnavailableError
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.records.state import SessionState, decode_state, fold
+from iothub_services.events.port import EventLog
+from iothub_services.events.sqlite import SCHEMA as EVENTS_SCHEMA
+from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.queues import schema as queue_schema
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.quota.slots import SlotFile
+from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite import SCHEMA as RETAINED_SCHEMA
 from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, connect, open_database
+from iothub_services.state.port import StateStore
+from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
+from iothub_services.state.sqlite import SqliteStates
+
+_PAGE = 1000  # events per read of the log's tail
 
 
 class ReadOnlyDatabase(Database):
@@ -34,31 +47,65 @@ class ReadOnlyDatabase(Database):
         self.after_commit = []
         self.on_rollback = []
         self.writer = self.reader = connect(path, is_read_only=True)
-        version = int(self.reader.execute("PRAGMA user_version").fetchone()[0])
-        if version != schema.version:
+        try:
+            self._require_version()
+        except BaseException:
             self.close()
+            raise
+
+    def _require_version(self) -> None:
+        version = int(self.reader.execute("PRAGMA user_version").fetchone()[0])
+        if version != self.schema.version:
             raise ConflictError(
-                f"{path.name} has schema version {version}, this program knows {schema.version}: "
+                f"{self.path.name} has schema version {version}, this program knows {self.schema.version}: "
                 "use the program that the hub runs"
             )
 
 
 class Stores:
-    """Open stores."""
+    """All stores of a data directory, open for work."""
 
-    def __init__(self, queues: QueueStore, retained: RetainedStore) -> None:
-        self.queues = queues
-        self.retained = retained
+    def __init__(self, data_dir: DataDir, stack: ExitStack) -> None:
+        def opened(path: Path, schema: Schema) -> Database:
+            database = open_database(path, schema, SystemClock(), _report)
+            stack.callback(database.close)
+            return database
+
+        self._data_dir = data_dir
+        self.queues = cast("QueueStore", SqliteQueues(opened(data_dir.queues, queue_schema.SCHEMA)))
+        self.retained = cast("RetainedStore", SqliteRetained(opened(data_dir.retained, RETAINED_SCHEMA)))
+        self.log = cast("EventLog", SqliteEvents(opened(data_dir.events, EVENTS_SCHEMA)))
+        self.states = cast("StateStore", SqliteStates(opened(data_dir.state, STATE_SCHEMA)))
+
+    def sessions(self, tenant_id: int) -> dict[str, SessionState]:
+        return fold_sessions(self.states, self.log, tenant_id)
+
+    def discard(self, state: SessionState, reason: str) -> None:
+        """End a session: the event first, so that a crash leaves a queue without a session, never the other way round."""
+        subject = Subject(state.tenant_id, state.client_id, state.epoch, int(SystemClock().wall() * 1000))
+        self.log.append([events.session_discarded(subject, reason=reason)])
+        self.queues.drop(state.queue_id)
 
     def drop_tenant(self, tenant_id: int) -> None:
         """Remove everything of a tenant. Idempotent."""
+        for state in self.sessions(tenant_id).values():
+            self.discard(state, "tenant_deleted")
         self.queues.drop_tenant(tenant_id)
         self.retained.drop_tenant(tenant_id)
+        self.states.drop_tenant(tenant_id)
+        self._forget_usage(tenant_id)
+
+    def _forget_usage(self, tenant_id: int) -> None:
+        clock = SystemClock()
+        store = UsageStore(self._data_dir.usage, clock, _report)
+        with closing(Usage(store, clock, SlotFile(self._data_dir.path / "usage.map"))) as usage:
+            usage.forget_tenant(tenant_id)
+            store.drop_tenant(tenant_id)
 
 
 @contextmanager
 def working_alone(data_dir: DataDir, command: str) -> Iterator[Stores | None]:
-    """Take the data directory and open its stores for writing; None when a hub holds it."""
+    """Take the data directory and open its stores for work; None when a hub holds it."""
     try:
         lock = data_dir.lock(command)
     except ConflictError:
@@ -66,16 +113,7 @@ def working_alone(data_dir: DataDir, command: str) -> Iterator[Stores | None]:
         return
     try:
         with ExitStack() as stack:
-            yield Stores(
-                cast(
-                    "QueueStore",
-                    stack.enter_context(closing(SqliteQueues(_open(data_dir.queues, queue_schema.SCHEMA)))),
-                ),
-                cast(
-                    "RetainedStore",
-                    stack.enter_context(closing(SqliteRetained(_open(data_dir.retained, RETAINED_SCHEMA)))),
-                ),
-            )
+            yield Stores(data_dir, stack)
     finally:
         lock.release()
 
@@ -94,6 +132,31 @@ def reading_queues(data_dir: DataDir) -> Iterator[QueueStore | None]:
         yield cast("QueueStore", SqliteQueues(database)) if database is not None else None
 
 
+def read_sessions(data_dir: DataDir, tenant_id: int) -> dict[str, SessionState]:
+    """Read the persistent sessions of a tenant by client id: what is folded already, and the tail of the log."""
+    with _reading(data_dir.events, EVENTS_SCHEMA) as log, _reading(data_dir.state, STATE_SCHEMA) as states:
+        if log is None or states is None:
+            return {}
+        return fold_sessions(cast("StateStore", SqliteStates(states)), cast("EventLog", SqliteEvents(log)), tenant_id)
+
+
+def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str, SessionState]:
+    """Fold the log's tail over the stored states. The offset is read first: what is applied meanwhile is folded twice, once."""
+    after = states.applied_offset()
+    sessions = {row.client_id: decode_state(row.record) for row in states.load(tenant_id)}
+    while True:
+        page = log.read(after, _PAGE)
+        for offset, event in page:
+            if event.tenant_id == tenant_id:
+                state = fold(sessions.get(event.client_id), event, offset)
+                if state is not None:
+                    sessions[event.client_id] = state
+        if len(page) < _PAGE:
+            break
+        after = page[-1].offset
+    return {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
+
+
 @contextmanager
 def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
     if not path.exists():
@@ -104,10 +167,6 @@ def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
             yield database
     except sqlite3.Error as error:
         raise UnavailableError(f"{path.name}: cannot be read: {error}") from None
-
-
-def _open(path: Path, schema: Schema) -> Database:
-    return open_database(path, schema, SystemClock(), _report)
 
 
 def _report(name: str, text: str) -> None:

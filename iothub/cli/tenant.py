@@ -77,7 +77,12 @@ def create(
 @click.option("--plan", help="Another plan; its limits are obeyed within a second.")
 @click.option("--display-name", help="A name for people.")
 @click.option("--client-id-policy", help="owner, equal or prefix.")
-@click.option("--close-on-denied-publish/--keep-on-denied-publish", "is_closed_on_denied_publish", default=None)
+@click.option(
+    "--close-on-denied-publish/--keep-on-denied-publish",
+    "is_closed_on_denied_publish",
+    default=None,
+    help="What a 3.x client gets for a PUBLISH that no rule allows.",
+)
 @click.option("--queue-qos0/--no-queue-qos0", "is_qos0_queued", default=None, help="Store QoS 0 for offline sessions.")
 @click.option(
     "--allow-network", "allowed_networks", multiple=True, help="Only these networks may connect. 'any' lifts it."

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import io
 import shutil
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from iothub.cli.main import run
+from iothub_services.sqlite.database import Database
+from iothub_tenants import database
 from tests.support.command import Cli, Result
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here survives the test: no need to wait for the disk."""
+    prepare, set_durable = database._prepare, Database._set_durable
+
+    def prepare_quickly(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
+        prepare(connection, entry)
+        connection.execute("PRAGMA synchronous = OFF")
+
+    def set_quick(opened: Database) -> None:
+        set_durable(opened)
+        opened.writer.execute("PRAGMA synchronous = OFF")
+
+    monkeypatch.setattr(database, "_prepare", prepare_quickly)
+    monkeypatch.setattr(Database, "_set_durable", set_quick)
 
 
 @pytest.fixture

@@ -32,7 +32,13 @@ def tree(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str,
 
 
 def help_of(path: tuple[str, ...], command: click.Command) -> str:
-    context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
+    context = click.Context(
+        command,
+        info_name=" ".join(path),
+        terminal_width=100,
+        max_content_width=100,
+        help_option_names=["-h", "--help"],
+    )
     return command.get_help(context)
 
 

@@ -1,0 +1,115 @@
+"""`iothub queue`: the virtual queues of persistent sessions, read from the store; purged by the running hub, or here when none runs.
+
+Knows no table.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli import stores
+from iothub.cli.app import App, noun, verb
+from iothub.cli.content import describe, time_of
+from iothub.cli.session import queues_of, session_of
+from iothub.errors import CorruptRecordError, UnavailableError
+from iothub.verbs import Verb
+from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
+from iothub_tenants import tenants
+
+command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
+_PAGE_BYTES = 4 << 20
+
+
+@verb(command, "list")
+@click.argument("tenant")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
+@click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
+def list_all(app: App, tenant: str, limit: int, after: str) -> None:
+    """List the queues of a tenant by client id.
+
+    Example:
+      iothub --data-dir ./hub queue list acme -o json
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    queues = queues_of(app, tenant_id)
+    rows = [
+        _row(state.client_id, queues[state.queue_id])
+        for state in stores.read_sessions(app.data_dir, tenant_id).values()
+        if state.queue_id in queues and state.client_id > after
+    ]
+    app.rows(rows[:limit], "name", "messages", "bytes", "head", "tail")
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.argument("client_id")
+@click.option(
+    "--messages", "count", type=click.IntRange(0, 1000), default=10, show_default=True, help="Show the oldest."
+)
+def show(app: App, tenant: str, client_id: str, count: int) -> None:
+    """Show one queue: how it stands, its limits, and its oldest messages.
+
+    Example:
+      iothub --data-dir ./hub queue show acme meter-7 --messages 3 -o json
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    state = session_of(app, tenant, tenant_id, client_id)
+    with stores.reading_queues(app.data_dir) as queues:
+        if queues is None:
+            raise UnavailableError(f"queues.db is missing, though session {client_id!r} has a queue; see the hub's log")
+        stats = queues.stats(state.queue_id)
+        try:
+            page = queues.read(state.queue_id, stats.epoch, stats.head, count, _PAGE_BYTES) if count else None
+        except StaleEpochError:
+            raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
+    records = page.records if page is not None else []
+    limits = {"messages": stats.limits.messages, "bytes": stats.limits.bytes, "overflow": stats.limits.overflow.name}
+    app.record({**_row(client_id, stats), "limits": limits, "oldest": [_message(record) for record in records]})
+
+
+@verb(command, "purge")
+@click.argument("tenant")
+@click.argument("client_id")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be removed.")
+def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
+    """Remove every message from a queue; the session and its subscriptions stay.
+
+    Examples:
+      iothub --data-dir ./hub queue purge acme meter-7
+      iothub --data-dir ./hub queue purge acme meter-7 --dry-run
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    state = session_of(app, tenant, tenant_id, client_id)
+    if is_dry_run:
+        stats = queues_of(app, tenant_id).get(state.queue_id)
+        count = stats.messages if stats is not None else 0
+        app.done(f"would remove {count} messages", {"name": client_id, "messages": count, "is_purged": False})
+        return
+    app.confirm(f"Remove all queued messages of session {client_id}?", is_agreed=is_agreed)
+    with stores.working_alone(app.data_dir, "iothub queue purge") as alone:
+        count = alone.queues.purge(state.queue_id) if alone is not None else 0
+    if alone is None:
+        count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
+    app.done(f"removed {count} messages", {"name": client_id, "messages": count, "is_purged": True})
+
+
+def _row(client_id: str, stats: QueueStats) -> dict[str, object]:
+    return {
+        "name": client_id,
+        "queue_id": stats.queue_id,
+        "messages": stats.messages,
+        "bytes": stats.bytes,
+        "head": stats.head,
+        "tail": stats.tail,
+        "epoch": stats.epoch,
+    }
+
+
+def _message(record: QueuedRecord) -> dict[str, object]:
+    shown: dict[str, object] = {"position": record.position, "delivery_qos": record.qos}
+    shown["expires"] = time_of(record.expires_at_ms)
+    try:
+        return {**describe(record.body), **shown}
+    except CorruptRecordError as error:
+        return {**shown, "problem": str(error)}

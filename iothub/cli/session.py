@@ -1,0 +1,136 @@
+"""`iothub session`: persistent sessions of a tenant, read from the stores; discarded by the running hub, or here when none runs.
+
+Knows no table. Sessions that end with their connection are in the hub's memory only and are not shown.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli import stores
+from iothub.cli.app import App, noun, verb
+from iothub.cli.content import time_of
+from iothub.errors import NotFoundError
+from iothub.records.state import SessionState
+from iothub.verbs import Verb
+from iothub_services.queues.port import QueueStats
+from iothub_tenants import tenants
+
+command = noun("session", "Persistent sessions: they outlive their connection, and queue messages meanwhile.")
+_VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+_NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
+
+
+@verb(command, "list")
+@click.argument("tenant")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
+@click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
+def list_all(app: App, tenant: str, limit: int, after: str) -> None:
+    """List the persistent sessions of a tenant by client id.
+
+    Example:
+      iothub --data-dir ./hub session list acme -o json
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    sessions = [state for state in stores.read_sessions(app.data_dir, tenant_id).values() if state.client_id > after]
+    queues = queues_of(app, tenant_id)
+    rows = [_row(state, queues.get(state.queue_id)) for state in sessions[:limit]]
+    app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.argument("client_id")
+def show(app: App, tenant: str, client_id: str) -> None:
+    """Show one persistent session with its subscriptions, will and queue.
+
+    Example:
+      iothub --data-dir ./hub session show acme meter-7
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    state = session_of(app, tenant, tenant_id, client_id)
+    row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
+    row |= {
+        "created": time_of(state.created_at_ms),
+        "connected": time_of(state.connected_at_ms),
+        "disconnected": time_of(state.disconnected_at_ms),
+        "disconnect_reason": state.disconnect_reason,
+        "session_expiry_s": state.session_expiry_s,
+        "queue_id": state.queue_id,
+        "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
+        "subscriptions": [
+            {"name": filter_text(group, topic_filter), "qos": options.qos, "no_local": options.no_local}
+            for (group, topic_filter), options in state.subscriptions.items()
+        ],
+    }
+    app.record(row)
+
+
+@verb(command, "discard")
+@click.argument("tenant")
+@click.argument("client_id")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be discarded.")
+def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
+    """End a session: its connection is closed, its subscriptions and queued messages are gone.
+
+    Examples:
+      iothub --data-dir ./hub session discard acme meter-7
+      iothub --data-dir ./hub session discard acme meter-7 --dry-run
+    """
+    tenant_id = tenants.show(app.store(), tenant).id
+    if is_dry_run:
+        state = session_of(app, tenant, tenant_id, client_id)
+        row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
+        app.done(f"would discard session {client_id} with {row['queued_messages']} queued messages", row)
+        return
+    app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
+    with stores.working_alone(app.data_dir, "iothub session discard") as alone:
+        if alone is not None:
+            alone.discard(_existing(alone.sessions(tenant_id), tenant, client_id), "operator")
+    if alone is None:
+        app.ask_hub(tenant, Verb.SESSION_DISCARD, {"client_id": client_id})
+    app.done(f"discarded session {client_id}", {"name": client_id, "tenant": tenant, "is_discarded": True})
+
+
+def session_of(app: App, tenant: str, tenant_id: int, client_id: str) -> SessionState:
+    """Return one persistent session. Raises NotFoundError."""
+    return _existing(stores.read_sessions(app.data_dir, tenant_id), tenant, client_id)
+
+
+def queues_of(app: App, tenant_id: int) -> dict[int, QueueStats]:
+    """Return how all queues of a tenant stand, by queue id."""
+    with stores.reading_queues(app.data_dir) as queues:
+        return {} if queues is None else {stats.queue_id: stats for stats in queues.list_queues(tenant_id)}
+
+
+def filter_text(group: str | None, topic_filter: str) -> str:
+    """Return a subscription's filter as the client gave it."""
+    return topic_filter if group is None else f"$share/{group}/{topic_filter}"
+
+
+def _existing(sessions: dict[str, SessionState], tenant: str, client_id: str) -> SessionState:
+    if client_id not in sessions:
+        raise NotFoundError(
+            f"tenant {tenant} has no persistent session {client_id!r}; `iothub session list {tenant}` shows them"
+        )
+    return sessions[client_id]
+
+
+def _row(state: SessionState, queue: QueueStats | None) -> dict[str, object]:
+    return {
+        "name": state.client_id,
+        "device": state.device,
+        "is_connected": state.is_connected,
+        "version": _VERSIONS.get(state.protocol_version, ""),
+        "subscriptions": len(state.subscriptions),
+        "queued_messages": queue.messages if queue is not None else 0,
+        "queued_bytes": queue.bytes if queue is not None else 0,
+        "expires": _expiry(state),
+    }
+
+
+def _expiry(state: SessionState) -> str | None:
+    if state.is_connected or state.session_expiry_s == _NEVER:
+        return None
+    return time_of(state.disconnected_at_ms + state.session_expiry_s * 1000)

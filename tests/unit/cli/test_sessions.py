@@ -1,0 +1,205 @@
+"""Persistent sessions and their queues from the command line: read beside a hub, changed by it, or here when none runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.cli import stores
+from iothub.datadir import DataDir
+from iothub.errors import NotFoundError
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.records.message import StoredMessage, encode_message
+from iothub.records.state import encode_state, fold
+from iothub_services.queues.port import Append, Delivery, QueueLimits
+from iothub_services.state.port import StateWrite
+from tests.support.answering import AnsweringHub
+from tests.support.command import Cli
+
+NOON_MS = 1_800_000_000_000
+
+
+def tenant_id(cli: Cli, name: str) -> int:
+    return int(cli("tenant", "show", name, "-o", "json").json["id"])
+
+
+def append(cli: Cli, *happened: events.Event, is_applied: bool = False) -> None:
+    """Put events into the log; `is_applied`: and, folded, into the state store, as the state service does."""
+    with stores.working_alone(DataDir(cli.data_dir), "test") as alone:
+        assert alone is not None
+        offsets = alone.log.append(list(happened))
+        if is_applied:
+            state = None
+            for offset, event in zip(offsets, happened, strict=True):
+                state = fold(state, event, offset)
+            assert state is not None
+            write = StateWrite(state.tenant_id, state.client_id, encode_state(state))
+            alone.states.apply(offsets[-1], [write])
+
+
+def born(tenant: int, client_id: str, queue_id: int) -> list[events.Event]:
+    subject = Subject(tenant, client_id, queue_id << 24, NOON_MS)
+    return [
+        events.session_created(subject, device="dev1", queue_id=queue_id, protocol_version=5, session_expiry_s=3600),
+        events.session_subscribed(
+            subject,
+            topic_filter="a/#",
+            group="g",
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            retain_handling=0,
+            identifier=0,
+        ),
+        events.session_disconnected(subject, reason="client"),
+    ]
+
+
+def queue_up(cli: Cli, tenant: int, queue_id: int, *payloads: bytes) -> None:
+    with stores.working_alone(DataDir(cli.data_dir), "test") as alone:
+        assert alone is not None
+        alone.queues.create(tenant, queue_id, QueueLimits(), queue_id << 24)
+        for number, payload in enumerate(payloads):
+            body = encode_message(StoredMessage(b"a/b", payload, 1, False, b"", 0, b"", "c9"))
+            alone.queues.append([Append(bytes([number]) * 16, body, 0, (Delivery(queue_id, 1),))])
+
+
+@pytest.fixture
+def busy(acme: Cli) -> Cli:
+    """Sessions `c1` (folded into the state store) and `c2` (only in the log's tail) of acme; `c1` of zeta."""
+    acme("tenant", "create", "zeta")
+    owner, other = tenant_id(acme, "acme"), tenant_id(acme, "zeta")
+    append(acme, *born(owner, "c1", 1), is_applied=True)
+    append(acme, *born(owner, "c2", 2))
+    append(acme, *born(other, "c1", 3))
+    queue_up(acme, owner, 1, b"one", b"\xff", b"three")
+    queue_up(acme, owner, 2)
+    queue_up(acme, other, 3, b"secret of zeta")
+    return acme
+
+
+def names(cli: Cli, noun: str, *words: str, tenant: str = "acme") -> list[str]:
+    return [row["name"] for row in cli.rows(noun, "list", tenant, *words)]
+
+
+def test_sessions_are_listed_from_state_and_tail(busy: Cli) -> None:
+    """State is checkpoint + tail folded, here as in the hub."""
+    rows = busy.rows("session", "list", "acme")
+
+    assert [(row["name"], row["device"], row["queued_messages"]) for row in rows] == [
+        ("c1", "dev1", 3),
+        ("c2", "dev1", 0),
+    ]
+    assert rows[0]["version"] == "5.0"
+    assert rows[0]["expires"] == "2027-01-15T09:00:00Z"
+    assert names(busy, "session", tenant="zeta") == ["c1"]
+    assert names(busy, "session", "--after", "c1") == ["c2"]
+    assert names(busy, "session", "--limit", "1") == ["c1"]
+
+
+def test_session_is_shown_with_its_subscriptions(busy: Cli) -> None:
+    shown = busy("session", "show", "acme", "c1", "-o", "json").json
+
+    assert shown["subscriptions"] == [{"name": "$share/g/a/#", "qos": 1, "no_local": False}]
+    assert (shown["queue_id"], shown["disconnect_reason"], shown["is_connected"]) == (1, "client", False)
+
+
+def test_unknown_session_is_not_found(busy: Cli) -> None:
+    for words in (
+        ("session", "show", "acme", "c3"),
+        ("session", "discard", "acme", "c3"),
+        ("queue", "show", "acme", "c3"),
+        ("queue", "purge", "zeta", "c2"),
+        ("session", "list", "nobody"),
+    ):
+        busy(*words, code=3)
+
+
+def test_queues_are_listed_and_shown(busy: Cli) -> None:
+    assert [(row["name"], row["messages"]) for row in busy.rows("queue", "list", "acme")] == [("c1", 3), ("c2", 0)]
+
+    shown = busy("queue", "show", "acme", "c1", "--messages", "2", "-o", "json").json
+    assert [(message["position"], message["payload_bytes"]) for message in shown["oldest"]] == [(1, 3), (2, 1)]
+    assert shown["oldest"][0]["payload"] == "one"
+    assert "c1" in busy("queue", "show", "acme", "c1").out
+
+
+def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:
+    busy("session", "discard", "acme", "c1", "--dry-run")
+    assert names(busy, "session") == ["c1", "c2"]
+
+    busy("session", "discard", "acme", "c1")
+
+    assert names(busy, "session") == ["c2"]
+    assert names(busy, "queue") == ["c2"]
+    assert names(busy, "queue", tenant="zeta") == ["c1"]
+    busy("session", "discard", "acme", "c1", code=3)
+
+
+def test_queue_is_purged_here_when_no_hub_runs(busy: Cli) -> None:
+    assert busy("queue", "purge", "acme", "c1", "--dry-run", "-o", "json").json["messages"] == 3
+    assert busy("queue", "purge", "acme", "c1", "-o", "json").json["messages"] == 3
+
+    assert [row["messages"] for row in busy.rows("queue", "list", "acme")] == [0, 0]
+    assert [row["messages"] for row in busy.rows("queue", "list", "zeta")] == [1]
+    assert names(busy, "session") == ["c1", "c2"]
+
+
+def test_running_hub_discards_and_purges(busy: Cli) -> None:
+    """Both go through the command table; the stores are the hub's while it runs."""
+    with AnsweringHub(busy.data_dir, lambda _command: {"messages": 3}) as hub:
+        busy("session", "discard", "acme", "c2")
+        purged = busy("queue", "purge", "acme", "c1", "-o", "json").json
+
+    assert purged["messages"] == 3
+    assert hub.seen == [
+        ("acme", "session.discard", {"client_id": "c2"}),
+        ("acme", "queue.purge", {"client_id": "c1"}),
+    ]
+    assert names(busy, "session") == ["c1", "c2"]
+
+
+def test_session_unknown_to_the_hub_is_not_found(busy: Cli) -> None:
+    def refuse(_command: object) -> dict[str, object]:
+        raise NotFoundError("tenant acme has no session 'c9'")
+
+    with AnsweringHub(busy.data_dir, refuse):
+        assert busy("session", "discard", "acme", "c9", code=3).err == "iothub: tenant acme has no session 'c9'\n"
+
+
+def test_lists_are_read_beside_a_running_hub(busy: Cli) -> None:
+    with AnsweringHub(busy.data_dir, None):
+        assert names(busy, "session") == ["c1", "c2"]
+        assert names(busy, "queue") == ["c1", "c2"]
+
+
+def test_deleted_tenant_leaves_nothing_in_any_store(busy: Cli) -> None:
+    """A successor of the same name finds no session, no message and no figure."""
+    owner = tenant_id(busy, "acme")
+    busy("tenant", "delete", "acme", "--confirm", "acme")
+
+    with stores.working_alone(DataDir(busy.data_dir), "test") as alone:
+        assert alone is not None
+        assert alone.sessions(owner) == {}
+        assert alone.queues.list_queues(owner) == []
+        assert list(alone.states.load(owner)) == []
+    assert names(busy, "queue", tenant="zeta") == ["c1"]
+
+
+def test_store_of_a_newer_program_is_left_alone(busy: Cli) -> None:
+    database = stores.connect(DataDir(busy.data_dir).queues)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+
+    assert "schema version 99" in busy("queue", "list", "acme", code=4).err
+    assert "schema version 99" in busy("queue", "purge", "acme", "c1", code=4).err
+
+
+def test_damaged_store_is_one_line(busy: Cli) -> None:
+    """Beside a hub a damaged file is not repaired by the command line."""
+    with AnsweringHub(busy.data_dir, None):
+        (busy.data_dir / "state.db").write_bytes(b"not a database, whatever it was" * 500)
+
+        result = busy("session", "list", "acme", code=7)
+
+    assert result.err.count("\n") == 1
