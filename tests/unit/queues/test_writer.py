@@ -1,0 +1,389 @@
+"""The queue writer: one answer per publish when everything is durable, in order; failures, pages, moves, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from iothub.engine.message import Message
+from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.errors import BackendError, NotFoundError
+from iothub.reasons import Drop
+from iothub.testing.clock import ManualClock
+from iothub_services.queues.memory import MemoryQueues
+from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, Overflow, QueueLimits
+from iothub_services.queues.writer import QueueWriter
+from iothub_services.retained.memory import MemoryRetained
+from iothub_services.retained.port import RetainedTopic
+from iothub_services.sqlite.group import Bounds, Patience
+
+ID = bytes(15) + b"\x01"
+TENANT = SimpleNamespace(tenant_id=7)
+
+
+class FlakyQueues(MemoryQueues):
+    """Fails whole groups as often as told."""
+
+    failures: list[Exception] = []
+    commits = 0
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        self.commits += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        yield
+
+
+class FlakyRetained(MemoryRetained):
+    failures: list[Exception] = []
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        if self.failures:
+            raise self.failures.pop(0)
+        yield
+
+
+class FakeTurn:
+    def __init__(self) -> None:
+        self.is_open = False
+        self.drops: list[tuple[Any, Drop, int]] = []
+
+    def begin(self) -> None:
+        self.is_open = True
+
+    def drop(self, tenant: Any, session: Any, reason: Drop, count: int) -> None:
+        self.drops.append((session, reason, count))
+
+
+class FakePlane:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.turn = FakeTurn()
+        self.told: list[tuple[Any, ...]] = []
+        self.batches = 0
+
+    def end_batch(self) -> None:
+        self.turn.is_open = False
+        self.batches += 1
+
+    def __getattr__(self, verb: str) -> Callable[..., None]:
+        return lambda *args: self.told.append((verb, *args))
+
+
+class House:
+    """A writer whose threads run when `run` says so."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.queues = FlakyQueues()
+        self.queues.failures = []
+        self.retained = FlakyRetained()
+        self.retained.failures = []
+        self.clock = ManualClock()
+        self.alarms: list[tuple[str, str]] = []
+        self.retained_news: list[tuple[Any, ...]] = []
+        self.plane = FakePlane()
+        self.writer = QueueWriter(
+            self.queues,
+            self.retained,
+            lambda call: call(),
+            self.clock,
+            on_alarm=lambda name, text: self.alarms.append((name, text)),
+            on_retained=lambda *news: self.retained_news.append(news),
+            **({"patience": Patience()} | settings),
+        )
+        self.writer._plane = self.plane  # the threads stay off
+
+    def session(self, queue_id: int, limits: QueueLimits | None = None) -> Any:
+        self.queues.create(7, queue_id, limits or QueueLimits())
+        epoch = self.queues.claim(queue_id, b"w").epoch
+        return SimpleNamespace(queue_id=queue_id, epoch=epoch, tenant=TENANT)
+
+    def run(self, *threads: str) -> list[tuple[Any, ...]]:
+        for name in threads or ("writes", "retains", "reads"):
+            getattr(self.writer, f"_{name}").drain()
+        told, self.plane.told = self.plane.told, []
+        return told
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def publish(*sessions: Any, retain: bool = False, payload: bytes = b"hi", qos: int = 1, name: bytes = b"a/b") -> Any:
+    message = Message(name, payload, qos, retain, b"\x01\x01", 1.5, ID, None, "pub")
+    return StoredPublish(TENANT, message, [QueueTarget(each, qos, retain, (5,)) for each in sessions], retain)
+
+
+def test_writer_stores_a_publish_once_for_all_its_queues(house: House) -> None:
+    """One append with a delivery per target; the positions come back in their order."""
+    first, second = house.session(1), house.session(2)
+    item = publish(first, second, retain=False)
+
+    house.writer.append(item)
+
+    assert house.plane.told == []
+    assert house.run() == [("stored", item, (1, 1), False)]
+
+
+def test_writer_gives_pages_of_decoded_messages(house: House) -> None:
+    """What went in comes out: the message, QoS, the RETAIN flag of the delivery, identifiers."""
+    session = house.session(1)
+    house.writer.append(publish(session, retain=True))
+    house.run()
+
+    house.writer.read(session, 0, 10, 1000)
+    ((verb, who, (record,), upto, is_short),) = house.run()
+
+    assert (verb, who, upto, is_short) == ("page", session, 1, True)
+    assert (record.position, record.qos, record.flags, record.subscription_ids) == (1, 1, 1, (5,))
+    message = record.message
+    assert (message.topic, message.payload, message.qos, message.retain) == (b"a/b", b"hi", 1, True)
+    assert (message.properties, message.expires_at, message.message_id) == (b"\x01\x01", 1.5, ID)
+    assert (message.publisher, message.publisher_client_id) == (None, "pub")
+
+
+@pytest.mark.parametrize("order", [("writes", "retains"), ("retains", "writes")])
+def test_writer_waits_for_queues_and_retained_store(house: House, order: tuple[str, str]) -> None:
+    """PUBACK waits for both, whichever is slower."""
+    item = publish(house.session(1), retain=True)
+    house.writer.append(item)
+
+    assert house.run(order[0]) == []
+    assert house.run(order[1]) == [("stored", item, (1,), False)]
+
+
+def test_writer_stores_a_retained_message_without_subscribers(house: House) -> None:
+    """No PUBACK before the commit on this path either; the index hears of it first."""
+    item = publish(retain=True)
+    house.writer.append(item)
+
+    assert house.run("writes") == []
+    assert house.run("retains") == [("stored", item, (), False)]
+    assert house.retained_news == [(7, b"a/b", 1, 1500, len(house.retained.fetch(7, [b"a/b"])[0].body))]
+    assert list(house.retained.load(7)) == [RetainedTopic(b"a/b", 1, 1500, house.retained_news[0][4])]
+
+
+def test_writer_deletes_a_retained_message_on_an_empty_payload(house: House) -> None:
+    """A RETAIN with a zero-byte payload removes it [MQTT-3.3.1-6]."""
+    house.writer.append(publish(retain=True))
+    house.writer.append(publish(retain=True, payload=b""))
+    house.run()
+
+    assert house.retained.fetch(7, [b"a/b"]) == []
+    assert house.retained_news[1] == (7, b"a/b", 2, 1500, 0)
+
+
+def test_writer_answers_in_the_order_of_the_publishes(house: House) -> None:
+    """A later one that is durable earlier waits for those before it."""
+    session = house.session(1)
+    first, second, third = publish(session, retain=True), publish(session), publish(retain=True)
+    for item in (first, second, third):
+        house.writer.append(item)
+
+    assert house.run("writes") == []
+    assert [told[1] for told in house.run("retains")] == [first, second, third]
+
+
+def test_writer_makes_one_plane_batch_of_one_commit(house: House) -> None:
+    """Each connection is written once per commit, not once per message."""
+    session = house.session(1)
+    for _ in range(5):
+        house.writer.append(publish(session))
+
+    assert len(house.run("writes")) == 5
+    assert (house.plane.batches, house.queues.commits) == (1, 1)
+
+
+def test_writer_reports_refusals_and_drops_by_policy(house: House) -> None:
+    """A refusal is the position's; what the policy dropped is counted for its session."""
+    session = house.session(1, QueueLimits(1, 0, Overflow.DROP_OLDEST))
+    full = house.session(2, QueueLimits(0, 1, Overflow.REJECT))
+    first, second = publish(session), publish(session, full)
+    house.writer.append(first)
+    house.writer.append(second)
+
+    assert house.run("writes") == [("stored", first, (1,), False), ("stored", second, (2, -1), False)]
+    assert house.plane.turn.drops == [(session, Drop.QUEUE_FULL, 1)]
+
+
+def test_writer_records_the_publishers_identifier_with_the_append(house: House) -> None:
+    """Inbound QoS 2: a repeated PUBLISH is a duplicate; PUBREL is durable before its answer (!)."""
+    reader, publisher = house.session(1), house.session(2)
+    items = [publish(reader, qos=2), publish(reader, qos=2)]
+    for item in items:
+        item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 9
+        house.writer.append(item)
+
+    assert house.run() == [("stored", items[0], (1,), False), ("stored", items[1], (), True)]
+    house.writer.finish_inbound(publisher, 9)
+    assert house.plane.told == []
+    assert house.run() == [("inbound_finished", publisher, 9)]
+    assert house.queues.claim(2, b"w").inbound == ()
+
+
+def test_writer_stores_nothing_for_a_publisher_that_was_taken_over(house: House) -> None:
+    """The intent is fenced: nothing was written, for certain."""
+    publisher = house.session(2)
+    item = publish(house.session(1), qos=2)
+    item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 9
+    house.queues.claim(2, b"other")
+    house.writer.append(item)
+
+    assert house.run() == [("not_stored", item, False)]
+
+
+def test_writer_answers_moves_when_they_are_durable(house: House) -> None:
+    """Head, release and reservation; a fenced reader hears nothing."""
+    session = house.session(1)
+    house.writer.append(publish(session, qos=2))
+    house.run()
+    house.writer.reserve(session, 1024)
+    house.writer.release(session, 1)
+    house.writer.ack(session, 1)
+    assert house.plane.told == []
+
+    assert house.run() == [("reserved", session, 1024), ("released", session, 1), ("head_moved", session, 1)]
+    house.queues.claim(1, b"other")
+    house.writer.ack(session, 1)
+    assert house.run() == []
+
+
+def test_writer_lets_acknowledgements_make_room_for_appends_of_the_same_commit(house: House) -> None:
+    """A full queue whose reader has just acknowledged takes the next message."""
+    session = house.session(1, QueueLimits(1, 0, Overflow.REJECT))
+    house.writer.append(publish(session))
+    house.run()
+    item = publish(session)
+    house.writer.append(item)
+    house.writer.ack(session, 1)
+
+    assert house.run() == [("stored", item, (2,), False), ("head_moved", session, 1)]
+
+
+def test_writer_retries_a_failing_commit_and_raises_an_alarm() -> None:
+    """Kept, tried again, answered when it succeeds; the alarm goes with its cause."""
+    house = House(patience=Patience(1e-9, 30.0))
+    item = publish(house.session(1))
+    house.queues.failures = [BackendError("queues.db: disk full", retryable=True)] * 3
+    house.writer.append(item)
+
+    assert house.run() == [("stored", item, (1,), False)]
+    assert [text.split(";")[0] for name, text in house.alarms if name == "queues_failing"] == [
+        "queues.db: disk full",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_writer_gives_up_after_its_patience(house: House, is_written: bool) -> None:
+    """And says whether anything may have been written."""
+    item = publish(house.session(1))
+    house.queues.failures = [BackendError("disk full", retryable=True, is_written=is_written)]
+    house.writer.append(item)
+
+    assert house.run() == [("not_stored", item, is_written)]
+
+
+def test_writer_says_that_a_part_was_written(house: House) -> None:
+    """The queues have it, the retained store failed: not "nothing was written"."""
+    item = publish(house.session(1), retain=True)
+    house.retained.failures = [BackendError("disk full", retryable=True)]
+    house.writer.append(item)
+
+    assert house.run() == [("not_stored", item, True)]
+
+
+def test_writer_never_gives_up_on_what_a_reader_moved(house: House) -> None:
+    """Consumers go on: the acknowledgement is asked for again until it is durable."""
+    session = house.session(1)
+    house.writer.append(publish(session))
+    house.run()
+    house.queues.failures = [BackendError("disk full", retryable=True)] * 2
+    house.writer.ack(session, 1)
+
+    assert house.run() == [("head_moved", session, 1)]
+
+
+def test_writer_is_full_when_too_much_waits() -> None:
+    """By count or by bytes; the sources pause."""
+    house = House(bounds=Bounds(waiting=100, waiting_bytes=200))
+    session = house.session(1)
+    assert not house.writer.is_full
+    house.writer.append(publish(session, payload=bytes(300)))
+    assert house.writer.is_full
+    assert house.writer.waiting[0] == 1
+    house.run()
+    assert not house.writer.is_full
+
+
+def test_writer_answers_not_now_when_a_page_cannot_be_read(house: House) -> None:
+    """A fenced reader, a dropped queue, a store that fails: no records and no progress."""
+    session = house.session(1)
+    house.queues.claim(1, b"other")
+    house.writer.read(session, 3, 10, 1000)
+    house.queues.drop(1)
+    house.writer.read(session, 3, 10, 1000)
+
+    assert house.run() == [("page", session, [], 3, False)] * 2
+
+
+def test_writer_skips_a_damaged_record_with_an_alarm(house: House) -> None:
+    """The others of the page arrive; the drop has a name."""
+    session = house.session(1)
+    house.queues.append([Append(ID, b"damaged", 0, (Delivery(1, 1),))])
+    house.writer.append(publish(session))
+    house.run()
+    house.writer.read(session, 0, 10, 1000)
+
+    ((_, _, records, upto, _),) = house.run()
+
+    assert ([record.position for record in records], upto) == ([2], 2)
+    assert house.plane.turn.drops == [(session, Drop.STORE_FAILED, 1)]
+    assert house.alarms[0][0] == "queue_records_corrupt"
+    assert "queue 1, the first at position 1" in house.alarms[0][1]
+
+
+def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:
+    """In order with the appends; refusals go to the errback and fail nothing else."""
+    answers: list[Any] = []
+    session = house.session(1)
+    house.writer.append(publish(session))
+    house.writer.call("purge", (1,), answers.append, answers.append)
+    house.writer.call("claim", (9, b"w"), lambda _: None, lambda error: answers.append(type(error)))
+    house.writer.append(publish(session))
+    house.writer.call("tails", ([1],), answers.append, answers.append)
+    house.writer.call_retained("load", (7,), answers.append, answers.append)
+    house.writer.call_retained("delete", (7, [b"x"]), answers.append, answers.append)
+
+    told = house.run()
+
+    assert [positions for _, _, positions, _ in told] == [(1,), (2,)]
+    assert answers == [1, NotFoundError, 0, {1: 2}, []]
+
+
+def test_writer_leaves_an_open_batch_of_the_plane_open(house: House) -> None:
+    """Answers that arrive inside a turn belong to it."""
+    house.plane.turn.begin()
+    house.writer.append(publish(house.session(1)))
+    house.run("writes")
+
+    assert (house.plane.turn.is_open, house.plane.batches) == (True, 0)
+
+
+def test_writer_that_is_closed_has_written_what_was_asked(house: House) -> None:
+    """Also before it was ever started."""
+    session = house.session(1)
+    house.writer.append(publish(session))
+
+    assert house.writer.close()
+    assert house.plane.told[0][2] == (1,)
+    assert house.queues.apply([Move(MoveKind.ACK, 1, session.epoch, 1)]) == [True]
+    assert house.queues.append([Append(ID, b"b", 0, (Delivery(1, 1),))]) == [Appended((2,))]
