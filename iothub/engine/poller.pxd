@@ -3,14 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 
-cdef extern from "<sys/epoll.h>" nogil:
-    ctypedef union epoll_data_t:
-        int fd
-        uint64_t u64
-
-    cdef struct epoll_event:
-        uint32_t events
-        epoll_data_t data
+from iothub.engine.syscalls cimport epoll_event
 
 
 cdef class Socket:

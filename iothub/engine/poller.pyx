@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False, binding=False
-"""All device sockets of a process behind one private epoll descriptor: accept, receive, flush, close. The one place with libc calls.
+"""All device sockets of a process behind one private epoll descriptor: accept, receive, flush, close. The one place with libc calls (`syscalls.pxd`).
 
 Knows no MQTT, no filter and no reactor. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
 times a second, and gives `schedule`, which is called once when output came up outside of a turn and `settle()` should follow.
@@ -24,85 +24,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EMFILE, ENFILE, EPERM, EPROTO, errno
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_RDONLY, open as c_open
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport close as c_close
 
+from iothub.engine.syscalls cimport *
+
 from iothub.reasons import Reason
-
-
-cdef extern from "<sys/epoll.h>" nogil:
-    enum:
-        EPOLL_CLOEXEC
-        EPOLL_CTL_ADD
-        EPOLL_CTL_MOD
-        EPOLLIN
-        EPOLLOUT
-        EPOLLERR
-        EPOLLHUP
-        EPOLLRDHUP
-    int epoll_create1(int flags)
-    int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
-    int epoll_wait(int epfd, epoll_event *events, int maxevents, int timeout)
-
-
-cdef extern from *:
-    """
-    #include <sys/types.h>
-    #include <sys/socket.h>
-    #include <sys/ioctl.h>
-    #include <netinet/in.h>
-    #include <netinet/tcp.h>
-    #include <arpa/inet.h>
-    #include <fcntl.h>
-    #include <string.h>
-
-    /* accept4 and the peer's address as text; -1 and errno otherwise */
-    static int iothub_accept(int fd, char *ip, int size, int *port) {
-        struct sockaddr_storage address;
-        socklen_t length = sizeof(address);
-        int client = accept4(fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (client < 0)
-            return -1;
-        ip[0] = 0;
-        *port = 0;
-        if (address.ss_family == AF_INET) {
-            struct sockaddr_in *v4 = (struct sockaddr_in *)&address;
-            inet_ntop(AF_INET, &v4->sin_addr, ip, size);
-            *port = ntohs(v4->sin_port);
-        } else if (address.ss_family == AF_INET6) {
-            struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address;
-            inet_ntop(AF_INET6, &v6->sin6_addr, ip, size);
-            *port = ntohs(v6->sin6_port);
-        }
-        return client;
-    }
-
-    /* accepted sockets inherit it */
-    static void iothub_no_delay(int fd) {
-        int on = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    }
-
-    static void iothub_reset_on_close(int fd) {
-        struct linger now = {1, 0};
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-    }
-
-    static int iothub_unread(int fd) {
-        int count = 0;
-        return ioctl(fd, FIONREAD, &count) < 0 ? 0 : count;
-    }
-    """
-    int iothub_accept(int fd, char *ip, int size, int *port) nogil
-    void iothub_no_delay(int fd) nogil
-    void iothub_reset_on_close(int fd) nogil
-    int iothub_unread(int fd) nogil
-    ssize_t recv(int fd, void *buffer, size_t size, int flags) nogil
-    ssize_t send(int fd, const void *buffer, size_t size, int flags) nogil
-    int shutdown(int fd, int how) nogil
-    int MSG_NOSIGNAL
-    int SHUT_WR
-    int O_CLOEXEC
 
 
 log = logging.getLogger("iothub.engine.poller")
@@ -130,12 +56,6 @@ cdef enum:
 cdef double LINGER_S = 5.0  # how long a polite close may take
 cdef double DRAIN_S = 1.0  # how long unread input is thrown away after our end is shut
 cdef double HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
-
-
-cdef double monotonic() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + now.tv_nsec * 1e-9
 
 
 cdef class Socket:
@@ -198,16 +118,9 @@ cdef class Poller:
     def __init__(self, plane, schedule):
         self.plane = plane
         self.schedule = schedule
-        self.table = []
-        self.dirty = []
-        self.failed = []
-        self.finished = []
-        self.doomed = []
-        self.grave = []
-        self.listenings = []
-        self.lingering = deque()
-        self.half_closed = deque()
-        self.draining = deque()
+        self.table, self.listenings = [], []
+        self.dirty, self.failed, self.finished, self.doomed, self.grave = [], [], [], [], []
+        self.lingering, self.half_closed, self.draining = deque(), deque(), deque()
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll_fd < 0:
             raise OSError(errno, "epoll_create1 failed")
@@ -269,9 +182,8 @@ cdef class Poller:
                 self.detach(<Socket> item, Reason.NETWORK)
                 self.kill(<Socket> item, True)
         self.bury()
-        self.lingering.clear()
-        self.half_closed.clear()
-        self.draining.clear()
+        for waiting in (self.lingering, self.half_closed, self.draining):
+            waiting.clear()
         c_close(self.epoll_fd)
         self.epoll_fd = -1
         if self.spare_fd >= 0:
@@ -488,8 +400,7 @@ cdef class Poller:
     cdef int write_all(self, Socket socket) except -1:
         """Write what waits; 1: nothing is left. A failure is not handled here, in the middle of a flush, but after it."""
         cdef object source
-        cdef ssize_t size
-        cdef ssize_t sent
+        cdef ssize_t size, sent
         while True:
             if socket.stream is not None:
                 source = socket.stream.pending()
@@ -623,9 +534,7 @@ cdef class Poller:
 
     cdef int accept_some(self, Listening listening) except -1:
         cdef char ip[64]
-        cdef int port = 0
-        cdef int fd
-        cdef int allowance
+        cdef int fd, allowance, port = 0
         try:
             allowance = listening.acceptor.allowance()
         except Exception:
@@ -674,8 +583,7 @@ cdef class Poller:
     cdef void shed_some(self, Listening listening):
         """No descriptor is free. Use the spare one to close some who wait, so that they know; then rest until the next tick."""
         cdef char ip[64]
-        cdef int port = 0
-        cdef int fd
+        cdef int fd, port = 0
         if self.spare_fd >= 0:
             c_close(self.spare_fd)
             self.spare_fd = -1
