@@ -1,0 +1,156 @@
+"""A persistent publisher of QoS 2 and a hub that dies at any moment with only what was durable.
+
+Storage page, section 6, inbound: exactly once into a persistent session's queue, PUBREC after the commit, PUBCOMP after the durable removal;
+a transient subscriber gets nothing twice while the hub lives.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from iothub.testing.engine import Bench, Client, ManualStore, ack, packets, publish
+
+
+class Publisher:
+    """An MQTT client that keeps its session state for ever: what it has to send again after each reconnect [MQTT-4.4.0-1]."""
+
+    def __init__(self) -> None:
+        self.unreceived: dict[int, bytes] = {}  # Packet Identifier -> payload, PUBREC is awaited
+        self.unreleased: list[int] = []  # PUBREC seen, PUBCOMP is awaited
+        self.promised: set[bytes] = set()
+        self.number = 0
+
+    def identifier(self) -> int:
+        """Identifiers are used again as soon as they may be."""
+        return next(
+            number for number in range(1, 100) if number not in self.unreceived and number not in self.unreleased
+        )
+
+    def read(self, data: bytes) -> bytes:
+        """Take answers; return what must be sent now."""
+        reply = b""
+        for header, body in packets(data):
+            identifier = int.from_bytes(body[:2], "big")
+            if header == 0x50 and identifier in self.unreceived:
+                self.promised.add(self.unreceived.pop(identifier))
+                self.unreleased.append(identifier)
+                reply += ack(0x62, identifier)
+            elif header == 0x70:
+                assert identifier in self.unreleased, "PUBCOMP answers a PUBREL"
+                self.unreleased.remove(identifier)
+        return reply
+
+    def again(self) -> bytes:
+        """What a reconnect repeats."""
+        first = b"".join(publish(b"q", payload, 2, number, dup=True) for number, payload in self.unreceived.items())
+        return first + b"".join(ack(0x62, number) for number in self.unreleased)
+
+
+class InboundCrashes(RuleBasedStateMachine):
+    """The machine."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.store = ManualStore()
+        self.publisher = Publisher()
+        self.start()
+
+    def start(self) -> None:
+        self.bench = Bench(None, self.store)
+        self.store.plane = self.bench.plane
+        for client_id, queue_id in (("p", 9), ("s", 7)):
+            self.bench.plane.create_session(
+                self.bench.tenant, client_id, client_id, is_persistent=True, queue_id=queue_id
+            )
+        Client(self.bench, self.bench.tenant.sessions["s"], None, None).subscribe(b"q", 2)  # type: ignore[arg-type]
+        self.transient = self.bench.client("t", receive_maximum=1000)
+        self.transient.subscribe(b"q", 2)
+        self.seen: list[bytes] = []  # by the transient subscriber, in this life of the hub
+        self.client: Client | None = None
+
+    def exchange(self, data: bytes = b"") -> None:
+        """Send and answer until nothing comes at once."""
+        if self.client is None:
+            return
+        data = self.publisher.read(self.client.take()) + data
+        while data and not self.client.connection.is_closing:
+            data = self.publisher.read(self.client.send(data))
+        self.look()
+
+    def look(self) -> None:
+        for header, body in packets(self.transient.take()):
+            if header >> 4 == 3:
+                self.seen.append(body[5:])
+        assert len(self.seen) == len(set(self.seen)), "nothing twice while the hub lives"
+
+    @rule(count=st.integers(1, 4))
+    def publish(self, count: int) -> None:
+        publisher = self.publisher
+        for _ in range(count):
+            if self.client is None or len(publisher.unreceived) + len(publisher.unreleased) > 8:
+                return
+            publisher.number += 1
+            identifier = publisher.identifier()
+            publisher.unreceived[identifier] = b"%05d" % publisher.number
+            self.exchange(publish(b"q", publisher.unreceived[identifier], 2, identifier))
+
+    @rule(count=st.integers(1, 8))
+    def commit(self, count: int) -> None:
+        self.store.commit(count)
+        self.exchange()
+
+    @rule()
+    def fail(self) -> None:
+        """The store fails for a moment; nobody knows whether it wrote."""
+        if any(operation[0] != "append" for operation in self.store.waiting):
+            return
+        self.store.fails = False
+        self.store.commit()
+        self.store.fails = None
+        self.exchange()
+        if self.client is not None and self.client.connection.is_closing:
+            self.client = None
+
+    @rule()
+    def connect(self) -> None:
+        if self.client is not None:
+            self.client.drop()
+        self.store.commit()
+        self.client = self.bench.client("p", queue_id=9)
+        self.exchange(self.publisher.again())
+
+    @rule()
+    def reconnect_at_once(self) -> None:
+        """The claim overtakes nothing, but the answers come only after it."""
+        if self.client is not None:
+            self.client.drop()
+        self.client = self.bench.client("p", queue_id=9)
+        self.exchange(self.publisher.again())
+
+    @rule(done=st.integers(0, 6))
+    def crash(self, done: int) -> None:
+        self.store.crash(done)
+        self.start()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        self.connect()
+        for _ in range(50):
+            self.bench.settle()
+            self.exchange()
+            if not self.store.waiting and not self.publisher.unreceived and not self.publisher.unreleased:
+                break
+        assert not self.publisher.unreceived
+        assert not self.publisher.unreleased
+        queue = self.store.queue(7)
+        stored = [record.message.payload for record in queue.records.values()]
+        assert len(stored) == len(set(stored)), "exactly once"
+        assert self.publisher.promised <= set(stored), "nothing promised is lost"
+        assert not self.store.queue(9).inbound, "every identifier is free in the end"
+
+
+TestInboundCrashes = InboundCrashes.TestCase
+TestInboundCrashes.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
