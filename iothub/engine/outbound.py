@@ -54,6 +54,8 @@ class Outbound:
             and self._has_allowance(session, message)
         ):
             return self._emit(session, connection, message, qos, retain, identifiers, False)
+        if window.has_room():
+            self.turn.wait(session)  # no acknowledgement will move it
         return self._hold(session, Delivery(message, qos, retain, identifiers, 0, group))
 
     def _deliver_qos0(
