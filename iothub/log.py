@@ -17,10 +17,11 @@ from typing import TextIO, TypeAlias, cast
 
 import structlog
 
+from iothub.text import clean
+
 Fields: TypeAlias = MutableMapping[str, object]
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET_FIELD = re.compile(r"pass|secret|token|pepper|credential|private|authorization|cookie", re.IGNORECASE)
-_VALUE_LIMIT = 512  # a topic may have 64 KiB; a log line should not
 _SENTENCES_LIMIT = 1024  # sentences are constants of the program, so this bounds only mistakes
 _BLANKED = "***"
 _current: RateLimit | None = None
@@ -124,20 +125,6 @@ def neutralise(_logger: object, _method: str, fields: Fields) -> Fields:
         elif isinstance(value, str):
             fields[name] = clean(value)
     return fields
-
-
-def clean(text: str) -> str:
-    """Return `text` on one line, printable and at most 512 characters long."""
-    if len(text) > _VALUE_LIMIT:
-        text = f"{text[:_VALUE_LIMIT]}... ({len(text)} characters)"
-    return printable(text)
-
-
-def printable(text: str) -> str:
-    """Return `text` with everything escaped that could end a line or drive a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
 
 
 def explain_exception(_logger: object, _method: str, fields: Fields) -> Fields:

@@ -18,7 +18,7 @@ import click
 from iothub.cli import output
 from iothub.cli.app import App, keep_examples, output_option
 from iothub.errors import IotHubError
-from iothub.log import printable
+from iothub.text import printable
 
 # In the order of a first acquaintance. Each module has an attribute `command`.
 NOUNS = {

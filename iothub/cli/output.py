@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from iothub.log import printable
+from iothub.text import printable
 
 Row = Mapping[str, object]
 FORMATS = ("table", "json")

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from iothub.cli import leftovers
 from iothub.cli.app import App, noun, verb
 from iothub.errors import ConfigError
 from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants
@@ -166,6 +165,8 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
         app.record({"name": name, "is_deleted": False, **belongings})
         return
     app.confirm_by_name(name, confirm, f"tenant {name} with {belongings['devices']} devices and all its messages")
+    from iothub.cli import leftovers  # opens every store: only a deletion waits for that
+
     deletion = tenants.delete(store, name)
     is_gone = leftovers.finish_deletion(app, deletion)
     text = f"deleted tenant {name}" if is_gone else f"tenant {name} is being deleted; its stored messages follow"
