@@ -1,0 +1,176 @@
+"""What the SQLite queue driver does beyond its contract: files, housekeeping, damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import BackendError
+from iothub.records.message import StoredMessage, encode_message
+from iothub.testing.clock import ManualClock
+from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, QueueLimits, TenantUsage
+from iothub_services.queues.schema import SCHEMA
+from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.sqlite.database import Alarm, open_database
+
+PAGE = SCHEMA.page_bytes
+
+
+def opened(path: Path, on_alarm: Alarm = pytest.fail) -> SqliteQueues:
+    return SqliteQueues(open_database(path, SCHEMA, ManualClock(), on_alarm))
+
+
+def one(number: int, *queue_ids: int, body: bytes = b"body") -> Append:
+    return Append(number.to_bytes(16), body, 0, tuple(Delivery(queue_id, 1) for queue_id in queue_ids))
+
+
+def bodies(store: SqliteQueues) -> int:
+    with store._database.reading() as connection:
+        return int(connection.execute("SELECT count(*) FROM body").fetchone()[0])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queues.db"
+
+
+def test_queues_are_there_after_a_restart(path: Path) -> None:
+    """Counters, records, sums; positions go on."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits())
+    store.append([one(1, 1), one(2, 1)])
+    store.close()
+
+    store = opened(path)
+
+    claim = store.claim(1, b"w")
+    assert (claim.epoch, claim.head, claim.tail) == (1, 0, 2)
+    assert [record.body for record in store.read(1, 1, 0, 9, 999).records] == [b"body", b"body"]
+    assert store.tenant_usage(7) == TenantUsage(2, 8)
+    assert store.append([one(3, 1)]) == [Appended((3,))]
+    store.close()
+
+
+def test_body_is_stored_once_and_goes_with_its_last_reference(path: Path) -> None:
+    """Fan-out costs references; acknowledged bodies go with the next commits, without a sweep."""
+    store = opened(path)
+    for queue_id in (1, 2, 3):
+        store.create(7, queue_id, QueueLimits())
+        store.claim(queue_id, b"w")
+    store.append([one(1, 1, 2, 3), one(2, 1)])
+    assert bodies(store) == 2
+
+    for queue_id in (1, 2):
+        store.apply([Move(MoveKind.ACK, queue_id, 1, 9)])
+    store.apply([])
+    assert bodies(store) == 1
+    store.apply([Move(MoveKind.ACK, 3, 1, 9)])
+    store.apply([])
+    assert bodies(store) == 0
+    store.close()
+
+
+def test_body_whose_references_went_before_a_restart_is_swept(path: Path) -> None:
+    """Shared bodies from before the start are not counted: mark and sweep finds them."""
+    store = opened(path)
+    for queue_id in (1, 2):
+        store.create(7, queue_id, QueueLimits())
+        store.claim(queue_id, b"w")
+    store.append([one(number, 1, 2) for number in range(2_500)])
+    store.close()
+    store = opened(path)
+    store.apply([Move(MoveKind.ACK, 1, 1, 9_999), Move(MoveKind.ACK, 2, 1, 2_000)])
+    assert bodies(store) == 2_500
+
+    slices = 0
+    while store.idle():
+        slices += 1
+
+    assert bodies(store) == 500
+    assert slices > 3
+    store.close()
+
+
+def test_records_of_a_dropped_queue_are_removed_in_slices(path: Path) -> None:
+    """Dropping is quick however long the queue; a restart in between loses nothing of the work."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits())
+    store.append([one(number, 1) for number in range(1_000)])
+    store.drop(1)
+    assert bodies(store) > 500
+    store.close()
+    store = opened(path)
+
+    while store.idle():
+        pass
+
+    with store._database.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM ref").fetchone()[0] == 0
+        assert connection.execute("SELECT count(*) FROM dropped").fetchone()[0] == 0
+    assert bodies(store) == 0
+    store.close()
+
+
+def test_full_disk_fails_the_batch_and_leaves_no_trace(path: Path) -> None:
+    """Counters, sums and positions are those of the last commit; the same batch succeeds when there is room."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits())
+    store.append([one(1, 1)])
+    batch = [one(number, 1, body=bytes(100_000)) for number in range(2, 12)]
+    store._database.writer.execute("PRAGMA max_page_count=30")
+    with pytest.raises(BackendError) as caught:
+        store.append(batch)
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
+    assert store.tenant_usage(7) == TenantUsage(1, 4)
+    assert store.stats(1).tail == 1
+
+    store._database.writer.execute("PRAGMA max_page_count=10000")
+    assert store.append(batch) == [Appended((position,)) for position in range(2, 12)]
+    store.close()
+
+
+def test_reader_and_writer_do_not_wait_for_each_other(path: Path) -> None:
+    """A page is a snapshot of what is committed, also while a commit is being prepared."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits())
+    store.claim(1, b"w")
+    store.append([one(1, 1)])
+    with store.group():
+        store.append([one(2, 1)])
+        page = store.read(1, 1, 0, 9, 999)
+        assert ([record.position for record in page.records], page.upto) == ([1], 1)
+
+    assert [record.position for record in store.read(1, 1, 1, 9, 999).records] == [2]
+    store.close()
+
+
+def test_damaged_pages_cost_only_their_own_records(path: Path) -> None:
+    """Every other acknowledged message is still there, counters agree, no position is issued again, an alarm was raised."""
+    store = opened(path)
+    for queue_id in range(1, 21):
+        store.create(7, queue_id, QueueLimits())
+    whole = encode_message(StoredMessage(b"t", bytes(1_000), 1, False, b"", 0, b"", ""))
+    store.append([one(number, 1 + number % 20, body=whole) for number in range(2_000)])
+    store.close()
+    content = bytearray(path.read_bytes())
+    size = len(content) // PAGE
+    for page in (size // 3, size // 2):
+        content[page * PAGE : (page + 1) * PAGE] = b"\x55" * PAGE
+    path.write_bytes(content)
+    alarms: list[str] = []
+
+    store = opened(path, lambda _name, text: alarms.append(text))
+
+    assert "queues.db was damaged" in alarms[0]
+    kept = 0
+    for stats in store.list_queues(7):
+        claim = store.claim(stats.queue_id, b"w")
+        records = store.read(stats.queue_id, claim.epoch, 0, 999, 1 << 30).records
+        assert (stats.messages, stats.bytes) == (len(records), len(records) * len(whole))
+        assert stats.tail >= 100
+        assert {record.body for record in records} == {whole}
+        kept += len(records)
+    assert 1_900 < kept < 2_000
+    assert len(store.list_queues(7)) == 20
+    store.close()

@@ -1,0 +1,151 @@
+"""The index of retained topics: matching, versions, loading beside live news, slices."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iothub_services.retained.index import RetainedIndex
+from iothub_services.retained.port import RetainedTopic
+
+ALL = 1 << 30
+
+
+def line(topic: bytes, version: int = 1, expires_at_ms: int = 0, size: int = 10) -> RetainedTopic:
+    return RetainedTopic(topic, version, expires_at_ms, size)
+
+
+def filled(*topics: bytes) -> RetainedIndex:
+    index = RetainedIndex()
+    index.load(line(topic) for topic in topics)
+    return index
+
+
+def found(index: RetainedIndex, topic_filter: bytes, now_ms: int = 0) -> set[bytes]:
+    return {entry.topic for entry in index.match(topic_filter).take(ALL, now_ms)}
+
+
+def reference(topic_filter: bytes, topic: bytes) -> bool:
+    """Section 4.7, word by word."""
+    wanted, levels = topic_filter.split(b"/"), topic.split(b"/")
+    if levels[0].startswith(b"$") and wanted[0] in (b"+", b"#"):
+        return False
+    for position, level in enumerate(wanted):
+        if level == b"#":
+            return True
+        if position >= len(levels) or level not in (b"+", levels[position]):
+            return False
+    return len(wanted) == len(levels)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "expected"),
+    [
+        (b"sport", {b"sport"}),
+        (b"sport/#", {b"sport", b"sport/a", b"sport/a/b"}),
+        (b"sport/+", {b"sport/a"}),
+        (b"+/a/#", {b"sport/a", b"sport/a/b"}),
+        (b"#", {b"sport", b"sport/a", b"sport/a/b", b"/x"}),
+        (b"+", {b"sport"}),
+        (b"/+", {b"/x"}),
+        (b"+/+", {b"sport/a", b"/x"}),
+        (b"$SYS/#", {b"$SYS/x"}),
+        (b"$SYS/+", {b"$SYS/x"}),
+        (b"none/#", set()),
+    ],
+)
+def test_index_matches_as_the_specification_says(topic_filter: bytes, expected: set[bytes]) -> None:
+    """Wildcards at the first level match no topic that begins with "$" [MQTT-4.7.2-1]; "#" matches the parent too."""
+    index = filled(b"sport", b"sport/a", b"sport/a/b", b"/x", b"$SYS/x")
+
+    assert found(index, topic_filter) == expected
+
+
+levels = st.sampled_from([b"", b"a", b"b", b"$s", b"$"])
+topics = st.lists(levels, min_size=1, max_size=4).map(b"/".join)
+filters = st.tuples(
+    st.lists(levels | st.just(b"+"), min_size=0, max_size=4), st.sampled_from([[], [b"#"], [b"+"]])
+).map(lambda parts: b"/".join([*parts[0], *parts[1]]) or b"+")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(topics, max_size=12), filters)
+def test_index_agrees_with_the_reference_matcher(stored: list[bytes], topic_filter: bytes) -> None:
+    """Any topics, any filter."""
+    assert found(filled(*stored), topic_filter) == {topic for topic in stored if reference(topic_filter, topic)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(topics, st.booleans(), st.integers(0, 9)), max_size=25))
+def test_index_counts_what_it_holds(changes: list[tuple[bytes, bool, int]]) -> None:
+    """Additions and deletions in any order; an index that is emptied is empty."""
+    index, model = filled(), {}
+    for version, (topic, is_put, size) in enumerate(changes, 1):
+        if is_put:
+            index.put(line(topic, version, size=size))
+            model[topic] = size
+        else:
+            index.remove(topic, version)
+            model.pop(topic, None)
+        assert (index.messages, index.bytes) == (len(model), sum(model.values()))
+    for topic in model:
+        index.remove(topic, ALL)
+    assert (index.messages, index.bytes, index._root.children) == (0, 0, {})
+
+
+def test_index_ignores_news_that_are_older_than_what_it_has() -> None:
+    """Versions decide, never the order of arrival."""
+    index = filled()
+    index.put(line(b"a", 5, size=1))
+    index.put(line(b"a", 4, size=9))
+    index.remove(b"a", 4)
+
+    assert index.get(b"a") == line(b"a", 5, size=1)
+    index.remove(b"a", 5)
+    assert index.get(b"a") is None
+    assert index.get(b"a/b") is None
+
+
+def test_index_is_loaded_beside_live_news() -> None:
+    """What was put or deleted while the store was read is newer than what it read."""
+    index = RetainedIndex()
+    assert not index.is_loaded
+    index.noted(b"new", 9, 0, 5)
+    index.noted(b"gone", 8, 0, 0)
+    index.noted(b"replaced", 7, 0, 5)
+
+    index.load([line(b"gone", 3), line(b"replaced", 2), line(b"kept", 1)])
+
+    assert index.is_loaded
+    assert {entry.topic: entry.version for entry in index.match(b"#").take(ALL, 0)} == {
+        b"new": 9,
+        b"replaced": 7,
+        b"kept": 1,
+    }
+
+
+def test_index_leaves_expired_messages_out() -> None:
+    """From the millisecond on at which they expire."""
+    index = filled()
+    index.put(line(b"a", 1, expires_at_ms=100))
+    index.put(line(b"b", 2))
+
+    assert found(index, b"+", 99) == {b"a", b"b"}
+    assert found(index, b"+", 100) == {b"b"}
+
+
+def test_index_is_walked_in_slices_while_it_changes() -> None:
+    """At most so many nodes at a time; what is deleted meanwhile is not found, nothing is found twice."""
+    index = filled(*(b"t/%03d" % number for number in range(100)))
+    matches = index.match(b"t/+")
+    first = matches.take(32, 0)
+    assert 0 < len(first) <= 32
+    assert not matches.is_done
+    for number in range(100):
+        index.remove(b"t/%03d" % number, ALL)
+    index.put(line(b"t/new", ALL + 1))
+
+    assert matches.take(ALL, 0) == []
+    assert matches.is_done
+    assert {entry.topic for entry in index.match(b"#").take(ALL, 0)} == {b"t/new"}

@@ -1,0 +1,265 @@
+"""The session-state service: events durable first, state behind them, the start, lost and damaged files, verification."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError
+from iothub.records import events
+from iothub.records.events import Event, EventType, Subject
+from iothub.records.state import SessionState, encode_state
+from iothub.testing.clock import ManualClock
+from iothub_services.events.memory import MemoryEvents
+from iothub_services.events.sqlite import SCHEMA as EVENTS
+from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.memory import MemoryStates
+from iothub_services.state.port import StateWrite
+from iothub_services.state.service import StateService, journal_thread
+from iothub_services.state.sqlite import SCHEMA as STATES
+from iothub_services.state.sqlite import SqliteStates
+
+
+def created(client_id: str = "c", epoch: int = 1) -> Event:
+    subject = Subject(7, client_id, epoch, 100)
+    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+
+
+def resumed(epoch: int, client_id: str = "c") -> Event:
+    return events.session_resumed(Subject(7, client_id, epoch, 100), protocol_version=5, session_expiry_s=60)
+
+
+def ended(epoch: int = 1, client_id: str = "c") -> Event:
+    return events.session_expired(Subject(7, client_id, epoch, 100))
+
+
+SAMPLE = Event(EventType.USAGE_COUNTED, 7, "", 0, 1)
+
+
+class FailingStates(MemoryStates):
+    is_failing = False
+
+    def apply(self, offset: int, writes: list[StateWrite]) -> bool:
+        if self.is_failing:
+            raise BackendError("state.db: disk full", retryable=True)
+        return super().apply(offset, writes)
+
+
+class FailingEvents(MemoryEvents):
+    is_failing = False
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        if self.is_failing:
+            raise BackendError("events.db: disk full", retryable=True)
+        yield
+
+
+class House:
+    def __init__(self) -> None:
+        self.log = FailingEvents()
+        self.store = FailingStates()
+        self.alarms: list[str] = []
+        self.service = self.restarted()
+
+    def restarted(self) -> StateService:
+        self.service = StateService(self.log, self.store, lambda name, _text: self.alarms.append(name))
+        return self.service
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_service_answers_with_the_last_offset_of_each_list(house: House) -> None:
+    """One commit for all lists; analytics do not disturb the fold."""
+    assert house.service([[created()], [SAMPLE, resumed(2)], []]) == [1, 2, 0]
+
+    state = house.service.state_of(7, "c")
+    assert state is not None
+    assert (state.epoch, state.offset) == (2, 2)
+
+
+def test_service_writes_states_in_idle_time(house: House) -> None:
+    """The answer waits for the log alone; the store follows, once per session however many events."""
+    house.service([[created()], [resumed(2)], [resumed(3)]])
+    assert house.store.applied_offset() == 0
+
+    assert not house.service.idle()
+
+    assert house.store.applied_offset() == 3
+    assert house.service.verify().differences == []
+
+
+def test_service_folds_the_tail_at_the_next_start(house: House) -> None:
+    """A crash before idle time loses nothing: state is checkpoint + tail."""
+    house.service([[created("a")], [created("b")]])
+    house.service.idle()
+    house.service([[resumed(2, "a")], [ended(1, "b")], [created("c")]])
+
+    states = house.restarted().load()
+
+    assert [(state.client_id, state.epoch) for state in states] == [("a", 2), ("c", 1)]
+    assert house.store.applied_offset() == 5
+    assert house.service.state_of(7, "b") is None
+
+
+def test_service_survives_a_state_store_that_fails(house: House) -> None:
+    """With an alarm; what could not be written is kept and written later."""
+    house.store.is_failing = True
+    house.service([[created()]])
+    house.service.idle()
+    assert house.alarms == ["state_failing"]
+
+    house.store.is_failing = False
+    house.service([[resumed(2)]])
+    house.service.idle()
+
+    assert house.service.verify().compared == 1
+    assert house.service.verify().differences == []
+
+
+def test_service_folds_nothing_that_the_log_refused(house: House) -> None:
+    """No event, no effect."""
+    house.log.is_failing = True
+    with pytest.raises(BackendError):
+        house.service([[created()]])
+
+    assert house.service.state_of(7, "c") is None
+
+
+def test_service_goes_on_above_the_states_when_the_log_was_lost(house: House) -> None:
+    """A fresh log must not begin below them: its events would be taken for folded ones (!)."""
+    house.service([[created()], [resumed(2)]])
+    house.service.idle()
+    house.log = FailingEvents()
+
+    states = house.restarted().load()
+
+    assert [state.epoch for state in states] == [2]
+    assert house.alarms == ["event_log_lost"]
+    assert house.service([[resumed(3)]]) == [3]
+    assert house.restarted().load()[0].epoch == 3
+
+
+def test_service_refuses_to_start_over_a_gap(house: House) -> None:
+    """Sessions would be missing or wrong, and nobody could tell."""
+    house.service([[created()]])
+    house.service.idle()
+    house.log.append([created("b"), created("d")])
+    house.log.trim(2)
+
+    with pytest.raises(ConflictError, match="begins at offset 3, the session states need it from 2"):
+        house.restarted().load()
+
+
+def test_service_starts_with_an_alarm_when_the_states_were_lost_too(house: House) -> None:
+    """What the log still has is rebuilt."""
+    house.service([[created("a")], [created("b")]])
+    house.log.trim(1)
+    house.store = FailingStates()
+
+    assert [state.client_id for state in house.restarted().load()] == ["b"]
+    assert house.alarms == ["state_incomplete"]
+
+
+def test_service_skips_a_damaged_state_with_an_alarm(house: House) -> None:
+    """The other sessions are restored."""
+    house.service([[created("a")], [created("b")]])
+    house.service.idle()
+    house.store._rows[7, "a"] = house.store._rows[7, "a"]._replace(record=b"damaged")
+
+    assert [state.client_id for state in house.restarted().load()] == ["b"]
+    assert house.alarms == ["state_corrupt"]
+
+
+def test_service_verify_names_every_difference(house: House) -> None:
+    """Stored otherwise, stored only, logged only."""
+    house.service([[created("a")], [created("b")], [created("c")]])
+    house.service.idle()
+    house.store._rows[7, "a"] = house.store._rows[7, "a"]._replace(record=encode_state(SessionState(7, "a", 9)))
+    house.store._rows[7, "z"] = house.store._rows[7, "c"]._replace(client_id="z")
+    house.store.forget([(7, "b")])
+
+    found = house.service.verify()
+
+    assert found.compared == 4
+    assert sorted(found.differences) == [
+        "7/a: stored otherwise than the log says",
+        "7/b: in the log, but not stored",
+        "7/z: stored, but not in the log",
+    ]
+
+
+def test_service_trims_what_is_applied_and_forgets_tombstones(house: House) -> None:
+    """Sessions that are older than the log are unreachable for verification, not different."""
+    house.service([[created("a")], [created("b")], [ended(1, "b")], [created("c")]])
+
+    assert house.service.trim(3) == 3
+
+    assert [row.client_id for row in house.store.load()] == ["a", "c"]
+    found = house.service.verify()
+    assert (found.compared, found.unreachable, found.differences) == (1, 1, [])
+    assert [state.client_id for state in house.restarted().load()] == ["a", "c"]
+
+
+def test_journal_thread_makes_lists_of_events_durable(house: House) -> None:
+    """Submit a list, be answered when the log has it; the end of the thread writes the states."""
+    answers: list[object] = []
+    thread = journal_thread(house.service, lambda call: call(), ManualClock(), lambda _name, _text: None)
+    thread.submit([created(), resumed(2)], answers.append)
+    thread.submit([resumed(3)], answers.append)
+
+    assert thread.close()
+    house.service.close()
+
+    assert answers == [2, 3]
+    assert house.store.applied_offset() == 3
+
+
+def test_service_skips_a_damaged_event_with_an_alarm(tmp_path: Path) -> None:
+    """One flipped bit in the log does not keep the hub from starting; the events around it count."""
+    path = tmp_path / "events.db"
+    log = SqliteEvents(open_database(path, EVENTS, ManualClock(), pytest.fail))
+    log.append([created(f"c{number}") for number in range(20)])
+    log.close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE session_event SET value = 'damaged' WHERE offset IN (3, 11)")
+    connection.commit()
+    connection.close()
+    alarms: list[str] = []
+    log = SqliteEvents(open_database(path, EVENTS, ManualClock(), pytest.fail))
+    store = SqliteStates(open_database(tmp_path / "state.db", STATES, ManualClock(), pytest.fail))
+    service = StateService(log, store, lambda _name, text: alarms.append(text))
+
+    assert len(service.load()) == 18
+    assert [text.split(":")[0] for text in alarms] == ["event log, offset 3", "event log, offset 11"]
+    service.close()
+
+
+def test_states_of_a_damaged_file_are_rebuilt_from_the_log(tmp_path: Path) -> None:
+    """The salvage keeps what it can read and starts the fold anew; rows that are there already are not folded twice."""
+    log = SqliteEvents(open_database(tmp_path / "events.db", EVENTS, ManualClock(), pytest.fail))
+    path = tmp_path / "state.db"
+    service = StateService(log, SqliteStates(open_database(path, STATES, ManualClock(), pytest.fail)), pytest.fail)
+    service([[created(f"client-{number:04}") for number in range(200)]])
+    service.idle()
+    service._store.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 5 : 4096 * 6] = b"\xaa" * 4096
+    path.write_bytes(content)
+    alarms: list[str] = []
+
+    store = SqliteStates(open_database(path, STATES, ManualClock(), lambda name, _text: alarms.append(name)))
+    states = StateService(log, store, pytest.fail).load()
+
+    assert alarms == ["state_corrupt"]
+    assert len(states) == 200
+    log.close()
+    store.close()
