@@ -7,6 +7,8 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, Request
@@ -69,6 +71,11 @@ class WebSocketStream:
         self.sock.close()
 
 
+@lru_cache
+def _trust(certificate: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificate))
+
+
 @dataclass
 class Door:
     """One way into a hub: makes raw clients over one transport."""
@@ -78,8 +85,9 @@ class Door:
 
     def stream(self) -> object:
         sock = socket.create_connection(("127.0.0.1", self.hub.ports[self.transport]), timeout=10)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.transport in ("tls", "wss"):
-            context = ssl.create_default_context(cafile=str(self.hub.data_dir / "cert.pem"))
+            context = _trust(self.hub.data_dir / "cert.pem")
             sock = context.wrap_socket(sock, server_hostname="localhost")
         if self.transport in ("ws", "wss"):
             return WebSocketStream(sock)

@@ -107,6 +107,8 @@ class RawClient:
         self.version = version
         self.timeout = timeout
         self.stream = stream or socket.create_connection((host, port), timeout=timeout)
+        if stream is None:
+            self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # type: ignore[attr-defined]
         self.buffer = b""
         self.received: list[Packet] = []
 

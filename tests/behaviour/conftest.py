@@ -1,0 +1,82 @@
+"""One running hub for all behaviour tests, with tenants, devices and all four doors.
+
+Which twin runs is the environment's choice (IOTHUB_PURE_PYTHON=1); the hub's process inherits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.clients import TRANSPORTS, Door
+from tests.support.hub import Hub, free_port
+from tests.support.party import FOREIGN_BROKER, Party
+
+DEVICES = ("dev1", "dev2", "dev3", "dev4")
+# Every number is far from the plan's, so that a test sees whose limit acts.
+STRICT = (
+    "packet_bytes=2KiB receive_maximum=5 topic_aliases=3 topic_levels=8 filter_levels=8 topic_bytes=200 "
+    "subscribe_filters=4 session_subscriptions=6 session_expiry_s=1000 keep_alive_min_s=10 retained_messages=2"
+).split()
+
+
+def _foreign(path: Path) -> Hub:
+    return Hub(path, ports={"tcp": int(FOREIGN_BROKER.rpartition(":")[2])})
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """Tenants `acme`, `beta`, `wild` (nothing is ever retained in it) and `strict` (low limits); every secret is "secret"."""
+    path = tmp_path_factory.mktemp("behaviour")
+    if FOREIGN_BROKER:
+        yield _foreign(path)
+        return
+    running = Hub(path / "hub", ports={name: free_port() for name in (*TRANSPORTS, "http")})
+    running.init()
+    running.run("cert", "self-signed", str(running.data_dir))
+    for door in ("tls", "wss"):
+        running.settings[f"listeners.{door}.cert_file"] = str(running.data_dir / "cert.pem")
+        running.settings[f"listeners.{door}.key_file"] = str(running.data_dir / "key.pem")
+    devices = path / "devices.csv"
+    devices.write_text("name,password\n" + "".join(f"{name},secret\n" for name in DEVICES))
+    for tenant in ("acme", "beta", "wild", "strict"):
+        running.tenant(tenant)
+        running.run("device", "import", tenant, str(devices))
+    running.run("quota", "set", "strict", *STRICT)
+    running.start()
+    yield running
+    try:
+        assert running.stop() == 0
+        assert "Traceback" not in running.log, running.log
+    finally:
+        running.close()
+
+
+@pytest.fixture(params=("tcp",) if FOREIGN_BROKER else TRANSPORTS)
+def door(hub: Hub, request: pytest.FixtureRequest) -> Door:
+    """Every transport in turn."""
+    return Door(hub, request.param)
+
+
+@pytest.fixture
+def join(door: Door) -> Iterator[Party]:
+    """Guests through every door."""
+    party = Party(door)
+    yield party
+    party.leave()
+
+
+@pytest.fixture
+def tcp(hub: Hub) -> Iterator[Party]:
+    """Guests over TCP alone: for what takes long or has nothing to do with transports."""
+    party = Party(Door(hub, "tcp"))
+    yield party
+    party.leave()
+
+
+@pytest.fixture(params=(4, 5), ids=("3.1.1", "5.0"))
+def version(request: pytest.FixtureRequest) -> int:
+    """Protocol level of a guest."""
+    return int(request.param)

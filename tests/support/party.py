@@ -1,0 +1,152 @@
+"""Guests of a running hub: raw clients that connect with good manners, so that a test can say what matters only.
+
+Knows no session logic: a guest remembers nothing of an earlier connection.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from tests.support import property_names as names
+from tests.support.clients import Door, unique
+from tests.support.raw import (
+    CONNACK,
+    DISCONNECT,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    Packet,
+    Properties,
+    RawClient,
+)
+
+KEEP_S = 3600
+# While the tests themselves are written: "host:port" of a broker that takes anybody. Codes that the specification leaves open are not compared then.
+FOREIGN_BROKER = os.environ.get("IOTHUB_TEST_BROKER", "")
+
+
+class Guest(RawClient):
+    """A raw client that knows its name and answers deliveries when told to."""
+
+    client_id: str = ""
+    connack: Packet
+
+    def next(self) -> Packet:
+        """The very next packet."""
+        assert self.received == []
+        return self.next_packet(time.monotonic() + self.timeout)
+
+    def get(self, count: int = 1) -> list[Packet]:
+        """The next PUBLISH packets, not acknowledged."""
+        return [self.expect(PUBLISH) for _ in range(count)]
+
+    def take(self, count: int = 1) -> list[Packet]:
+        """The next PUBLISH packets, each exchange completed."""
+        taken = []
+        for _ in range(count):
+            taken.append(self.expect(PUBLISH))
+            self.complete(taken[-1])
+        return taken
+
+    def payloads(self, count: int = 1) -> list[bytes]:
+        return [packet.payload for packet in self.take(count)]
+
+    def complete(self, publish: Packet) -> None:
+        if publish.qos == 1:
+            self.ack(PUBACK, publish.packet_id)
+        elif publish.qos == 2:
+            self.ack(PUBREC, publish.packet_id)
+            assert self.expect(PUBREL).packet_id == publish.packet_id
+            self.ack(PUBCOMP, publish.packet_id)
+
+    def nothing(self) -> None:
+        """Nothing but the answer to a PINGREQ is on its way."""
+        self.ping()
+        self.ping()  # a turn later
+        assert self.received == []
+
+    def drop(self) -> None:
+        """End the network connection without DISCONNECT."""
+        self.close()
+
+    def refused(self, *codes: int) -> None:
+        """The hub closes; in 5.0 it says why with one of these codes."""
+        said = self.expect_closed(timeout=3.0)
+        if self.version == 5 and not FOREIGN_BROKER:
+            assert [packet.kind for packet in said] == [DISCONNECT], said
+            assert said[0].code in codes, f"0x{said[0].code:02X}"
+        else:
+            assert self.version == 5 or said == []
+
+    def property(self, name: int, default: int) -> int:
+        """What CONNACK said of a limit."""
+        found = self.connack.property(name)
+        return default if found is None else int(str(found))
+
+
+class Party:
+    """Lets guests in through one door and sees them all out."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self._guests: list[Guest] = []
+
+    def stranger(self, version: int = 5) -> Guest:
+        """A network connection on which nothing has been sent."""
+        guest = Guest(0, version, stream=self.door.stream())
+        self._guests.append(guest)
+        return guest
+
+    def ask(
+        self,
+        version: int = 5,
+        client_id: str | None = None,
+        *,
+        device: str = "dev1",
+        tenant: str = "acme",
+        keep: bool = False,
+        props: Properties | None = None,
+        **options: object,
+    ) -> Guest:
+        """Send CONNECT and await CONNACK, whatever it says. `keep`: a session that outlives the connection."""
+        guest = self.stranger(version)
+        guest.client_id = unique() if client_id is None else client_id
+        options.setdefault("clean", not keep)
+        if keep and version == 5:
+            props = [(names.SESSION_EXPIRY, KEEP_S), *(props or [])]
+        username = options.pop("username", f"{tenant}/{device}")
+        guest.connack = guest.connect(guest.client_id, username, props=props, **options)  # type: ignore[arg-type]
+        return guest
+
+    def __call__(self, version: int = 5, client_id: str | None = None, **options: object) -> Guest:
+        """Connect successfully."""
+        guest = self.ask(version, client_id, **options)  # type: ignore[arg-type]
+        assert guest.connack.code == 0, guest.connack
+        return guest
+
+    def a_while(self) -> None:
+        """Let one and a half seconds pass, by the hub's own clock: a silent client is closed after its Keep Alive."""
+        began = time.monotonic()
+        self(4, keep_alive=1).expect_closed()
+        assert time.monotonic() - began > 1.2
+
+    def leave(self) -> None:
+        for guest in self._guests:
+            guest.close()
+
+
+def until(fact: Callable[[], bool], what: str, timeout: float = 5.0) -> None:
+    """Ask again and again (each question is a round trip to the hub, so nothing spins)."""
+    deadline = time.monotonic() + timeout
+    while not fact():
+        assert time.monotonic() < deadline, what
+
+
+def only_connack(packets: list[Packet]) -> Packet:
+    """The one CONNACK, if that is all that was said."""
+    assert [packet.kind for packet in packets] == [CONNACK], packets
+    return packets[0]
