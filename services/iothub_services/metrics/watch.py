@@ -1,0 +1,112 @@
+"""Looks at the machine every few seconds and raises or clears its alarms: disk, memory, certificates, late ticks.
+
+Knows levels and probes; does nothing about what it sees: refusing connections is the gate's decision (`is_overloaded`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from iothub.clock import Clock
+from iothub.settings import AlarmLevels
+from iothub.units import format_size
+from iothub_services.metrics import probes
+from iothub_services.metrics.alarms import AlarmName, Alarms
+
+CERTIFICATE_INTERVAL_S = 3600.0
+_RELIEF = 0.9  # an alarm about a level ends below 90 % of it, so that it does not flicker
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Where the figures come from; tests put others here."""
+
+    resident_bytes: Callable[[], int] = probes.resident_bytes
+    disk_free_bytes: Callable[[Path], int] = probes.disk_free_bytes
+    certificate_end: Callable[[Path], float] = probes.certificate_end
+
+
+class Watch:
+    """The figures of the last look, for the metrics, and the alarms that follow from them.
+
+    `is_overloaded`: resident memory is above the limit, new connections are to be refused.
+    """
+
+    def __init__(
+        self,
+        alarms: Alarms,
+        levels: AlarmLevels,
+        memory_limit: int,
+        data_dir: Path,
+        certificates: Mapping[str, Path],
+        clock: Clock,
+        probe: Probes | None = None,
+    ) -> None:
+        self.disk_free_bytes = 0
+        self.resident_bytes = 0
+        self.lag_s = 0.0
+        self.certificate_ends: dict[str, float] = {}  # by listener, Unix seconds
+        self.is_overloaded = False
+        self._alarms = alarms
+        self._levels = levels
+        self._memory_limit = memory_limit
+        self._data_dir = data_dir
+        self._certificates = certificates
+        self._clock = clock
+        self._probe = probe or Probes()
+        self._certificates_at = 0.0
+
+    def look(self) -> None:
+        """Look at everything; a few system calls, certificates once an hour."""
+        self._look_at_disk()
+        self._look_at_memory()
+        if not self._certificates_at or self._clock.monotonic() >= self._certificates_at:
+            self._certificates_at = self._clock.monotonic() + CERTIFICATE_INTERVAL_S
+            self._look_at_certificates()
+
+    def ticked(self, late_s: float) -> None:
+        """Note how late a clock tick of the reactor was."""
+        self.lag_s = max(0.0, late_s)
+        level = self._levels.reactor_lag_s
+        if late_s >= level:
+            self._alarms.raise_(AlarmName.REACTOR_LAG, detail=f"a tick was {late_s * 1000:.0f} ms late")
+        elif late_s < level * _RELIEF:
+            self._alarms.clear(AlarmName.REACTOR_LAG)
+
+    def _look_at_disk(self) -> None:
+        try:
+            self.disk_free_bytes = self._probe.disk_free_bytes(self._data_dir)
+        except OSError as error:
+            self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{self._data_dir}: {error.strerror}")
+            return
+        if self.disk_free_bytes < self._levels.disk_free:
+            self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{format_size(self.disk_free_bytes)} bytes left")
+        elif self.disk_free_bytes * _RELIEF >= self._levels.disk_free:
+            self._alarms.clear(AlarmName.DISK_LOW)
+
+    def _look_at_memory(self) -> None:
+        self.resident_bytes = self._probe.resident_bytes()
+        used = self.resident_bytes / self._memory_limit
+        self.is_overloaded = used >= (_RELIEF if self.is_overloaded else 1.0)
+        self._alarms.set(AlarmName.OVERLOAD, self.is_overloaded, detail="resident memory is above its limit")
+        level = self._levels.memory_high / 100
+        if used >= level:
+            self._alarms.raise_(AlarmName.MEMORY_HIGH, detail=f"{used:.0%} of {format_size(self._memory_limit)}")
+        elif used < level * _RELIEF:
+            self._alarms.clear(AlarmName.MEMORY_HIGH)
+
+    def _look_at_certificates(self) -> None:
+        for listener, file in self._certificates.items():
+            try:
+                end = self._probe.certificate_end(file)
+            except (OSError, ValueError) as error:
+                self._alarms.raise_(AlarmName.CERTIFICATE_BAD, subject=listener, detail=f"{file}: {error}")
+                continue
+            self._alarms.clear(AlarmName.CERTIFICATE_BAD, subject=listener)
+            self.certificate_ends[listener] = end
+            left_s = end - self._clock.wall()
+            is_soon = left_s < self._levels.cert_expiry_s
+            detail = f"{file} ends in {left_s / 86400:.0f} days"
+            self._alarms.set(AlarmName.CERTIFICATE_EXPIRING, is_soon, subject=listener, detail=detail)

@@ -1,0 +1,130 @@
+"""The watch over disk, memory, certificates and ticks: alarms begin at their level and end with some relief."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iothub.settings import AlarmLevels
+from iothub_services.metrics.alarms import Alarms
+from iothub_services.metrics.watch import CERTIFICATE_INTERVAL_S, Probes, Watch
+
+GIB = 1 << 30
+
+
+class World:
+    """A machine whose figures the test decides."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.memory = 0
+        self.disk: int | None = 10 * GIB
+        self.end: float | None = 1000.0 + 90 * 86400
+        self.alarms = Alarms(self)
+        probes = Probes(lambda: self.memory, self._disk, self._end)
+        files = {"tls": Path("cert.pem")}
+        self.watch = Watch(self.alarms, AlarmLevels(), GIB, Path("/data"), files, self, probes)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+    def raised(self) -> set[str]:
+        return {alarm.name.word for alarm in self.alarms.active()}
+
+    def _disk(self, _path: Path) -> int:
+        if self.disk is None:
+            raise OSError(2, "No such file or directory")
+        return self.disk
+
+    def _end(self, _path: Path) -> float:
+        if self.end is None:
+            raise ValueError("no certificate")
+        return self.end
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_healthy_machine_raises_nothing(world: World) -> None:
+    world.watch.look()
+    world.watch.ticked(0.001)
+
+    assert world.raised() == set()
+    assert world.watch.disk_free_bytes == 10 * GIB
+    assert world.watch.certificate_ends == {"tls": world.end}
+
+
+def test_low_disk_is_raised_and_cleared_with_relief(world: World) -> None:
+    world.disk = GIB - 1
+    world.watch.look()
+    assert world.raised() == {"disk_low"}
+
+    world.disk = GIB + 1
+    world.watch.look()
+    assert world.raised() == {"disk_low"}
+
+    world.disk = 2 * GIB
+    world.watch.look()
+    assert world.raised() == set()
+
+
+def test_data_directory_that_is_gone_is_an_alarm(world: World) -> None:
+    world.disk = None
+
+    world.watch.look()
+
+    assert world.raised() == {"disk_low"}
+
+
+def test_memory_warns_then_refuses_then_recovers(world: World) -> None:
+    world.memory = int(0.8 * GIB)
+    world.watch.look()
+    assert (world.raised(), world.watch.is_overloaded) == ({"memory_high"}, False)
+
+    world.memory = GIB
+    world.watch.look()
+    assert (world.raised(), world.watch.is_overloaded) == ({"memory_high", "overload"}, True)
+
+    world.memory = int(0.95 * GIB)
+    world.watch.look()
+    assert world.watch.is_overloaded
+
+    world.memory = int(0.5 * GIB)
+    world.watch.look()
+    assert (world.raised(), world.watch.is_overloaded) == (set(), False)
+
+
+def test_late_tick_is_an_alarm_until_ticks_are_in_time(world: World) -> None:
+    world.watch.ticked(0.3)
+    assert world.raised() == {"reactor_lag"}
+
+    world.watch.ticked(-0.01)
+    assert (world.raised(), world.watch.lag_s) == (set(), 0.0)
+
+
+def test_certificate_that_ends_soon_is_reported_once_an_hour(world: World) -> None:
+    world.end = world.now + 10 * 86400
+    world.watch.look()
+    assert world.raised() == {"certificate_expiring"}
+
+    world.end = world.now + 90 * 86400
+    world.watch.look()
+    assert world.raised() == {"certificate_expiring"}
+
+    world.now += CERTIFICATE_INTERVAL_S
+    world.watch.look()
+    assert world.raised() == set()
+
+
+def test_certificate_that_cannot_be_read_is_an_alarm(world: World) -> None:
+    world.end = None
+
+    world.watch.look()
+
+    assert world.raised() == {"certificate_bad"}
