@@ -187,6 +187,8 @@ class QueueWriter:
     # --- Store
 
     def append(self, publish: StoredPublish) -> None:
+        if self._writes.is_closing:
+            return  # nothing is acknowledged any more
         pending = _Pending(publish)
         body = encode_message(_stored_form(publish))
         self._order.append(pending)
@@ -199,6 +201,8 @@ class QueueWriter:
             self._writes.submit(_append_of(publish, body), partial(self._append_done, pending), len(body))
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
+        if self._reads.is_closing:
+            return
         op = Read(session.queue_id, session.epoch, after, count, size_bytes)
         self._reads.submit(op, partial(self._page_done, session, after))
 
@@ -302,12 +306,14 @@ class QueueWriter:
         self._submit_move(Move(kind, session.queue_id, session.epoch, value), session, verb)
 
     def _submit_move(self, move: Move, session: Session, verb: str) -> None:
+        if self._writes.is_closing:
+            return  # not durable, so nobody is told
         self._writes.submit(move, partial(self._move_done, move, session, verb))
 
     def _move_done(self, move: Move, session: Session, verb: str, answer: object) -> None:
         if answer is True:
             getattr(self._attached, verb)(session, move.value)
-        elif isinstance(answer, BackendError) and answer.retryable and not self._writes.is_closing:
+        elif isinstance(answer, BackendError) and answer.retryable:
             self._submit_move(move, session, verb)
 
 

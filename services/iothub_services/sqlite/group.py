@@ -13,13 +13,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from iothub.clock import Clock
 from iothub.errors import BackendError
 
 Op = TypeVar("Op")
 Answer = TypeVar("Answer")
+
+_Waiting = tuple[Op, Callable[[Answer | Exception], None], int, float]  # operation, callback, bytes, since
 
 CallInReactor = Callable[[Callable[[], None]], None]
 
@@ -44,13 +46,6 @@ class Patience:
 
     retry_s: float = 0.0
     give_up_s: float = 0.0
-
-
-class _Waiting(NamedTuple, Generic[Op, Answer]):
-    op: Op
-    callback: Callable[[Answer | Exception], None]
-    size_bytes: int
-    since: float
 
 
 class GroupThread(Generic[Op, Answer]):
@@ -83,11 +78,12 @@ class GroupThread(Generic[Op, Answer]):
         self._idle = idle
         self._on_alarm = on_alarm
         self._pending: deque[_Waiting[Op, Answer]] = deque()
+        self._is_asleep = False  # the thread may be waiting: wake it
         self._wakeup = threading.Condition()
         self._is_closing = False
         self._is_failing = False
-        self.waiting = 0  # operations and bytes without an answer; the batch in work included
-        self.waiting_bytes = 0
+        self._submitted = self._submitted_bytes = 0  # written by the reactor thread only
+        self._answered = self._answered_bytes = 0  # written by the one that does the batches only
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name=f"iothub-{name}", daemon=True)
 
@@ -95,6 +91,15 @@ class GroupThread(Generic[Op, Answer]):
         """Start the thread. What was submitted before goes into the first batch."""
         self._thread.start()
         return self
+
+    @property
+    def waiting(self) -> int:
+        """Operations without an answer; the batch in work included."""
+        return self._submitted - self._answered
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._submitted_bytes - self._answered_bytes
 
     @property
     def is_full(self) -> bool:
@@ -112,14 +117,14 @@ class GroupThread(Generic[Op, Answer]):
 
     def submit(self, op: Op, callback: Callable[[Answer | Exception], None], size_bytes: int = 0) -> None:
         """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread."""
-        waiting: _Waiting[Op, Answer] = _Waiting(op, callback, size_bytes, self._clock.monotonic())
-        with self._wakeup:
-            if self._is_closing:
-                raise BackendError(f"{self.name} is closed", retryable=False)
-            self._pending.append(waiting)
-            self.waiting += 1
-            self.waiting_bytes += size_bytes
-            self._wakeup.notify()
+        if self._is_closing:
+            raise BackendError(f"{self.name} is closed", retryable=False)
+        self._submitted += 1
+        self._submitted_bytes += size_bytes
+        self._pending.append((op, callback, size_bytes, self._clock.monotonic()))
+        if self._is_asleep:  # set before the thread looks at what is pending: no operation is overlooked
+            with self._wakeup:
+                self._wakeup.notify()
 
     def close(self, timeout_s: float = 10.0) -> bool:
         """Do what was submitted and end the thread; a failing commit is tried once more only. False: it still runs."""
@@ -146,6 +151,7 @@ class GroupThread(Generic[Op, Answer]):
     def _next_batch(self) -> list[_Waiting[Op, Answer]] | None:
         pause = _QUIET_S
         with self._wakeup:
+            self._is_asleep = True
             while not self._pending:
                 if self._is_closing:
                     return None
@@ -153,6 +159,7 @@ class GroupThread(Generic[Op, Answer]):
                     self._wakeup.wait()
                 elif not self._wakeup.wait(pause) and not self._pending:
                     pause = self._idle_slice()
+            self._is_asleep = False
             return self._take()
 
     def _idle_slice(self) -> float:
@@ -171,7 +178,7 @@ class GroupThread(Generic[Op, Answer]):
         size_bytes = 0
         while self._pending and len(batch) < self._bounds.commit and size_bytes < self._bounds.commit_bytes:
             waiting = self._pending.popleft()
-            size_bytes += waiting.size_bytes
+            size_bytes += waiting[2]
             batch.append(waiting)
         return batch
 
@@ -179,7 +186,7 @@ class GroupThread(Generic[Op, Answer]):
         was_uncertain = False
         while batch:
             try:
-                answers = self._execute([waiting.op for waiting in batch])
+                answers = self._execute([waiting[0] for waiting in batch])
             except BackendError as error:
                 was_uncertain |= error.is_written
                 if not error.retryable:
@@ -206,7 +213,7 @@ class GroupThread(Generic[Op, Answer]):
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""
         oldest = self._clock.monotonic() - self._patience.give_up_s
         is_over = self._is_closing or not self._patience.retry_s
-        given_up = [waiting for waiting in batch if is_over or waiting.since <= oldest]
+        given_up = [waiting for waiting in batch if is_over or waiting[3] <= oldest]
         if given_up:
             self._deliver(given_up, [error] * len(given_up))
         if not self._is_failing:
@@ -232,11 +239,9 @@ class GroupThread(Generic[Op, Answer]):
     def _deliver(self, batch: list[_Waiting[Op, Answer]], answers: list[Answer | Exception]) -> None:
         if len(batch) != len(answers):
             raise AssertionError(f"{self.name}: {len(answers)} answers to {len(batch)} operations")
-        size_bytes = sum(waiting.size_bytes for waiting in batch)
-        calls = deque(zip([waiting.callback for waiting in batch], answers, strict=True))
-        with self._wakeup:
-            self.waiting -= len(batch)
-            self.waiting_bytes -= size_bytes
+        calls = deque(zip([waiting[1] for waiting in batch], answers, strict=True))
+        self._answered += len(batch)
+        self._answered_bytes += sum([waiting[2] for waiting in batch])
         self._call_in_reactor(lambda: self._call_back(calls))
 
     def _call_back(self, calls: deque[tuple[Callable[[Answer | Exception], None], Answer | Exception]]) -> None:
