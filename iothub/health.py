@@ -64,10 +64,8 @@ class NodeHealth:
     def _feed(self) -> None:
         node, feed = self._node, self._node.telemetry.registry.feed
         counters, gates = node.plane.counters, node.listeners.gates
-        feed(
-            metrics.BUILD_INFO,
-            lambda: {(node.version, platform.python_version(), node.backend): 1},
-        )
+        build: dict[tuple[str, ...], int] = {(node.version, platform.python_version(), node.backend): 1}
+        feed(metrics.BUILD_INFO, lambda: build)
         feed(metrics.START_TIME, lambda: node.started_at)
         feed(metrics.ENGINE_TURNS, lambda: counters.turns)
         feed(metrics.CONNECTIONS, lambda: {name: gate.connections for name, gate in gates().items()})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Protocol, TypeAlias, cast
 
@@ -32,9 +32,26 @@ class Attempt:
     peer: str  # "address:port" of the client
     listener: str  # tcp, tls, ws or wss
     certificate_subject: str | None = None
+    method: str = ""  # Authentication Method of enhanced authentication (5.0), else empty
+    data: bytes | None = None  # Authentication Data of this step
+    memory: dict[str, object] = field(default_factory=dict)  # the plug-in's own, kept from step to step
 
     def __repr__(self) -> str:
         return f"Attempt({self.tenant}/{self.device}, client_id={self.client_id!r}, secret=***, peer={self.peer})"
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """An answer to one step of enhanced authentication: send this Authentication Data and wait for the client's next step."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The last answer of enhanced authentication: let in, and send this Authentication Data along."""
+
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +89,8 @@ class Happening:
 
 
 Opinion: TypeAlias = "bool | None"
-Authenticate: TypeAlias = Callable[[Attempt], Awaitable[Opinion]]
+Step: TypeAlias = "bool | Challenge | Proof | None"
+Authenticate: TypeAlias = Callable[[Attempt], Awaitable[Step]]
 Authorise: TypeAlias = Callable[[Client, str, str], Opinion]
 Filter: TypeAlias = Callable[[Client, Publication], "Publication | None"]
 Lifecycle: TypeAlias = Callable[[Happening], None]
@@ -114,7 +132,8 @@ class PlugIn:
 class Hooks:
     """The five places. Each is None without plug-ins; otherwise a function that never raises.
 
-    `authenticate(attempt)` is awaited: True lets in, False refuses, None leaves it to the hub's own check.
+    `authenticate(attempt)` is awaited: True lets in, False refuses, None leaves it to the hub's own check; with an Authentication
+    Method also a Challenge (one more step) or a Proof.
     `authorise(client, action, topic)`: action is "publish", "subscribe" (topic is a Topic Filter) or "receive"; True
     allows and False denies in place of the tenant's rules, None leaves it to them.
     `publish(client, publication)` and `deliver(client, publication)`: the publication to go on with, or None to drop it
@@ -134,13 +153,15 @@ class Hooks:
         self.lifecycle: Lifecycle | None = self._lifecycle(chains["lifecycle"])
 
     def _authenticate(self, chain: Sequence[PlugIn]) -> Authenticate | None:
-        async def authenticate(attempt: Attempt) -> Opinion:
+        async def authenticate(attempt: Attempt) -> Step:
             for plug in chain:
                 try:
                     answer = plug.function(attempt)
                     opinion = await answer if inspect.isawaitable(answer) else answer
                 except Exception as error:  # noqa: BLE001, RUF100 - the edge towards foreign code
                     return self._refusal(plug, error)
+                if attempt.method and isinstance(opinion, Challenge | Proof):
+                    return opinion
                 if opinion is not None:
                     return self._checked(plug, opinion)
             return None

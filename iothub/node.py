@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet import epollreactor
 from twisted.internet.defer import Deferred
@@ -25,13 +25,15 @@ from iothub.engine.tenant import TenantPlane
 from iothub.errors import IotHubError
 from iothub.from_settings import account_url, auth_settings, listener_infos, plane_limits, raise_file_limit
 from iothub.health import NodeHealth
-from iothub.ids import MessageIds
+from iothub.ids import MessageIds, TenantId
 from iothub.net import http
 from iothub.net.backend import select_backend
 from iothub.net.listeners import Listeners
+from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
 from iothub.peers.directory import LocalDirectory
 from iothub.reasons import Reason
+from iothub.records.events import Event
 from iothub.settings import Config
 from iothub.telemetry import AuthTelemetry, Telemetry
 from iothub_services.auth.authenticator import Authenticator
@@ -68,6 +70,7 @@ from iothub_tenants.errands import Errands
 from iothub_tenants.generator import BlockSource, QueueIds
 from iothub_tenants.hub import Hub
 from iothub_tenants.obey import Obedience
+from iothub_tenants.plugging import plug_in
 from iothub_tenants.registry import Registry
 from iothub_tenants.retaining import Retaining
 from iothub_tenants.store import AccountStore, ChangeKind
@@ -86,7 +89,7 @@ def serve(settings: Config, data_dir: DataDir) -> int:
     data_dir.require_writable()
     lock = data_dir.lock("iothub serve")
     try:
-        node = Node(settings, data_dir, epollreactor.EPollReactor())
+        node = Node(settings, data_dir, epollreactor.EPollReactor())  # type: ignore[no-untyped-call]
         return node.run(lock.announce)
     finally:
         lock.release()
@@ -149,7 +152,8 @@ class Node:
             on_retained=self._on_retained,
         )
         self.journal_thread = journal_thread(self.states, call_in_reactor, clock, self._on_alarm)
-        self.journal = ThreadJournal(self.journal_thread)
+        self.hooks = hooks.load()
+        self.journal = ThreadJournal(self.journal_thread, self._happened if self.hooks.lifecycle is not None else None)
         self.control = ControlPlane()
         self.telemetry = Telemetry(self.alarms)
         message_ids = MessageIds(clock, settings.node.number)
@@ -175,15 +179,16 @@ class Node:
             sessions=self.sessions,
             directory=self.directory,
             journal=self.journal,
-            hooks=hooks.load(),
+            hooks=self.hooks,
             message_ids=message_ids,
             counters=self.telemetry,
             later=self.reactor.callLater,
         )
         self.control.attach(self.hub)
         self.shared = Shared(settings, clock, self.plane, self.sessions, self.journal, self.telemetry, self.threads.run)
-        transports = make_transports(self.backend, self.plane, clock, self.reactor)
-        self.listeners = Listeners(listener_infos(settings), self.plane, clock, transports, self.reactor)
+        sockets_plane = cast("EnginePlane", self.plane)  # its Protocols speak of channels, the plane's of transports
+        transports = make_transports(self.backend, sockets_plane, clock, self.reactor)
+        self.listeners = Listeners(listener_infos(settings), sockets_plane, clock, transports, self.reactor)
         self.upkeep = Upkeep(self.reactor.callLater)
 
     async def _make_broker(self, record: TenantRecord) -> TenantBroker:
@@ -195,7 +200,8 @@ class Node:
         retaining = Retaining(record.id, self.plane, self.retained_admin, allowance.ledger, self.clock)
         await retaining.load()
         plane.may_retain = retaining.may_retain
-        queue_ids = QueueIds(record.id, self.block_source)
+        plug_in(self.hub.hooks, plane)
+        queue_ids = QueueIds(TenantId(record.id), self.block_source)
         return TenantBroker(record, self.shared, plane, allowance, queue_ids, retaining)
 
     # --- life
@@ -207,7 +213,7 @@ class Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
         self.threads.start()
-        self.writer.start(self.plane)
+        self.writer.start(cast("Any", self.plane))
         self.reactor.callWhenRunning(self._begin)
         self.reactor.run(installSignalHandlers=False)
         self._close_stores()
@@ -254,6 +260,7 @@ class Node:
         gc.collect()
         gc.freeze()  # what lives as long as the hub is looked at no more
         gc.set_threshold(50_000, 20, 100)
+        self._hub_happened("hub.started")
         self.log.info("ready", twin=self.backend, sessions=sessions, **self._addresses())
 
     def _addresses(self) -> dict[str, str]:
@@ -359,6 +366,27 @@ class Node:
         if broker is not None:
             broker.retained.changed(topic, version, expires_at_ms, size)
 
+    def _happened(self, event: Event) -> None:
+        """Tell the plug-ins of an event of a session."""
+        if self.hooks.lifecycle is None:
+            return
+        broker = self.brokers.present(event.tenant_id)
+        session = broker.plane.sessions.get(event.client_id) if broker is not None else None
+        self.hooks.lifecycle(
+            hooks.Happening(
+                event.type.value,
+                broker.record.name if broker is not None else "",
+                session.device if session is not None else str(event.facts.get("device", "")),
+                event.client_id,
+                str(event.facts.get("reason", "")),
+                event.at_ms / 1000,
+            )
+        )
+
+    def _hub_happened(self, name: str) -> None:
+        if self.hooks.lifecycle is not None:
+            self.hooks.lifecycle(hooks.Happening(name, at=self.clock.wall()))
+
     # --- the end
 
     def _stop(self, why: str) -> None:
@@ -370,6 +398,7 @@ class Node:
 
     async def _shut_down(self) -> None:
         """Say goodbye, wait until what was promised is durable, close."""
+        self._hub_happened("hub.stopping")
         self.upkeep.stop()
         self.listeners.stop_accepting()
         online = []

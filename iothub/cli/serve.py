@@ -42,9 +42,9 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool) -> N
         return
     app.data_dir.require_initialised()
     _configure_log(config)
-    from iothub import node
+    from iothub.node import serve
 
-    context.exit(node.serve(config, app.data_dir))
+    context.exit(serve(config, app.data_dir))
 
 
 def _configure_log(config: Config) -> None:

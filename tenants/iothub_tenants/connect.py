@@ -7,40 +7,33 @@ quota is touched before authentication has passed.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from twisted.internet.defer import Deferred
 
 from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings
-from iothub.errors import IotHubError, UnavailableError
+from iothub.errors import UnavailableError
 from iothub.mqtt.constants import MQTT_5_0, Limits
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Connack, Connect
-from iothub.mqtt.properties import NO_PROPERTIES, Properties, encode_message_properties
+from iothub.mqtt.properties import Properties, encode_message_properties
 from iothub.reasons import Reason
-from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
+from iothub_services.auth.authenticator import Authenticated
 from iothub_services.auth.port import ClientIdPolicy
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker import TenantBroker
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub, Rights
-from iothub_tenants.identity import parse_username
+from iothub_tenants.proving import ConnectRefusedError, Exchange, prove
 
+ATTEMPTS = 3  # how often a CONNECT is checked anew because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
 """Before the tenant is known; its own limits are checked once it is."""
-
-
-class ConnectRefusedError(IotHubError):
-    """The answer is a CONNACK with this reason, then the connection closes."""
-
-    def __init__(self, reason: Reason, message: str = "") -> None:
-        super().__init__(message or reason.word)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +61,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
             raise
         await refuse(hub, connection, error.version, error.reason, answer_at)
     except ConnectRefusedError as refusal:
-        await refuse(hub, connection, version, refusal.reason, answer_at)
+        await refuse(hub, connection, version, refusal.reason, answer_at + refusal.extra_s)
     except UnavailableError:
         await refuse(hub, connection, version, Reason.SERVER_UNAVAILABLE, answer_at)
 
@@ -90,34 +83,34 @@ async def admit(hub: Hub, connection: Connection, packet: Connect) -> None:
     """Walk a decoded CONNECT to its session. Raises ConnectRefusedError."""
     _check_version(hub, packet)
     client_id = packet.client_id or _assigned_client_id()
-    login = await _authenticate(hub, connection, packet, client_id)
+    for _ in range(ATTEMPTS):
+        arrival = await _arrive(hub, connection, packet, client_id)
+        async with hub.directory.holding(arrival.broker.tenant_id, client_id):
+            if connection.control.is_gone:
+                return
+            if hub.authenticator.is_current(arrival.login):
+                await _enter(hub, connection, arrival)
+                return
+    raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts change faster than a CONNECT can be checked")
+
+
+async def _arrive(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Arrival:
+    """Prove who it is and check everything that needs no session."""
+    login = await prove(hub, connection, packet, client_id)
     broker = await hub.brokers.broker(login.tenant)
     policy = hub.policy_of(login, client_id, connection)
     arrival = Arrival(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
     _check_client_id(arrival)
     _check_will(arrival)
-    _check_rate(broker)
-    async with hub.directory.holding(broker.tenant_id, client_id):
-        await _enter(hub, connection, arrival)
+    if not broker.allowance.take(Quota.CONNECTS):
+        raise ConnectRefusedError(Reason.CONNECTION_RATE)
+    return arrival
 
 
 def _check_version(hub: Hub, packet: Connect) -> None:
     word = {3: "3.1", 4: "3.1.1", 5: "5"}[packet.version]
     if word not in hub.settings.mqtt.versions:
         raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION)
-
-
-async def _authenticate(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated:
-    name = parse_username(packet.username)
-    if name is None:
-        raise ConnectRefusedError(Reason.BAD_CREDENTIALS)
-    credentials = Credentials(
-        name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
-    )
-    answer = await hub.authenticator.authenticate(credentials)
-    if isinstance(answer, Refusal):
-        raise ConnectRefusedError(answer.reason)
-    return answer
 
 
 def _assigned_client_id() -> str:
@@ -151,31 +144,22 @@ def _check_will(arrival: Arrival) -> None:
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED)
 
 
-def _check_rate(broker: TenantBroker) -> None:
-    if not broker.allowance.take(Quota.CONNECTS):
-        raise ConnectRefusedError(Reason.CONNECTION_RATE)
-
-
 async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
     """Reserve, open the session, and let the connection in. The session's lock is held."""
     guest: Guest = connection.control
     broker, request = arrival.broker, _request(arrival)
-    if guest.is_gone:
-        return
     _check_client_id(arrival)  # again: the session may have come while we waited for its lock
-    if not hub.authenticator.is_current(arrival.login):
-        raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts changed meanwhile")
     entry = broker.enter(guest, request)
     if isinstance(entry, Quota):
         raise ConnectRefusedError(Reason.QUOTA)
-    session = None
     try:
         opened = await hub.sessions.open(broker, request)
-        session = opened.session
-    finally:
-        broker.allowance.entered(entry, session)
-        if session is None:
-            guest.leave(Reason.SERVER_UNAVAILABLE)
+    except BaseException:
+        broker.allowance.entered(entry, None)
+        guest.leave(Reason.SERVER_UNAVAILABLE)
+        raise
+    session = opened.session
+    broker.allowance.entered(entry, session)
     hub.plane.policy_changed(session, arrival.policy)
     guest.session, guest.proven = session, arrival.login
     broker.session_began(session, arrival.login.device)
@@ -183,7 +167,7 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
         guest.leave(Reason.NETWORK)
         return
     settings = broker.connection_settings(hub.settings.mqtt, arrival.packet)
-    connack = _connack(arrival, request, settings, opened.is_present)
+    connack = _connack(arrival, request, settings, opened.is_present, guest.exchange)
     hub.counters.connected(connection.listener.name, arrival.packet.version, "accepted")
     hub.plane.admit(connection, session, settings, encode(connack, arrival.packet.version))
     broker.connected(session, connection, arrival.packet)
@@ -220,7 +204,9 @@ def _will(packet: Connect) -> Will | None:
     )
 
 
-def _connack(arrival: Arrival, request: SessionRequest, settings: ConnectionSettings, is_present: bool) -> Connack:
+def _connack(
+    arrival: Arrival, request: SessionRequest, settings: ConnectionSettings, is_present: bool, exchange: Exchange | None
+) -> Connack:
     packet = arrival.packet
     if packet.version != MQTT_5_0:
         return Connack(0, is_present)
@@ -231,6 +217,8 @@ def _connack(arrival: Arrival, request: SessionRequest, settings: ConnectionSett
         maximum_packet_size_bytes=settings.packet_bytes,
         topic_alias_maximum=settings.topic_aliases or None,
         assigned_client_identifier=arrival.client_id if arrival.is_assigned else None,  # [MQTT-3.1.3-7]
+        authentication_method=exchange.method if exchange is not None else None,  # [MQTT-4.12.0-5]
+        authentication_data=exchange.last_data if exchange is not None else None,
         server_keep_alive_s=settings.keep_alive_s if settings.keep_alive_s != packet.keep_alive_s else None,
     )
-    return Connack(0, is_present, properties if properties != NO_PROPERTIES else replace(NO_PROPERTIES))
+    return Connack(0, is_present, properties)

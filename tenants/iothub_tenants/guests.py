@@ -13,7 +13,7 @@ from iothub_services.auth.authenticator import Authenticated
 
 if TYPE_CHECKING:
     from iothub_tenants.broker import TenantBroker
-    from iothub_tenants.reauthenticate import Exchange
+    from iothub_tenants.proving import Exchange
 
 
 class Guest:
@@ -37,6 +37,9 @@ class Guest:
 
     def leave(self, reason: Reason) -> None:
         """Detach the session and give back the connection's place. Idempotent."""
+        if self.exchange is not None and self.exchange.awaited is not None:
+            awaited, self.exchange.awaited = self.exchange.awaited, None
+            awaited.callback(None)
         session, self.session = self.session, None
         broker = self.broker
         if broker is None:

@@ -122,6 +122,29 @@ class Authenticator:
         except _Refused as refused:
             return self._refuse(shown, tenant, refused, reply_after_s)
 
+    async def vouch(self, credentials: Credentials) -> Authenticated | Refusal:
+        """Somebody else (a plug-in) has proven the device: look at its standing only.
+
+        A device that has no row is one without groups, rules and limits of its own.
+        """
+        reply_after_s = self.passwords.reply_after_s()
+        tenant: TenantRecord | None = None
+        try:
+            tenant = await self.directory.tenant(credentials.tenant)
+            if tenant is None or tenant.state is TenantState.DELETING:
+                raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
+            stamp = self.directory.stamp(tenant.id)
+            device = await self.directory.device(tenant, credentials.device) or DeviceRecord(credentials.device, "")
+            if not device.is_enabled:
+                raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
+            self._check_standing(tenant, device, credentials.client_id, credentials.address)
+            return Authenticated(tenant, device, stamp)
+        except StoreDownError:
+            refused = _Refused(Reason.SERVER_UNAVAILABLE, "store")
+            return self._refuse(credentials, tenant, refused, reply_after_s)
+        except _Refused as refused:
+            return self._refuse(credentials, tenant, refused, reply_after_s)
+
     async def review(self, proven: Authenticated, *, client_id: str, address: str) -> Authenticated | Refusal:
         """Look at a connected device anew, after a change: may it stay?
 

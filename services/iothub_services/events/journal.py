@@ -28,12 +28,14 @@ class ThreadJournal:
     Invariant: an event with an epoch (a persistent session's) is never left out; others are when the log is too far behind, and counted.
     """
 
-    def __init__(self, thread: EventThread) -> None:
+    def __init__(self, thread: EventThread, on_event: Callable[[Event], None] | None = None) -> None:
         self._thread = thread
+        self._on_event = on_event  # plug-ins that want to hear what happened
         self.lost = 0
 
     async def record(self, events: list[Event]) -> None:
         """Durable when it returns. Raises BackendError."""
+        self._tell(events)
         answer: Deferred[object] = Deferred()
 
         def done(result: object) -> None:
@@ -47,11 +49,17 @@ class ThreadJournal:
 
     def note(self, events: list[Event]) -> None:
         """Durable soon."""
+        self._tell(events)
         if self._thread.is_full:
             self.lost += sum(not event.epoch for event in events)
             events = [event for event in events if event.epoch]
         if events:
             self._thread.submit(events, self._noted)
+
+    def _tell(self, events: list[Event]) -> None:
+        if self._on_event is not None:
+            for event in events:
+                self._on_event(event)
 
     def _noted(self, result: object) -> None:
         if isinstance(result, Exception):

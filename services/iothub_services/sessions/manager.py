@@ -80,6 +80,8 @@ class SessionManager:
 
     def _take_over(self, home: SessionHome, session: Session) -> None:
         connection = session.connection
+        if connection is None:
+            return
         if session.is_persistent:
             self._journal.note([events.session_taken_over(self._subject(session), by="")])
         home.vacate(connection, Reason.TAKEN_OVER)
