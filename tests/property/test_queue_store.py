@@ -177,6 +177,6 @@ class QueueStores(RuleBasedStateMachine):
 
 
 QueueStores.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestQueueStores = QueueStores.TestCase

@@ -40,7 +40,7 @@ class Verification:
 
 
 class StateService:
-    """Events in, state out.
+    """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`).
 
     Invariants: `_changed` holds every state that is newer than its row; states are folded in the order of the log; `folded` is the last
     offset that went through the fold.
@@ -52,6 +52,7 @@ class StateService:
         self._on_alarm = on_alarm
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
+        self._is_failing = False
         self.folded = store.applied_offset()
 
     def load(self) -> list[SessionState]:
@@ -104,7 +105,12 @@ class StateService:
         try:
             self._flush()
         except BackendError as error:
+            self._is_failing = True
             self._on_alarm("state_failing", f"{error}; the session log has it, the next start may take longer")
+        else:
+            if self._is_failing:
+                self._is_failing = False
+                self._on_alarm("state_failing", "")
         return False
 
     def state_of(self, tenant_id: int, client_id: str) -> SessionState | None:

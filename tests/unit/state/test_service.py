@@ -121,6 +121,7 @@ def test_service_survives_a_state_store_that_fails(house: House) -> None:
     house.service([[resumed(2)]])
     house.service.idle()
 
+    assert house.alarms == ["state_failing"] * 2  # raised, and cleared
     assert house.service.verify().compared == 1
     assert house.service.verify().differences == []
 
