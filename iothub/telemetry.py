@@ -17,6 +17,25 @@ from iothub_services.quota.names import Quota
 
 PROTOCOLS = {3: "3.1", 4: "3.1.1", 5: "5"}
 
+PLANE_LIMITS = {
+    "inbound_messages": Quota.PUBLISH_MESSAGES,
+    "day_messages": Quota.PUBLISH_MESSAGES,
+    "inbound_bytes": Quota.PUBLISH_BYTES,
+    "day_bytes": Quota.PUBLISH_BYTES,
+    "device_inbound_messages": Quota.DEVICE_PUBLISH_MESSAGES,
+    "device_inbound_bytes": Quota.DEVICE_PUBLISH_BYTES,
+    "inbound_maximum": Quota.RECEIVE_MAXIMUM,
+    "persistent_fanout": Quota.PERSISTENT_FANOUT,
+    "packet_bytes": Quota.PACKET_BYTES,
+    "topic_levels": Quota.TOPIC_LEVELS,
+    "topic_bytes": Quota.TOPIC_BYTES,
+    "topic_aliases": Quota.TOPIC_ALIASES,
+    "user_properties": Quota.USER_PROPERTIES,
+    "fanout": Quota.FANOUT,
+    "fanout_bytes": Quota.FANOUT_BYTES,
+}
+"""The message plane names a limit by its own attribute; people know the quota behind it."""
+
 
 class Telemetry:
     """All on the reactor thread."""
@@ -41,6 +60,9 @@ class Telemetry:
 
     def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None:
         """The plane's own counters have it; the log hears of what a tenant should look at."""
+
+    def limited(self, tenant: Any, session: Any, limit: str, count: int) -> None:
+        self.refused(tenant.tenant_id, PLANE_LIMITS[limit], count)
 
     # --- control plane
 
@@ -80,10 +102,10 @@ class Telemetry:
 
     # --- quota
 
-    def refused(self, tenant_id: int, quota: Quota) -> None:
-        self._rejections.add(quota.value)
+    def refused(self, tenant_id: int, quota: Quota, count: int = 1) -> None:
+        self._rejections.add(quota.value, amount=count)
         key = (tenant_id, quota.value)
-        self.tenant_rejections[key] = self.tenant_rejections.get(key, 0) + 1
+        self.tenant_rejections[key] = self.tenant_rejections.get(key, 0) + count
 
     def would_refuse(self, tenant_id: int, quota: Quota) -> None:
         self._log.info("a limit on trial would have refused", tenant_id=tenant_id, quota=quota.value)

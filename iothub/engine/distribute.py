@@ -44,7 +44,10 @@ class Distribution:
             if subscription is not None:
                 queued = self._give_member(tenant, message, group, subscription, queued)
         if self.receivers > self.allowed:
-            self.turn.drop(tenant, message.publisher, Drop.FANOUT, self.receivers - self.allowed)
+            left_out = self.receivers - self.allowed
+            self.turn.drop(tenant, message.publisher, Drop.FANOUT, left_out)
+            name = "fanout" if self.allowed == limits.fanout else "fanout_bytes"
+            self.turn.observer.limited(tenant, message.publisher, name, left_out)
         return queued
 
     def redistribute(self, tenant: TenantPlane, delivery: Delivery, left: Group) -> list[QueueTarget] | None:

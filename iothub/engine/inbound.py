@@ -102,7 +102,7 @@ class Inbound:
                 needed = end - at + 1
                 break
             if length > connection.packet_bytes:
-                self.fail(connection, 0x95)  # before its body is there
+                self._exceed(connection, 0x95, "packet_bytes")  # before its body is there
                 break
             if at + length > end:
                 needed = length
@@ -188,6 +188,12 @@ class Inbound:
         """Close for a fault of the client."""
         self.turn.close(connection, _REASONS.get(code, Reason.PROTOCOL_ERROR))
 
+    def _exceed(self, connection: Connection, code: int, limit: str) -> None:
+        """Close for a limit of the tenant, and say which."""
+        if connection.tenant is not None:
+            self.turn.observer.limited(connection.tenant, connection.session, limit, 1)
+        self.fail(connection, code)
+
     # --- PUBLISH
 
     def _publish(self, connection: Connection, data: bytes, at: int, length: int, header: int) -> bool:
@@ -201,6 +207,9 @@ class Inbound:
         code = wire.read_publish(
             data, wire.body, at + length, header, connection.version == 5, tenant.limits.user_properties
         )
+        if code == 0x97:
+            self._exceed(connection, code, "user_properties")
+            return True
         if code == 0:
             code = self._resolve_topic(connection, tenant)
         if code:
@@ -213,7 +222,7 @@ class Inbound:
                 known = session.inbound.get(wire.packet_id, 0)
             if known == 0 and connection.inbound_open >= connection.inbound_maximum:
                 if connection.version == 5 or connection.pending is None:
-                    self.fail(connection, 0x93)  # [MQTT-3.3.4-7]
+                    self._exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
                     return True
                 self._starve(connection)
                 return False
@@ -238,7 +247,8 @@ class Inbound:
         topic = wire.topic
         alias = wire.alias
         if alias > connection.topic_aliases:
-            return TOPIC_ALIAS_INVALID  # [MQTT-3.2.2-18]
+            self._exceed(connection, TOPIC_ALIAS_INVALID, "topic_aliases")  # [MQTT-3.2.2-18]
+            return TOPIC_ALIAS_INVALID
         if not topic and alias:
             aliases = connection.aliases_in
             known = None if aliases is None else aliases.get(alias)
@@ -252,6 +262,10 @@ class Inbound:
             limits = tenant.limits
             code = check_topic_name(topic, limits.topic_levels, limits.topic_bytes)
             if code:
+                if len(topic) > limits.topic_bytes:
+                    self._exceed(connection, code, "topic_bytes")
+                elif code == 0x90 and topic.count(b"/") >= limits.topic_levels:
+                    self._exceed(connection, code, "topic_levels")
                 return code
         if alias:
             if connection.aliases_in is None:
@@ -283,11 +297,12 @@ class Inbound:
                 return False
             if queues and tenant.persistent_fanout is not None:
                 wait = tenant.persistent_fanout.take(queues, turn.now)
-                if wait > 0.0:
-                    if gate.later(connection, tenant, wait) == LATER:
-                        self._block(connection, gate.wait)
-                        return False
-                    self._refuse_quota(connection, session, tenant, qos, True)
+                if wait > 0.0 and gate.later(connection, tenant, wait) == LATER:
+                    self._block(connection, gate.wait)
+                    return False
+                if wait != 0.0:  # below 0: a calendar window is used up
+                    turn.observer.limited(tenant, session, "persistent_fanout", 1)
+                    self._refuse_quota(connection, session, tenant, qos, wait > 0.0)
                     return True
         if connection.blocked_since != 0.0 or connection.taken_meters:
             gate.forget(connection)

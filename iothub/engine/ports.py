@@ -87,3 +87,6 @@ class Observer(Protocol):
     """Who is told what the plane did, for metrics, events and logs; aggregate counters are read from `plane.counters` instead."""
 
     def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None: ...
+
+    def limited(self, tenant: Any, session: Any, limit: str, count: int) -> None:
+        """A limit of the tenant said no. `limit`: the attribute of `TenantLimits`, `ConnectionSettings`, `TenantPlane` or `Session`."""

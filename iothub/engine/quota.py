@@ -36,21 +36,23 @@ class Gate:
         ):
             return PASSED
         now = self.turn.now
-        for bit, meter, units in (
-            (1, tenant.day_messages, 1),
-            (2, tenant.day_bytes, size),
-            (4, session.device_inbound_messages, 1),
-            (8, session.device_inbound_bytes, size),
-            (16, tenant.inbound_messages, 1),
-            (32, tenant.inbound_bytes, size),
+        # The allowances of a day come last: what a rate refuses does not use them up.
+        for bit, meter, units, name in (
+            (4, session.device_inbound_messages, 1, "device_inbound_messages"),
+            (8, session.device_inbound_bytes, size, "device_inbound_bytes"),
+            (16, tenant.inbound_messages, 1, "inbound_messages"),
+            (32, tenant.inbound_bytes, size, "inbound_bytes"),
+            (1, tenant.day_messages, 1, "day_messages"),
+            (2, tenant.day_bytes, size, "day_bytes"),
         ):
             if meter is None or connection.taken_meters & bit:
                 continue
             wait = meter.take(units, now)
-            if wait < 0.0:
-                return SPENT
-            if wait > 0.0:
-                return self.later(connection, tenant, wait)
+            if wait > 0.0 and self.later(connection, tenant, wait) == LATER:
+                return LATER
+            if wait != 0.0:
+                self.turn.observer.limited(tenant, session, name, 1)
+                return RATE if wait > 0.0 else SPENT
             connection.taken_meters |= bit
         return PASSED
 

@@ -95,9 +95,13 @@ class RecordingObserver:
 
     def __init__(self) -> None:
         self.drops: list[tuple[Drop, int]] = []
+        self.limits: list[tuple[str, int]] = []
 
     def dropped(self, tenant: TenantPlane, session: Session | None, drop: Drop, count: int) -> None:
         self.drops.append((drop, count))
+
+    def limited(self, tenant: TenantPlane, session: Session | None, limit: str, count: int) -> None:
+        self.limits.append((limit, count))
 
 
 class Permissive:
