@@ -183,7 +183,7 @@ class Outbound:
         """The one gate to the wire: right, expiry and size are checked here; a delivery that fails is counted and its position skipped."""
         tenant = session.tenant
         turn = self.turn
-        if not session.policy.receives_everything and not session.may_receive(message.topic, turn.grants):
+        if not session.receives_everything and not session.may_receive(message.topic, turn.grants):
             return self._refuse(session, qos, Drop.DENIED)
         if tenant.deliver_hook is not None and not tenant.deliver_hook(session, message):
             return self._refuse(session, qos, Drop.HOOK)

@@ -277,9 +277,7 @@ class Plane:
 
     def policy_changed(self, session: Session, policy: Policy) -> None:
         """Put a new policy in force; every cached answer is forgotten."""
-        session.policy = policy
-        session.publish_grants = None
-        session.receive_grants = None
+        session.obey(policy)
 
     # --- the control plane: messages
 

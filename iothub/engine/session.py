@@ -63,6 +63,8 @@ class Session:
         self.epoch = epoch
         self.connection: Connection | None = None
         self.policy: Policy = _DENY_ALL
+        self.publishes_everything = False  # the policy's answers, at hand
+        self.receives_everything = False
         self.subscriptions: dict[tuple[bytes | None, bytes], Subscription] = {}
         self.control: Any = None
         self.device_inbound_messages: Any = None
@@ -89,7 +91,7 @@ class Session:
 
     def may_publish(self, topic: bytes, bound: int) -> bool:
         """Ask the policy once per Topic Name; up to `bound` answers are kept until the policy changes."""
-        if self.policy.publishes_everything and topic[0] != 0x24:
+        if self.publishes_everything and topic[0] != 0x24:
             return True
         grants = self.publish_grants
         if grants is None:
@@ -103,7 +105,7 @@ class Session:
 
     def may_receive(self, topic: bytes, bound: int) -> bool:
         """Ask the policy once per Topic Name; up to `bound` answers are kept until the policy changes."""
-        if self.policy.receives_everything:
+        if self.receives_everything:
             return True
         grants = self.receive_grants
         if grants is None:
@@ -114,6 +116,14 @@ class Session:
                 grants.clear()
             answer = grants[topic] = self.policy.may_receive(topic)
         return answer
+
+    def obey(self, policy: Policy) -> None:
+        """Put a policy in force; every cached answer is forgotten."""
+        self.policy = policy
+        self.publishes_everything = policy.publishes_everything
+        self.receives_everything = policy.receives_everything
+        self.publish_grants = None
+        self.receive_grants = None
 
     def backlog_length(self) -> int:
         return 0 if self.backlog is None else len(self.backlog) - self.backlog_start

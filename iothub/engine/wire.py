@@ -152,6 +152,7 @@ class Wire:
         first = at = self.at
         end = at + self.value
         seen = 0
+        one = 1
         forwarded = b""
         while at < end:
             identifier = data[at]
@@ -167,7 +168,7 @@ class Wire:
                     return MALFORMED
                 if seen >> identifier & 1:
                     return PROTOCOL_ERROR
-                seen |= 1 << identifier
+                seen |= one << identifier
                 if identifier == 0x01:
                     at += 1
                     if at <= end and data[at - 1] > 1:
@@ -176,7 +177,7 @@ class Wire:
                     at += 4
                     if at > end:
                         return MALFORMED
-                    self.expiry = data[at - 4] << 24 | data[at - 3] << 16 | data[at - 2] << 8 | data[at - 1]
+                    self.expiry = int.from_bytes(data[at - 4 : at], "big")
                 elif identifier == 0x03:
                     at = self._text(data, at, end)
                 elif identifier == 0x08:

@@ -1,0 +1,35 @@
+cimport cython
+
+from iothub.engine.connection cimport Connection
+from iothub.engine.message cimport Delivery, Message
+from iothub.engine.outbound cimport Outbound
+from iothub.engine.outbox cimport QueueTarget
+from iothub.engine.router cimport Group, Route, Subscription, Target, without_no_local
+from iothub.engine.session cimport Session
+from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.turn cimport Turn
+
+
+@cython.final
+cdef class Distribution:
+    cdef public Turn turn
+    cdef public Outbound outbound
+    cdef public Py_ssize_t direct, receivers, allowed
+    cdef public bint skip_direct
+
+    @cython.locals(payload=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
+    cpdef list distribute(self, TenantPlane tenant, Message message, Route route)
+    @cython.locals(message=Message, group=Group, subscription=Subscription)
+    cpdef list redistribute(self, TenantPlane tenant, Delivery delivery, Group left)
+    @cython.locals(session=Session, rest=Target, qos=int, retain=bint)
+    cdef list _give(self, TenantPlane tenant, Message message, Target target, list queued)
+    @cython.locals(qos=int, retain=bint, identifiers=tuple)
+    cdef list _give_member(self, TenantPlane tenant, Message message, Group group, Subscription subscription, list queued)
+    cdef list _give_session(
+        self, TenantPlane tenant, Message message, Session session, int qos, bint retain, tuple identifiers, Group group, list queued
+    )
+    @cython.locals(
+        members=list, count=Py_ssize_t, congested=Subscription, step=Py_ssize_t, index=Py_ssize_t, subscription=Subscription,
+        session=Session, connection=Connection, persistent=list,
+    )
+    cpdef Subscription choose(self, Group group, Message message)

@@ -1,0 +1,22 @@
+cimport cython
+
+
+@cython.final
+cdef class Message:
+    cdef public bytes topic, payload, properties, message_id
+    cdef public int qos
+    cdef public bint retain
+    cdef public double expires_at
+    cdef public object publisher, publisher_client_id
+    cdef public Py_ssize_t size
+    cdef public bytes frame3, frame3_identified, frame5, frame5_identified
+
+
+@cython.final
+cdef class Delivery:
+    cdef public Message message
+    cdef public int qos
+    cdef public bint retain
+    cdef public tuple identifiers
+    cdef public long long position
+    cdef public object group

@@ -1,0 +1,29 @@
+cimport cython
+
+from iothub.engine.message cimport Message
+from iothub.engine.tenant cimport TenantPlane
+
+
+@cython.final
+cdef class QueueTarget:
+    cdef public object session
+    cdef public int qos
+    cdef public bint retain
+    cdef public tuple identifiers
+
+
+@cython.final
+cdef class AckSlot:
+    cdef public int packet_id, qos, code
+
+
+@cython.final
+cdef class StoredPublish:
+    cdef public TenantPlane tenant
+    cdef public Message message
+    cdef public list targets
+    cdef public bint retain, has_direct
+    cdef public object inbound, publisher, connection, on_done, record
+    cdef public long long inbound_epoch
+    cdef public int packet_id, code
+    cdef public AckSlot slot

@@ -1,0 +1,39 @@
+cimport cython
+
+from iothub.engine.connection cimport Connection
+from iothub.engine.counters cimport Counters
+from iothub.engine.distribute cimport Distribution
+from iothub.engine.inbound cimport Inbound
+from iothub.engine.message cimport Message
+from iothub.engine.outbound cimport Outbound
+from iothub.engine.outbox cimport StoredPublish
+from iothub.engine.session cimport Session
+from iothub.engine.storage cimport Storage
+from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.turn cimport Turn
+from iothub.engine.window cimport Window
+
+
+@cython.final
+cdef class Plane:
+    cdef public object limits, control, wheel, replays
+    cdef public Turn turn
+    cdef public Counters counters
+    cdef public Outbound outbound
+    cdef public Distribution distribution
+    cdef public Inbound inbound
+    cdef public Storage storage
+    cdef public Py_ssize_t connection_count
+    cdef object __weakref__
+
+    cpdef object feed(self, Connection connection, bytes data)
+    @cython.locals(turn=Turn, connection=Connection, dirty=list)
+    cpdef object end_batch(self)
+    @cython.locals(turn=Turn)
+    cpdef object stored(self, StoredPublish publish, tuple positions, bint is_duplicate=*)
+    cdef object _settle(self)
+    cdef object _go_on(self, Connection connection)
+    cdef object _unblock(self, Connection connection)
+    cdef object _due(self, Connection connection)
+    cdef object _look_at_buffers(self)
+    cdef object _bury(self, Connection connection)

@@ -1,0 +1,30 @@
+cimport cython
+
+from iothub.engine.connection cimport Connection
+from iothub.engine.inbound cimport Inbound
+from iothub.engine.message cimport Message
+from iothub.engine.outbound cimport Outbound
+from iothub.engine.outbox cimport AckSlot, QueueTarget, StoredPublish
+from iothub.engine.session cimport Session
+from iothub.engine.turn cimport Turn
+from iothub.engine.window cimport Window
+
+
+@cython.final
+cdef class Storage:
+    cdef public Turn turn
+    cdef public Inbound inbound
+    cdef public Outbound outbound
+
+    @cython.locals(code=int, accepted=bint, session=Session)
+    cpdef object stored(self, StoredPublish publish, tuple positions, bint is_duplicate)
+    @cython.locals(message=Message, refused=Py_ssize_t, index=Py_ssize_t, target=QueueTarget, position="long long", session=Session)
+    cdef bint _notify(self, StoredPublish publish, tuple positions) except -1
+    @cython.locals(inbound=dict)
+    cdef object _routed(self, Session session, StoredPublish publish, int code)
+    @cython.locals(session=Session, connection=Connection, may_answer=bint, inbound=dict)
+    cpdef object not_stored(self, StoredPublish publish, bint is_written)
+    @cython.locals(slot=AckSlot, connection=Connection)
+    cdef object _answer(self, StoredPublish publish, int code)
+    @cython.locals(turn=Turn, connection=Connection)
+    cdef object _off_the_books(self, StoredPublish publish)

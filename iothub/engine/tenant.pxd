@@ -1,0 +1,16 @@
+cimport cython
+
+from iothub.engine.counters cimport Counters
+from iothub.engine.router cimport Router
+
+
+@cython.final
+cdef class TenantPlane:
+    cdef public long long tenant_id, buffered_bytes, connections
+    cdef public object name, limits
+    cdef public Router router
+    cdef public Counters counters
+    cdef public dict sessions
+    cdef public object inbound_messages, inbound_bytes, outbound_messages, outbound_bytes
+    cdef public object day_messages, day_bytes, persistent_fanout
+    cdef public object may_retain, publish_hook, deliver_hook, control

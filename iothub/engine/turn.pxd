@@ -1,0 +1,32 @@
+cimport cython
+
+from iothub.engine.connection cimport Connection
+from iothub.engine.counters cimport Counters
+from iothub.engine.session cimport Session
+from iothub.engine.tenant cimport TenantPlane
+
+
+@cython.final
+cdef class Turn:
+    cdef public object clock, store, limits, observer
+    cdef public Counters counters
+    cdef public bint is_open
+    cdef public double now, wall
+    cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging
+    cdef public long long buffered_bytes, unstored_messages, unstored_bytes
+    cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants
+
+    cpdef object begin(self)
+    cpdef object look(self)
+    cpdef double wall_now(self) except? -1.0
+    cpdef object touch(self, Connection connection)
+    cpdef object close(self, Connection connection, object reason, bytes farewell=*)
+    cpdef object drop(self, TenantPlane tenant, object session, object reason, long long count)
+    cpdef object wait(self, Session session)
+    cpdef object hold(self, TenantPlane tenant, Py_ssize_t size)
+    cpdef object account(self, Connection connection)
+    cpdef object hold_connection(self, Connection connection, Py_ssize_t size)
+    @cython.locals(held="long long", bound="long long")
+    cpdef int overload_level(self) except -1
+    cpdef bint is_store_full(self) except -1
+    cpdef bint is_store_roomy(self) except -1
