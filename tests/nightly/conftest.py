@@ -1,0 +1,19 @@
+"""Hubs of the long tests: whatever a test leaves running is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import Hub
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A hub that has not been started."""
+    hub = fresh_hub(tmp_path)
+    yield hub
+    hub.close()

@@ -1,0 +1,23 @@
+"""Thirty kills -9 in five minutes under QoS 1 and 2 load (reliability page, D1)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from tests.support.hub import Hub
+from tests.support.kills import run_kills
+
+
+@pytest.mark.timeout(900)
+def test_thirty_kills_lose_nothing_acknowledged(hub: Hub) -> None:
+    """Subscribers online and coming and going with Receive Maximum 1, 3 and 20, one that withholds its answers."""
+    seed = int(os.environ.get("IOTHUB_KILLS_SEED") or int.from_bytes(os.urandom(4)))
+
+    outcome = run_kills(hub, 30, 230.0, rate_per_s=20, drain_s=120, seed=seed)
+    sys.stdout.write(outcome.report() + "\n")
+
+    assert not outcome.wrong, outcome.report()
+    assert outcome.ledger.acknowledged > 5000, outcome.report()

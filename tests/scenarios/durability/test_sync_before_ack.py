@@ -1,0 +1,205 @@
+"""Shown with strace: nothing is acknowledged before the sync that covers it; and how few syncs that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import raw
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import Hub
+from tests.support.ledger import Ledger
+from tests.support.load import Plan, Publisher, Subscriber, mark, settle, spawn
+from tests.support.raw import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
+from tests.support.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls
+from tests.support.wrapped import WrappedHub
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One packet on one connection. `begun`..`ended`: the call that carried its last byte."""
+
+    connection: str
+    is_from_client: bool
+    packet: Packet
+    begun: int
+    ended: int
+
+
+class Disk:
+    """What was written to which store and when it was synced."""
+
+    def __init__(self, found: list[Call]) -> None:
+        self.writes: defaultdict[str, list[Call]] = defaultdict(list)
+        self.syncs: defaultdict[str, list[Call]] = defaultdict(list)
+        for call in found:
+            name = Path(call.file).name
+            if name.endswith("-wal"):
+                if call.name in WRITING:
+                    self.writes[name.removesuffix(".db-wal")].append(call)
+                elif call.name in SYNCING and call.result == 0:
+                    self.syncs[name.removesuffix(".db-wal")].append(call)
+
+    def is_safe(self, store: str, contents: list[bytes], after: int, before: int) -> bool:
+        """Was one of `contents` written to `store` after the one moment and synced before the other?"""
+        writes = (
+            one
+            for one in self.writes[store]
+            if one.begun > after and one.ended < before and any(content in one.data for content in contents)
+        )
+        write = next(writes, None)
+        return write is not None and any(sync.begun > write.ended and sync.ended < before for sync in self.syncs[store])
+
+
+def packets(found: list[Call]) -> Iterator[Seen]:
+    """Put the bytes of every connection together again, both ways."""
+    buffers: defaultdict[tuple[str, bool], bytes] = defaultdict(bytes)
+    versions: dict[str, int] = {}
+    for call in found:
+        is_from_client = call.name in RECEIVING
+        if not call.file.startswith("socket:") or not (is_from_client or call.name in SENDING) or call.result <= 0:
+            continue
+        key = (call.file, is_from_client)
+        buffers[key] += call.data[: call.result]
+        for header, body in _whole(buffers, key):
+            if header >> 4 == CONNECT:
+                versions[call.file] = body[6]
+            yield Seen(call.file, is_from_client, raw.parse(header, body, versions[call.file]), call.begun, call.ended)
+
+
+def _whole(buffers: dict[tuple[str, bool], bytes], key: tuple[str, bool]) -> Iterator[tuple[int, bytes]]:
+    while (buffer := buffers[key]) and (index := next((at for at in range(1, len(buffer)) if buffer[at] < 0x80), 0)):
+        length = sum((buffer[at] & 0x7F) << 7 * (at - 1) for at in range(1, index + 1))
+        if len(buffer) <= index + length:
+            return
+        buffers[key] = buffer[index + 1 + length :]
+        yield buffer[0], buffer[index + 1 : index + 1 + length]
+
+
+def run_load(hub: Hub, people: Callable[[Plan], tuple[list[Publisher], list[Subscriber]]], seconds: float) -> Ledger:
+    """Let them publish for a while, to the last acknowledgement."""
+
+    async def run() -> Ledger:
+        plan = Plan(hub.ports["tcp"], Ledger(), random.Random(3))
+        publishers, subscribers = people(plan)
+        listening = spawn(*(one.run() for one in subscribers))
+        assert await settle(lambda: all(one.is_subscribed.is_set() for one in subscribers), 30)
+        speaking = spawn(*(one.run() for one in publishers))
+        await asyncio.sleep(seconds)
+        plan.is_publishing, plan.is_draining = False, True
+        assert await settle(lambda: all(task.done() for task in speaking), 60)
+        plan.is_over = True
+        await asyncio.wait(listening or speaking, timeout=10)
+        return plan.ledger
+
+    return asyncio.run(run())
+
+
+def everybody(plan: Plan) -> tuple[list[Publisher], list[Subscriber]]:
+    publishers = [
+        Publisher(plan, "p1", 4, is_persistent=True, rate_per_s=20),
+        Publisher(plan, "p2", 5, is_persistent=True, rate_per_s=20),
+        Publisher(plan, "p3", 5, is_persistent=False, rate_per_s=20),
+        Publisher(plan, "kept", 5, is_persistent=True, rate_per_s=20, is_retained=True),  # nobody subscribes
+        Publisher(plan, "kept-transient", 4, is_persistent=False, rate_per_s=20, is_retained=True),
+    ]
+    return publishers, [Subscriber(plan, "s1", 5), Subscriber(plan, "s2", 4, filters=("load/p2/#",))]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Seen], Disk]:
+    """Two seconds of a hub's system calls under mixed load."""
+    directory = tmp_path_factory.mktemp("strace")
+    hub = fresh_hub(directory)
+    hub.start()
+    assert hub.process is not None
+    tracer = Tracer(hub.process.pid, directory / "trace")
+    try:
+        run_load(hub, everybody, 2.0)
+    finally:
+        found = tracer.stop()
+        hub.close()
+    return list(packets(found)), Disk(found)
+
+
+def test_puback_and_pubrec_follow_the_sync_of_their_message(trace: tuple[list[Seen], Disk]) -> None:
+    """For queues and, without any subscriber, for the retained store; QoS 1 and 2, persistent and transient publishers."""
+    seen, disk = trace
+    open_: dict[tuple[str, int], Packet] = {}
+    checked: defaultdict[tuple[int, str], int] = defaultdict(int)
+
+    for one in seen:
+        key = (one.connection, one.packet.packet_id)
+        if one.is_from_client and one.packet.kind == PUBLISH:
+            open_[key] = one.packet
+        elif not one.is_from_client and one.packet.kind in (PUBACK, PUBREC):
+            published = open_.pop(key)
+            is_retained = published.topic.startswith("state/")
+            store = "retained" if is_retained else "queues"
+            counter = int(published.payload.split(b"|", 1)[0])
+            later = 20 if is_retained else 0  # one commit holds the last Retained Message of its batch
+            contents = [mark(published.topic, number) for number in range(counter, counter + later + 1)]
+            assert disk.is_safe(store, contents, -1, one.begun), f"line {one.begun}: {published} before its sync"
+            checked[one.packet.kind, store] += 1
+
+    assert all(checked[kind, store] > 10 for kind in (PUBACK, PUBREC) for store in ("queues", "retained")), checked
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_from_client"), [(PUBREL, PUBCOMP, True), (PUBREC, PUBREL, True)], ids=["in", "out"]
+)
+def test_pubcomp_and_pubrel_follow_a_sync(
+    trace: tuple[list[Seen], Disk], asked: int, answered: int, is_from_client: bool
+) -> None:
+    """Inbound, the removal of the identifier is durable before PUBCOMP; outbound, its release is durable before PUBREL."""
+    seen, disk = trace
+    transient = {one.connection for one in seen if one.packet.kind == CONNECT and one.packet.body[7] & 2}
+    asked_at: dict[tuple[str, int], int] = {}
+    checked = 0
+
+    for one in seen:
+        key = (one.connection, one.packet.packet_id)
+        if one.is_from_client is is_from_client and one.packet.kind == asked:
+            asked_at[key] = one.ended
+        elif one.is_from_client is not is_from_client and one.packet.kind == answered and key in asked_at:
+            if one.connection in transient:
+                continue  # no session outlives the connection: nothing to make durable
+            assert disk.is_safe("queues", [b""], asked_at.pop(key), one.begun), (
+                f"line {one.begun}: {one.packet} too early"
+            )
+            checked += 1
+
+    assert checked > 20
+
+
+def test_a_hundred_publishers_share_their_syncs(tmp_path: Path) -> None:
+    """Group commit: fewer than 0.2 syncs per acknowledged message (all stores together)."""
+    plain = fresh_hub(tmp_path)
+    trace_file = tmp_path / "syncs"
+    prefix = ("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-e", "trace=fsync,fdatasync", "-o", str(trace_file))
+    hub = WrappedHub(plain.data_dir, prefix=prefix)
+
+    def crowd(plan: Plan) -> tuple[list[Publisher], list[Subscriber]]:
+        publishers = [
+            Publisher(plan, f"p{number}", 5, is_persistent=True, qualities=(1 + number % 2,), rate_per_s=20)
+            for number in range(100)
+        ]
+        return publishers, [Subscriber(plan, "s", 5, filters=("load/#",))]
+
+    hub.start()
+    try:
+        before = len(calls(trace_file))
+        ledger = run_load(hub, crowd, 3.0)
+        syncs = len([one for one in calls(trace_file) if one.name in SYNCING]) - before
+    finally:
+        status = hub.stop()
+
+    assert status == 0
+    assert ledger.acknowledged > 1000
+    assert syncs / ledger.acknowledged < 0.2, (syncs, ledger.summary())
