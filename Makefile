@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx)
 PORT ?= 1883
 
@@ -17,35 +18,41 @@ install: $(STAMP)  ## create .venv, compile the message plane, install the iothu
 $(STAMP): setup.cfg setup.py pyproject.toml $(SOURCES)
 	@$(PYTHON) ops/check_python.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing iothub and its libraries into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=24' 'setuptools>=77' wheel 'Cython>=3.1,<4'
-	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@echo "installing iothub and its libraries into $(VENV) and compiling the message plane ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'Cython>=3.1,<4'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable .
 	@$(BIN)/python ops/report_twin.py
+	@touch $@
+
+$(DEV_STAMP): $(STAMP)
+	@echo "installing what the tests need into $(VENV) ..."
+	@$(BIN)/python ops/requirements.py dev > $(VENV)/dev-requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/dev-requirements.txt
 	@touch $@
 
 run: install  ## start a hub with tenant "demo" on the embedded default and print how to connect (PORT=1883)
 	@exec $(BIN)/python ops/demo.py --port $(PORT)
 
-test: install  ## install what the tests need (real services included) and run all of them
+test: $(DEV_STAMP)  ## install what the tests need (real services included) and run all of them
 	@bash ops/test.sh
 
-check: install  ## the inner loop: format, lint, types, import contracts, unit and architecture tests
+check: $(DEV_STAMP)  ## the inner loop: format, lint, types, import contracts, unit and architecture tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports --config setup.cfg
 	@$(BIN)/python -m pytest -q tests/unit tests/architecture
 
-bench: install  ## compare the hub with the distribution's Mosquitto, paired (results in bench-results/)
+bench: $(DEV_STAMP)  ## compare the hub with the distribution's Mosquitto, paired (results in bench-results/)
 	@bash ops/bench.sh
 
-fuzz: install  ## fuzz every decoder for a while (SECONDS_EACH=20)
+fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)
 	@$(BIN)/python tests/fuzz/run.py --seconds $${SECONDS_EACH:-20}
 
-nightly: install  ## the long tests: kill -9 scenarios, soak, chaos
+nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos
 	@bash ops/test.sh --nightly
 
-fmt: install  ## format and sort imports
+fmt: $(DEV_STAMP)  ## format and sort imports
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --select I .
 
 clean:  ## remove everything that was built or installed here (not .demo)

@@ -5,6 +5,7 @@ All metadata is in setup.cfg. Without a C compiler or Cython the build goes on a
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,7 +37,13 @@ def extensions() -> list[object]:
     ]
     if not modules:
         return []
-    return cythonize(modules, build_dir="build/cython", language_level=3, compiler_directives={"binding": False})
+    return cythonize(
+        modules,
+        build_dir="build/cython",
+        nthreads=os.cpu_count() or 1,
+        language_level=3,
+        compiler_directives={"binding": False},
+    )
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})
