@@ -30,7 +30,7 @@ cdef class Inbound:
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t, wire=Wire, header=int, length=Py_ssize_t)
     cpdef object walk(self, Connection connection, bytes data)
     cdef bint _is_expected(self, Connection connection, int header) except -1
-    @cython.locals(kind=int, wire=Wire, body=Py_ssize_t, code=int)
+    @cython.locals(kind=int, wire=Wire, body=Py_ssize_t, code=int, tenant=TenantPlane, limit=int)
     cdef object _packet(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header)
     cdef object _to_control(self, Connection connection, int header, bytes body)
     cdef object _keep_more(self, Connection connection, bytes data)

@@ -95,7 +95,7 @@ class Inbound:
             header = data[at]
             if not self._is_expected(connection, header):
                 break
-            length = wire.measure(data, at, end)
+            length = wire.measure(data, at, end, connection.version == 5)
             if length <= 0:
                 if length < 0:
                     self.fail(connection, 0x81)
@@ -139,7 +139,11 @@ class Inbound:
         wire = self.wire
         body = wire.body
         if 4 <= kind <= 7:
-            code = wire.read_ack(data, body, at + length, header, connection.version == 5)
+            tenant = connection.tenant
+            limit = 0 if length < 7 or tenant is None else tenant.limits.user_properties
+            if connection.version == 3 and kind == 6:
+                header &= 0xF7  # 3.1 sets DUP when it sends a PUBREL again
+            code = wire.read_ack(data, body, at + length, header, connection.version == 5, limit)
             if code:
                 self.fail(connection, code)
             else:
@@ -258,7 +262,7 @@ class Inbound:
             return 0
         if topic not in tenant.router.cache.young:
             if not topic:
-                return PROTOCOL_ERROR if connection.version == 5 else 0x81
+                return PROTOCOL_ERROR if connection.version == 5 else 0x90
             limits = tenant.limits
             code = check_topic_name(topic, limits.topic_levels, limits.topic_bytes)
             if code:

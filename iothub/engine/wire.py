@@ -52,8 +52,11 @@ class Wire:
         self.end = 0
         self.value = 0
 
-    def measure(self, data: bytes, start: int, end: int) -> int:
-        """Return the whole length of the packet at `start`; 0: its length is not there yet; -1: Malformed [MQTT-1.5.5-1]."""
+    def measure(self, data: bytes, start: int, end: int, is_v5: bool) -> int:
+        """Return the whole length of the packet at `start`; 0: its length is not there yet; -1: Malformed.
+
+        A longer form than needed is refused in 5.0 [MQTT-1.5.5-1]; 3.x allows it.
+        """
         index = start + 1
         shift = 0
         length = 0
@@ -62,6 +65,8 @@ class Wire:
             index += 1
             length |= (byte & 0x7F) << shift
             if byte < 0x80:
+                if is_v5 and shift and byte == 0:
+                    return -1
                 self.body = index
                 return index - start + length
             shift += 7
@@ -70,7 +75,17 @@ class Wire:
         return 0
 
     def read_publish(self, data: bytes, body: int, end: int, header: int, is_v5: bool, user_properties: int) -> int:
-        """Decode a PUBLISH between `body` and `end` into topic, payload, properties, packet_id, alias, expiry."""
+        """Decode a PUBLISH between `body` and `end` into topic, payload, properties, packet_id, alias, expiry.
+
+        The Topic Name is not looked at: `check_topic_name` does, once per topic.
+        """
+        self.topic = b""
+        code = self._read_publish(data, body, end, header, is_v5, user_properties)
+        if code and not is_utf8(self.topic):
+            return MALFORMED  # the first fault counts
+        return code
+
+    def _read_publish(self, data: bytes, body: int, end: int, header: int, is_v5: bool, user_properties: int) -> int:
         qos = header >> 1 & 3
         if qos == 3 or (qos == 0 and header & 8):
             return MALFORMED  # [MQTT-3.3.1-4] [MQTT-3.3.1-2]
@@ -105,18 +120,20 @@ class Wire:
         self.payload = data[at:end]
         return 0
 
-    def read_ack(self, data: bytes, body: int, end: int, header: int, is_v5: bool) -> int:
+    def read_ack(self, data: bytes, body: int, end: int, header: int, is_v5: bool, user_properties: int) -> int:
         """Decode PUBACK, PUBREC, PUBREL or PUBCOMP into packet_id and code."""
         kind = header >> 4
         if header & 15 != (2 if kind == PUBREL else 0):
             return MALFORMED  # [MQTT-2.1.3-1] [MQTT-3.6.1-1]
         length = end - body
-        if length < 2 or (length > 2 and not is_v5):
+        if length < 2:
             return MALFORMED
         self.packet_id = data[body] << 8 | data[body + 1]
         self.code = 0
         if self.packet_id == 0:
-            return PROTOCOL_ERROR
+            return PROTOCOL_ERROR  # [MQTT-2.2.1-3]
+        if length > 2 and not is_v5:
+            return MALFORMED
         if length == 2:
             return 0
         self.code = data[body + 2]
@@ -124,7 +141,7 @@ class Wire:
             return PROTOCOL_ERROR  # [MQTT-3.4.2-1] [MQTT-3.5.2-1] [MQTT-3.6.2-1] [MQTT-3.7.2-1]
         if length == 3:
             return 0
-        return self._read_ack_properties(data, body + 3, end)
+        return self._read_ack_properties(data, body + 3, end, user_properties)
 
     def _read_length(self, data: bytes, at: int, end: int) -> int:
         """Read a Property Length into `value` and `at`; the properties must fill at most what is left."""
@@ -205,18 +222,21 @@ class Wire:
         self.at = end
         return 0
 
-    def _read_ack_properties(self, data: bytes, at: int, end: int) -> int:
+    def _read_ack_properties(self, data: bytes, at: int, end: int, user_properties: int) -> int:
         code = self._read_length(data, at, end)
         if code:
             return code
         at = self.at
-        if at + self.value != end:
-            return MALFORMED
+        whole = end
+        end = at + self.value
         has_reason = False
         while at < end:
             identifier = data[at]
             at += 1
             if identifier == 0x26:
+                user_properties -= 1
+                if user_properties < 0:
+                    return 0x97
                 at = self._text(data, self._text(data, at, end), end)
             elif identifier == 0x1F:
                 if has_reason:
@@ -227,7 +247,7 @@ class Wire:
                 return MALFORMED
             if at < 0 or at > end:
                 return MALFORMED
-        return 0
+        return 0 if at == whole else MALFORMED
 
     def _binary(self, data: bytes, at: int, end: int) -> int:
         """Return the index behind Binary Data at `at`, or -1."""
