@@ -1,0 +1,90 @@
+"""Write the reference pages that are made from the code: `cli.md` from the commands' own help, `metrics.md` from the declarations.
+
+Run it after a change: `.venv/bin/python docs/reference/generate.py`. A test holds the pages equal to what it would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from iothub.cli.main import NOUNS, command
+from iothub_services.metrics.metrics import DECLARED, Metric
+
+HERE = Path(__file__).resolve().parent
+
+_CLI = """\
+# The iothub command
+
+This page is generated from the commands' own help: `.venv/bin/python docs/reference/generate.py`.
+
+Global options stand before the noun, options of a verb behind it; `-o` may stand in both places.
+Tables and JSON go to standard output, everything else to standard error.
+"""
+
+_METRICS = """\
+# Metrics
+
+This page is generated from `services/iothub_services/metrics/metrics.py`: `.venv/bin/python docs/reference/generate.py`.
+
+`/metrics` has those of the hub, `/metrics/tenants` those of the tenants; every tenant's series begins with the label `tenant`.
+`/metrics/tenants` takes `tenant=NAME`, or `limit=N` and `after=NAME` for pages.
+A client id, a topic or a device is never a label.
+The process itself is described by the usual `process_...` and `python_gc_...` metrics.
+A metric that is declared here and not shown by your hub is not measured yet.
+"""
+
+
+def cli_page() -> str:
+    """Return `cli.md`."""
+    lines = [_CLI, "```text", _help(command, ["iothub"]), "```", ""]
+    for noun in NOUNS:
+        found = command.get_command(click.Context(command), noun)
+        if found is not None:
+            lines.extend(_noun_lines(found, noun))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def metrics_page() -> str:
+    """Return `metrics.md`."""
+    platform = [metric for metric in DECLARED if not metric.name.startswith("iothub_tenant_")]
+    tenants = [metric for metric in DECLARED if metric.name.startswith("iothub_tenant_")]
+    lines = [_METRICS, "## The hub", "", *_table(platform), "", "## Tenants", "", *_table(tenants)]
+    return "\n".join(lines) + "\n"
+
+
+def _noun_lines(found: click.Command, noun: str) -> Iterator[str]:
+    yield f"## {noun}\n"
+    yield f"```text\n{_help(found, ['iothub', noun])}\n```\n"
+    if isinstance(found, click.Group):
+        for name, verb in sorted(found.commands.items()):
+            yield f"### {noun} {name}\n"
+            yield f"```text\n{_help(verb, ['iothub', noun, name])}\n```\n"
+
+
+def _help(found: click.Command, words: list[str]) -> str:
+    """Render a command's help at the width of this page, whatever terminal runs this."""
+    settings = {**found.context_settings, "terminal_width": 100, "max_content_width": 100}
+    settings.setdefault("help_option_names", ["-h", "--help"])
+    context = click.Context(found, info_name=" ".join(words), **settings)
+    return found.get_help(context).rstrip()
+
+
+def _table(metrics: list[Metric]) -> Iterator[str]:
+    yield "| name | kind | labels | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for metric in metrics:
+        yield f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.sentence} |"
+
+
+def main() -> int:
+    (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (HERE / "metrics.md").write_text(metrics_page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""The README and the guides, followed word by word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import Walk, blocks
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_page_works_word_by_word(page: Path, tmp_path: Path) -> None:
+    """Every command of the page does what the page says, in order, in an empty directory."""
+    walk = Walk(tmp_path)
+
+    count = walk.run(page)
+
+    assert count > 0

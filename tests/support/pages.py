@@ -1,0 +1,124 @@
+"""Pages as scripts: the commands of a Markdown page, run in their order in one empty directory, as a reader would type them.
+
+Knows no hub's inside. A fenced block `sh` must succeed; `sh serve` runs until the next `sh serve` or the end of the page, once it is ready;
+`sh exit=N` must end with that code; `sh checkout` needs the checkout itself and is left to other tests. Ports are exchanged for free ones.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PORTS = ("1883", "1884", "8883", "8083", "8084", "8080")
+START_TIMEOUT_S = 60.0
+_BLOCK = re.compile(r"^```sh([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block. `word`: what stands behind `sh`."""
+
+    word: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the commands of a page in their order."""
+    return [Block(word.strip(), text) for word, text in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+class Walk:
+    """One reader with one page, in an empty directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._hub: subprocess.Popen[bytes] | None = None
+        self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": paths, "HOME": str(directory)}
+        self._environment["IOTHUB_LISTENERS__TCP__PORT"] = str(self._ports["1883"])  # what no command names
+
+    def run(self, page: Path) -> int:
+        """Follow the page; returns how many blocks were run. Raises AssertionError at the first that does not do what it says."""
+        done = 0
+        try:
+            for block in blocks(page):
+                if block.word == "checkout":
+                    continue
+                done += 1
+                if block.word == "serve":
+                    self._serve(self._exchanged(block.text))
+                else:
+                    self._type(self._exchanged(block.text), int(block.word.removeprefix("exit=") or 0))
+        finally:
+            self.stop()
+        return done
+
+    def stop(self) -> None:
+        hub, self._hub = self._hub, None
+        if hub is None:
+            return
+        os.killpg(hub.pid, signal.SIGTERM)
+        code = hub.wait(30)
+        assert code == 0, f"serve ended with {code}: {self._log()}"
+
+    def _type(self, text: str, expected: int) -> None:
+        script = ["bash", "-e", "-o", "pipefail", "-c", text]
+        done = subprocess.run(
+            script,
+            cwd=self._directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == expected, (
+            f"{text}ended with {done.returncode}, expected {expected}:\n{done.stdout}{done.stderr}{self._log()}"
+        )
+
+    def _serve(self, text: str) -> None:
+        self.stop()
+        with (self._directory / "serve.log").open("wb") as log:
+            self._hub = subprocess.Popen(
+                ["bash", "-c", f"exec {text}"],
+                cwd=self._directory,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._is_ready():
+            assert self._hub.poll() is None, f"{text}ended: {self._log()}"
+            assert time.monotonic() < deadline, f"{text}is not ready: {self._log()}"
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        return '"event": "ready"' in self._log()
+
+    def _log(self) -> str:
+        log = self._directory / "serve.log"
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    def _exchanged(self, text: str) -> str:
+        return re.sub(r"\b(?:" + "|".join(PORTS) + r")\b", lambda found: str(self._ports[found[0]]), text)
+
+
+def _free_ports(count: int) -> list[int]:
+    doors = [socket.socket() for _ in range(count)]
+    for door in doors:
+        door.bind(("127.0.0.1", 0))
+    ports = [int(door.getsockname()[1]) for door in doors]
+    for door in doors:
+        door.close()
+    return ports
