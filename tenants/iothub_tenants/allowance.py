@@ -5,6 +5,7 @@ Knows no packets and gives no answers: it says which quota refuses; the caller r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from iothub.clock import Clock
@@ -35,30 +36,45 @@ class Entry:
 
 
 class Allowance:
-    """One tenant's quota state. Invariant: what is reserved is given back exactly once, by whoever ended."""
+    """One tenant's quota state.
+
+    Invariants: what is reserved is given back exactly once, by whoever ended. `own` holds the limits of each device that has any of
+    its own, as text of the grammar: as last read from the accounts, or as its latest CONNECT brought them.
+    """
 
     def __init__(
-        self, record: TenantRecord, plane: TenantPlane, clock: Clock, observer: QuotaObserver, usage: Usage
+        self,
+        record: TenantRecord,
+        plane: TenantPlane,
+        clock: Clock,
+        observer: QuotaObserver,
+        usage: Usage,
+        own: Mapping[str, str] | None = None,
+        *,
+        backlog_bytes: int = TenantLimits.backlog_bytes,
     ) -> None:
         self.plane = plane
+        self.own = dict(own or {})
         self.limits = EffectiveLimits()
         self.ledger = LocalLedger(record.id, self.limits, observer)
         self.rates = RateBook(record.id, usage, clock, observer)
         self._observer = observer
-        self._device_limits: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
+        self._resolved: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
         self._inherited: set[str] = set()
         self._record = record
-        self.obey(record)
+        self._backlog_bytes = backlog_bytes  # in memory, per session
+        self.obey(record, self.own)
 
-    def obey(self, record: TenantRecord) -> None:
-        """Put the record's limits in force; what is spent stays spent, what is reserved stays reserved."""
+    def obey(self, record: TenantRecord, own: Mapping[str, str]) -> None:
+        """Put the record's limits, and those of its devices, in force; what is spent stays spent, what is reserved stays reserved."""
         self._record = record
+        self.own = dict(own)
         self.limits = resolve_texts(record.plan_limits, record.limits)
-        self._device_limits.clear()
+        self._resolved.clear()
         self.ledger.set_limits(self.limits)
         rates, plane = self.rates.tenant, self.plane
         rates.set_limits(self.limits)
-        plane.limits = _engine_limits(self.limits, record)
+        plane.limits = _engine_limits(self.limits, record, self._backlog_bytes)
         plane.inbound_messages = rates.meter(Quota.PUBLISH_MESSAGES)
         plane.inbound_bytes = rates.meter(Quota.PUBLISH_BYTES)
         plane.day_messages = rates.day(Quota.PUBLISH_MESSAGES)
@@ -66,6 +82,27 @@ class Allowance:
         plane.outbound_messages = rates.rate(Quota.DELIVER_MESSAGES)
         plane.outbound_bytes = rates.rate(Quota.DELIVER_BYTES)
         plane.persistent_fanout = rates.rate(Quota.PERSISTENT_FANOUT)
+
+    def limits_of(self, device: str) -> EffectiveLimits:
+        """Return what is in force for one device: plan, then the tenant's override, then its own."""
+        own = self.own.get(device)
+        if not own:
+            return self.limits
+        known = self._resolved.get(own)
+        if known is None:
+            known = self._resolved[own] = resolve_texts(self._record.plan_limits, self._record.limits, own)
+        return known
+
+    def learn(self, device: DeviceRecord) -> None:
+        """A device has come: remember what its record says."""
+        if device.limits:
+            self.own[device.name] = device.limits
+        else:
+            self.own.pop(device.name, None)
+
+    def refused(self, quota: Quota) -> None:
+        """A bound that the control plane checks itself said no."""
+        self._observer.refused(self.plane.tenant_id, quota)
 
     def take(self, quota: Quota, units: int = 1) -> bool:
         """Take units of a tenant rate that the control plane enforces: `connects`, `subscribes`."""
@@ -103,9 +140,9 @@ class Allowance:
         self.ledger.release(Quota.CONNECTIONS)
 
     def release_session(self, session: Session) -> None:
-        """A session has ended: its unit, its subscriptions, its device's meters."""
+        """A session ends: its unit, its subscriptions (so they must still be there), its device's meters."""
         for subscription in session.subscriptions.values():
-            self.release_subscription(session, subscription)
+            self.release_subscription(subscription)
         self._unequip(session)
         if not session.is_persistent:
             return
@@ -116,11 +153,9 @@ class Allowance:
 
     # --- subscriptions
 
-    def reserve_subscription(self, session: Session, subscription: Subscription) -> Quota | None:
-        """Take the places of one new subscription; return the quota that refuses."""
-        limit = self.limits.session_subscriptions
-        if limit and len(session.subscriptions) >= limit:
-            self._observer.refused(self.plane.tenant_id, Quota.SESSION_SUBSCRIPTIONS)
+    def reserve_subscription(self, session: Session, subscription: Subscription, coming: int = 0) -> Quota | None:
+        """Take the places of one new subscription; return the quota that refuses. `coming`: how many were granted and are not active yet."""
+        if not self._fits_session(session, len(session.subscriptions) + coming + 1):
             return Quota.SESSION_SUBSCRIPTIONS
         if not self.ledger.reserve(Quota.SUBSCRIPTIONS):
             return Quota.SUBSCRIPTIONS
@@ -128,6 +163,16 @@ class Allowance:
         if refused is not None:
             self.ledger.release(Quota.SUBSCRIPTIONS)
         return refused
+
+    def _fits_session(self, session: Session, count: int) -> bool:
+        limits = self.limits_of(session.device)
+        if limits.session_subscriptions and count > max(limits.session_subscriptions, 0):
+            self.refused(Quota.SESSION_SUBSCRIPTIONS)
+            return False
+        on_trial = limits.dry_run.get(Quota.SESSION_SUBSCRIPTIONS, ())
+        if any(window.limit is not None and count > window.limit for window in on_trial):
+            self._observer.would_refuse(self.plane.tenant_id, Quota.SESSION_SUBSCRIPTIONS)
+        return True
 
     def _reserve_member(self, subscription: Subscription) -> Quota | None:
         if subscription.group is None:
@@ -142,7 +187,7 @@ class Allowance:
             self.ledger.release(Quota.SHARED_GROUPS)
         return Quota.GROUP_MEMBERS
 
-    def release_subscription(self, _session: Session, subscription: Subscription) -> None:
+    def release_subscription(self, subscription: Subscription) -> None:
         self.ledger.release(Quota.SUBSCRIPTIONS)
         if subscription.group is not None:
             key = (subscription.group, subscription.filter)
@@ -153,19 +198,34 @@ class Allowance:
     def restore(self, session: Session) -> None:
         """Count a persistent session that was loaded at start, whatever the limits say now."""
         self.ledger.restore(Quota.SESSIONS, 1)
-        for group, topic_filter in session.subscriptions:
-            self.ledger.restore(Quota.SUBSCRIPTIONS, 1)
-            if group is not None:
-                if self.ledger.used(Quota.GROUP_MEMBERS, subject=(group, topic_filter)) == 0:
-                    self.ledger.restore(Quota.SHARED_GROUPS, 1)
-                self.ledger.restore(Quota.GROUP_MEMBERS, 1, subject=(group, topic_filter))
+        for subscription in session.subscriptions.values():
+            self._count(subscription)
+
+    def settle(self, subscription: Subscription, *, is_reserved: bool, was_there: bool) -> None:
+        """A subscription has become active. Two connections may have asked for it one after the other: its places are counted once."""
+        if is_reserved and was_there:
+            self.release_subscription(subscription)
+        elif not is_reserved and not was_there:
+            self._count(subscription)
+
+    def _count(self, subscription: Subscription) -> None:
+        self.ledger.restore(Quota.SUBSCRIPTIONS, 1)
+        if subscription.group is not None:
+            key = (subscription.group, subscription.filter)
+            if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
+                self.ledger.restore(Quota.SHARED_GROUPS, 1)
+            self.ledger.restore(Quota.GROUP_MEMBERS, 1, subject=key)
 
     # --- devices
 
     def equip(self, session: Session, device: DeviceRecord) -> None:
-        """Give a session the rates of its device, as the device's limits are now."""
+        """Give a session the rates of its device, as the device's limits are now; its live connection obeys them too."""
+        self.learn(device)
         self._unequip(session)
-        rates = self.rates.join(device.name, self._limits_of(device))
+        limits = self.limits_of(device.name)
+        if session.connection is not None:
+            session.connection.packet_bytes = limits.packet_bytes or LARGEST_PACKET
+        rates = self.rates.join(device.name, limits)
         if rates is not None:
             session.device_inbound_messages = rates.rate(Quota.DEVICE_PUBLISH_MESSAGES)
             session.device_inbound_bytes = rates.rate(Quota.DEVICE_PUBLISH_BYTES)
@@ -180,15 +240,8 @@ class Allowance:
             session.device_inbound_messages = session.device_inbound_bytes = None
             session.device_outbound_messages = session.device_outbound_bytes = None
 
-    def _limits_of(self, device: DeviceRecord) -> EffectiveLimits:
-        known = self._device_limits.get(device.limits)
-        if known is None:
-            known = resolve_texts(self._record.plan_limits, self._record.limits, device.limits)
-            self._device_limits[device.limits] = known
-        return known
 
-
-def _engine_limits(limits: EffectiveLimits, record: TenantRecord) -> TenantLimits:
+def _engine_limits(limits: EffectiveLimits, record: TenantRecord, backlog_bytes: int) -> TenantLimits:
     return TenantLimits(
         packet_bytes=limits.packet_bytes or LARGEST_PACKET,
         topic_levels=limits.topic_levels or 65_536,
@@ -196,6 +249,7 @@ def _engine_limits(limits: EffectiveLimits, record: TenantRecord) -> TenantLimit
         user_properties=limits.user_properties or 65_535,
         fanout=limits.fanout or MANY,
         fanout_bytes=limits.fanout_bytes or MUCH,
+        backlog_bytes=backlog_bytes,
         store_qos0=record.is_qos0_queued,
         close_on_denied=record.is_closed_on_denied_publish,
     )

@@ -18,16 +18,18 @@ from iothub_services.awaited import AwaitedQueues
 from iothub_services.sessions.port import SessionControl, Will
 from iothub_tenants.broker import TenantBroker
 from iothub_tenants.hub import Hub
+from iothub_tenants.queue_bounds import QueueBounds
 from iothub_tenants.registry import Registry
 
 
 class Awakening:
     """Loads sessions once, at start."""
 
-    def __init__(self, hub: Hub, registry: Registry, queues: AwaitedQueues, run: Run) -> None:
+    def __init__(self, hub: Hub, registry: Registry, queues: AwaitedQueues, bounds: QueueBounds, run: Run) -> None:
         self._hub = hub
         self._registry = registry
         self._queues = queues
+        self._bounds = bounds
         self._run = run
 
     async def load(self, states: Iterable[SessionState]) -> int:
@@ -47,6 +49,7 @@ class Awakening:
             broker = await self._hub.brokers.broker(record)
             for state in states:
                 self._adopt(broker, state)
+            await self._bounds.obey(broker)  # limits may have changed while no hub ran
         living = {state.queue_id for state in states}
         for queue in await self._queues.list_queues(record.id):
             if queue.queue_id not in living:  # its session ended, or never began: the hub died in between

@@ -55,7 +55,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
     try:
         packet = cast("Connect", decode_packet(header, body, 0, limits=CONNECT_LIMITS))
         version = packet.version
-        await admit(hub, connection, packet)
+        await admit(hub, connection, packet, _size(len(body)))
     except MqttError as error:
         if error.version == 0:
             raise
@@ -79,12 +79,15 @@ async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason,
     hub.plane.close(connection, reason, farewell)
 
 
-async def admit(hub: Hub, connection: Connection, packet: Connect) -> None:
-    """Walk a decoded CONNECT to its session. Raises ConnectRefusedError."""
+async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: int) -> None:
+    """Walk a decoded CONNECT of so many bytes to its session. Raises ConnectRefusedError."""
     _check_version(hub, packet)
     client_id = packet.client_id or _assigned_client_id()
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         arrival = await _arrive(hub, connection, packet, client_id)
+        _check_size(arrival, size_bytes)
+        if attempt == 0 and not arrival.broker.allowance.take(Quota.CONNECTS):
+            raise ConnectRefusedError(Reason.CONNECTION_RATE)
         async with hub.directory.holding(arrival.broker.tenant_id, client_id):
             if connection.control.is_gone:
                 return
@@ -98,12 +101,11 @@ async def _arrive(hub: Hub, connection: Connection, packet: Connect, client_id: 
     """Prove who it is and check everything that needs no session."""
     login = await prove(hub, connection, packet, client_id)
     broker = await hub.brokers.broker(login.tenant)
+    broker.allowance.learn(login.device)
     policy = hub.policy_of(login, client_id, connection)
     arrival = Arrival(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
     _check_client_id(arrival)
     _check_will(arrival)
-    if not broker.allowance.take(Quota.CONNECTS):
-        raise ConnectRefusedError(Reason.CONNECTION_RATE)
     return arrival
 
 
@@ -129,13 +131,33 @@ def _check_client_id(arrival: Arrival) -> None:
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "the session belongs to another device")
 
 
+def _size(body_bytes: int) -> int:
+    """The size of a packet with a body of so many bytes (§2.1.4)."""
+    return body_bytes + 2 + (body_bytes > 0x7F) + (body_bytes > 0x3FFF) + (body_bytes > 0x1F_FFFF)
+
+
+def _check_size(arrival: Arrival, size_bytes: int) -> None:
+    """CONNECT was read before its tenant was known; now it is held to the limits of every packet."""
+    limits, packet = arrival.broker.allowance.limits_of(arrival.login.device.name), arrival.packet
+    if limits.packet_bytes and size_bytes > limits.packet_bytes:
+        arrival.broker.allowance.refused(Quota.PACKET_BYTES)
+        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
+    counts = [len(packet.properties.user_properties)]
+    if packet.will is not None:
+        counts.append(len(packet.will.properties.user_properties))
+    if limits.user_properties and max(counts) > limits.user_properties:
+        arrival.broker.allowance.refused(Quota.USER_PROPERTIES)
+        raise ConnectRefusedError(Reason.QUOTA)
+
+
 def _check_will(arrival: Arrival) -> None:
     """A Will is a PUBLISH: the same limits, the same rights, here and again when it fires."""
     will = arrival.packet.will
     if will is None:
         return
-    limits = arrival.broker.limits
+    limits = arrival.broker.allowance.limits_of(arrival.login.device.name)
     if limits.will_bytes and len(will.payload) > limits.will_bytes:
+        arrival.broker.allowance.refused(Quota.WILL_BYTES)
         raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
     topic = will.topic.encode()
     if arrival.broker.check_topic(topic):
@@ -166,7 +188,7 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
     if guest.is_gone:  # the client left while its session was opened
         guest.leave(Reason.NETWORK)
         return
-    settings = broker.connection_settings(hub.settings.mqtt, arrival.packet)
+    settings = broker.connection_settings(hub.settings.mqtt, session.device, arrival.packet)
     connack = _connack(arrival, request, settings, opened.is_present, guest.exchange)
     hub.counters.connected(connection.listener.name, arrival.packet.version, "accepted")
     hub.plane.admit(connection, session, settings, encode(connack, arrival.packet.version))
@@ -184,7 +206,7 @@ def _request(arrival: Arrival) -> SessionRequest:
         device=arrival.login.device.name,
         version=packet.version,
         is_clean_start=packet.is_clean_start,
-        expiry_s=arrival.broker.expiry_of(asked_s),
+        expiry_s=arrival.broker.expiry_of(arrival.login.device.name, asked_s),
         will=_will(packet),
     )
 

@@ -13,8 +13,9 @@ from iothub import log as logging
 from iothub.engine.connection import Connection
 from iothub.errors import TenantLimitError, UnavailableError
 from iothub.mqtt.constants import PacketType
-from iothub.mqtt.errors import MqttError
+from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub.reasons import Reason
+from iothub_services.quota.names import Quota
 from iothub_tenants.connect import connect
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub
@@ -72,6 +73,7 @@ class ControlPlane:
         try:
             await walk(self._hub, connection, header, body)
         except MqttError as error:
+            _count(connection, error)
             self._hub.plane.close(connection, error.reason)
         except TenantLimitError:
             self._hub.plane.close(connection, Reason.QUOTA)
@@ -81,3 +83,10 @@ class ControlPlane:
         except Exception as error:  # the protocol edge: a defect of ours ends one connection, and the hub goes on
             log.error("defect in the control plane", peer=connection.peer, exc_info=error)
             self._hub.plane.close(connection, Reason.IMPLEMENTATION)
+
+
+def _count(connection: Connection, error: MqttError) -> None:
+    """A packet with more of something than its tenant allows is a refusal of that quota."""
+    guest: Guest = connection.control
+    if isinstance(error, LimitExceeded) and guest.broker is not None:
+        guest.broker.allowance.refused(Quota(error.limit))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from iothub.engine.connection import Connection
+from iothub.mqtt.constants import STANDARD_LIMITS
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import ProtocolError
 from iothub.mqtt.packets import Disconnect
@@ -21,13 +22,16 @@ NORMAL = 0x00
 
 async def disconnect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Close in peace; with another Reason Code than 0x00 the Will is published [MQTT-3.14.4-3]."""
-    packet = cast("Disconnect", decode_packet(header, body, connection.version))
     guest: Guest = connection.control
+    limits = STANDARD_LIMITS
+    if guest.broker is not None and guest.session is not None:
+        limits = guest.broker.packet_limits(guest.session.device)
+    packet = cast("Disconnect", decode_packet(header, body, connection.version, limits=limits))
     expiry_s = packet.properties.session_expiry_interval_s
     if expiry_s is not None and guest.session is not None:
         control: SessionControl = guest.session.control
         if control.expiry_s == 0 and expiry_s != 0:  # §3.14.2.2.2
             raise ProtocolError("DISCONNECT: a session that ends with its connection cannot be given a longer life")
-        guest.expiry_s = guest.broker.expiry_of(expiry_s) if guest.broker else expiry_s
+        guest.expiry_s = guest.broker.expiry_of(guest.session.device, expiry_s) if guest.broker else expiry_s
     guest.keeps_will = packet.reason_code != NORMAL
     hub.plane.close(connection, Reason.CLIENT if packet.reason_code == NORMAL else Reason.CLIENT_WITH_WILL)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
 
+from iothub.errors import ConfigError
 from iothub_services.quota.grammar import Limits, format_limits, parse_limits, parse_name
 
 
@@ -24,7 +25,12 @@ def load_text(connection: Connection, table: Table, where: ColumnElement[bool]) 
 
 
 def merge(connection: Connection, table: Table, owner: Mapping[str, object], added: Limits) -> None:
-    """Put limits into one owner's rows. What is obeyed and what is a dry run of the same name replace only their like."""
+    """Put limits into one owner's rows. What is obeyed and what is a dry run of the same name replace only their like.
+
+    Raises:
+        ConfigError: a dry run of what nobody counts.
+    """
+    _refuse_silent_trials(added)
     where = owner_is(table, owner)
     known = load(connection, table, where)
     for quota, windows in added.items():
@@ -39,6 +45,14 @@ def remove(connection: Connection, table: Table, owner: Mapping[str, object], na
     """Remove limits by name, whatever their value, and return how many there were. Raises ConfigError for an unknown name."""
     known = [parse_name(name).value for name in names]
     return connection.execute(delete(table).where(owner_is(table, owner), table.c.name.in_(known))).rowcount
+
+
+def _refuse_silent_trials(added: Limits) -> None:
+    for quota, windows in added.items():
+        if not quota.has_trial and any(window.is_dry_run for window in windows):
+            raise ConfigError(
+                f"{quota.value} has no dry run: only counts and rates report what they would have refused"
+            )
 
 
 def owner_is(table: Table, owner: Mapping[str, object]) -> ColumnElement[bool]:

@@ -18,18 +18,23 @@ from iothub_tenants.broker import TenantBroker
 from iothub_tenants.changes import Change
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub
+from iothub_tenants.queue_bounds import QueueBounds
 from iothub_tenants.store import ChangeKind
 
 SLICE = 200  # sessions looked at before others get their turn
 
 TenantsOnPlan = Callable[[str], Awaitable[list[int]]]
+OwnLimits = Callable[[int], Awaitable[dict[str, str]]]
+"""Tenant id -> the own limits of its devices that have any."""
 
 
 class Obedience:
     """Applies changes in their order. Invariant: a change that could not be applied (accounts down) is kept and tried again."""
 
-    def __init__(self, hub: Hub, tenants_on_plan: TenantsOnPlan) -> None:
+    def __init__(self, hub: Hub, bounds: QueueBounds, own_limits: OwnLimits, tenants_on_plan: TenantsOnPlan) -> None:
         self._hub = hub
+        self._bounds = bounds
+        self._own_limits = own_limits
         self._tenants_on_plan = tenants_on_plan
         self._waiting: dict[int, set[str] | None] = {}  # tenant id -> devices to look at; None: all of the tenant
 
@@ -68,10 +73,11 @@ class Obedience:
         if record is None or record.id != tenant_id or record.state is TenantState.DELETING:
             self._close_all(broker, Reason.CREDENTIAL_REVOKED)
             return
+        broker.obey(record, await self._own_limits(tenant_id))
         await self._apply(broker, record, devices)
+        await self._bounds.obey(broker)
 
     async def _apply(self, broker: TenantBroker, record: TenantRecord, devices: set[str] | None) -> None:
-        broker.obey(record)
         if record.state is TenantState.SUSPENDED:
             self._close_all(broker, Reason.TENANT_SUSPENDED)
             return

@@ -23,9 +23,6 @@ from iothub_tenants.tables import quota_override as table
 
 Origin = Literal["plan", "tenant", "device", "none"]
 
-# What is counted for more than one device cannot be set for one.
-_WIDER_THAN_A_DEVICE = frozenset({Scope.TENANT, Scope.GROUP})
-
 
 @dataclass(frozen=True, slots=True)
 class Override:
@@ -110,12 +107,13 @@ def effective(store: AccountStore, tenant: str, device: str | None = None) -> li
 
 
 def refuse_wider(parsed: Limits) -> None:
-    """Raise ConfigError for a limit that is counted for more than one device."""
+    """Raise ConfigError for a limit that is counted for more than one device, or is the same for all of them."""
     for quota in parsed:
-        if quota.scope in _WIDER_THAN_A_DEVICE:
-            raise ConfigError(
-                f"{quota.value} is counted for a whole {quota.scope.value}: it cannot be set for one device"
-            )
+        if quota.is_for_devices:
+            continue
+        is_shared = quota.scope in (Scope.TENANT, Scope.GROUP)
+        why = f"counted for a whole {quota.scope.value}" if is_shared else "the same for all devices of a tenant"
+        raise ConfigError(f"{quota.value} is {why}: it cannot be set for one device")
 
 
 def _effective(found: Explanation) -> EffectiveLimit:

@@ -47,6 +47,16 @@ class Registry:
             row = connection.execute(select(device).where(is_it)).mappings().first()
             return None if row is None else _device(connection, row)
 
+    def device_limits(self, tenant_id: int) -> dict[str, str]:
+        """Return the own limits, as text of the grammar, of the tenant's devices that have any. Raises BackendError."""
+        is_its = and_(quota_override.c.tenant_id == tenant_id, quota_override.c.device != "")
+        query = select(quota_override.c.device, quota_override.c.value).where(is_its)
+        found: dict[str, list[str]] = {}
+        with self._store.read() as connection:
+            for name, value in connection.execute(query.order_by(quota_override.c.device, quota_override.c.name)):
+                found.setdefault(name, []).append(value)
+        return {name: " ".join(values) for name, values in found.items()}
+
     def tenant_names(self) -> dict[int, str]:
         """Return all tenants' names by id, those being deleted included. Raises BackendError."""
         with self._store.read() as connection:

@@ -78,7 +78,9 @@ class Retaining:
     def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
-        if not size:
+        if size:
+            self._correct(topic, size)
+        else:
             self._give_back(topic)
 
     def gone(self, topic: bytes) -> None:
@@ -87,6 +89,17 @@ class Retaining:
         if entry is not None:
             self._index.remove(topic, entry.version)
         self._give_back(topic)
+
+    def _correct(self, topic: bytes, size: int) -> None:
+        """Count what is stored, as the next start will: the reservation knew the payload only."""
+        reserved = self._sizes.get(topic)
+        if reserved is None:
+            self._ledger.restore(Quota.RETAINED_MESSAGES, 1)
+        if size < (reserved or 0):
+            self._ledger.release(Quota.RETAINED_BYTES, (reserved or 0) - size)
+        else:
+            self._ledger.restore(Quota.RETAINED_BYTES, size - (reserved or 0))
+        self._sizes[topic] = size
 
     def _give_back(self, topic: bytes) -> None:
         reserved = self._sizes.pop(topic, None)

@@ -14,7 +14,7 @@ from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.errors import BackendError
 from iothub.mqtt import packets
-from iothub.mqtt.constants import MQTT_5_0, Limits
+from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import ProtocolError
@@ -33,11 +33,15 @@ FAILURE_3X = 0x80
 
 @dataclass(slots=True)
 class Wish:
-    """One Topic Filter of a SUBSCRIBE. `code`: what SUBACK says; below 0x80 it is granted. `is_new`: it did not exist before."""
+    """One Topic Filter of a SUBSCRIBE. `code`: what SUBACK says; below 0x80 it is granted.
+
+    `is_new`: it did not exist before. `is_reserved`: its places are taken, by this wish.
+    """
 
     subscription: Subscription
     code: int
     is_new: bool = False
+    is_reserved: bool = False
 
 
 async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
@@ -46,17 +50,15 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     session, broker = guest.session, guest.broker
     if session is None or broker is None:
         return
-    packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=_limits(broker)))
-    wishes = [_wish(broker, session, packet, asked) for asked in packet.subscriptions]
+    limits = broker.packet_limits(session.device)
+    packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=limits))
+    wishes: list[Wish] = []
+    for asked in packet.subscriptions:
+        wishes.append(_wish(broker, session, packet, asked, wishes))
     await _make_durable(hub, broker, session, wishes)
+    _activate(hub, broker, session, wishes)
     if guest.session is not session:
-        for wish in wishes:
-            if wish.is_new and wish.code < 0x80:
-                broker.give_back(session, wish.subscription)
         return
-    for wish in wishes:
-        if wish.code < 0x80:
-            hub.plane.subscribe(session, wish.subscription)
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
     hub.plane.resume(connection)
@@ -65,15 +67,10 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
             await broker.replay(session, wish.subscription, is_new=wish.is_new)
 
 
-def _limits(broker: TenantBroker) -> Limits:
-    limits = broker.limits
-    return Limits(
-        user_properties=limits.user_properties or 65_535, subscribe_filters=limits.subscribe_filters or 65_535
-    )
-
-
-def _wish(broker: TenantBroker, session: Session, packet: Subscribe, asked: packets.Subscription) -> Wish:
-    """Check one Topic Filter and, if it is granted, reserve its place."""
+def _wish(
+    broker: TenantBroker, session: Session, packet: Subscribe, asked: packets.Subscription, before: list[Wish]
+) -> Wish:
+    """Check one Topic Filter and, if it is granted, reserve its place. `before`: the wishes of the same packet that come first."""
     raw = asked.topic_filter.encode()
     group, topic_filter = split_share(raw)
     identifiers = packet.properties.subscription_identifiers
@@ -90,15 +87,30 @@ def _wish(broker: TenantBroker, session: Session, packet: Subscribe, asked: pack
     if group is not None and asked.is_no_local:
         raise ProtocolError("SUBSCRIBE: No Local on a shared subscription")  # [MQTT-3.8.3-4]
     code = _refusal(broker, session, raw, subscription)
-    is_new = (group, topic_filter) not in session.subscriptions
-    if code == 0 and is_new and not broker.reserve_subscription(session, subscription):
+    reserved = [wish.subscription for wish in before if wish.is_reserved]
+    is_new = (group, topic_filter) not in session.subscriptions and not any(
+        other.filter == topic_filter and other.group == group for other in reserved
+    )
+    if code == 0 and is_new and broker.allowance.reserve_subscription(session, subscription, len(reserved)) is not None:
         code = QUOTA_EXCEEDED
-    return Wish(subscription, code or asked.qos, is_new)
+    return Wish(subscription, code or asked.qos, is_new, is_new and code == 0)
+
+
+def _activate(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
+    """What was granted and is durable takes effect, even if its connection went meanwhile: only the session's end undoes it."""
+    for wish in wishes:
+        if wish.code >= FAILURE_3X:
+            continue
+        if not session.is_discarded:
+            replaced = hub.plane.subscribe(session, wish.subscription)
+            broker.allowance.settle(wish.subscription, is_reserved=wish.is_reserved, was_there=replaced is not None)
+        elif wish.is_reserved:
+            broker.allowance.release_subscription(wish.subscription)
 
 
 def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: Subscription) -> int:
     """Return the Reason Code that refuses this filter, 0 if nothing does."""
-    if broker.check_filter(raw):
+    if broker.check_filter(session.device, raw):
         return FILTER_INVALID
     policy = cast("Rights", session.policy)
     if not policy.may_subscribe(subscription.filter):
@@ -122,8 +134,9 @@ async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes
     except BackendError:
         for wish in granted:
             wish.code = UNSPECIFIED
-            if wish.is_new:
-                broker.give_back(session, wish.subscription)
+            if wish.is_reserved:
+                wish.is_reserved = False
+                broker.allowance.release_subscription(wish.subscription)
 
 
 def _subscribed(subject: Subject, subscription: Subscription) -> Event:
@@ -145,7 +158,8 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     session, broker = guest.session, guest.broker
     if session is None or broker is None:
         return
-    packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=_limits(broker)))
+    limits = broker.packet_limits(session.device)
+    packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
     codes = []
     gone: list[Event] = []
     for text in packet.topic_filters:
@@ -159,7 +173,7 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         subscription = hub.plane.unsubscribe(session, group, topic_filter)
         codes.append(0 if subscription is not None else NO_SUBSCRIPTION_EXISTED)
         if subscription is not None:
-            broker.give_back(session, subscription)
+            broker.allowance.release_subscription(subscription)
     if gone and session.is_persistent:
         await hub.journal.record(gone)
     elif gone:

@@ -136,5 +136,19 @@ class Quota(Enum):
         quota.standard, quota.least, quota.most, quota.doc = standard, least, most, doc
         return quota
 
+    @property
+    def is_for_devices(self) -> bool:
+        """Whether one device may have a limit of its own: not where all share one count, or the message plane asks for all alike."""
+        return self.scope not in (Scope.TENANT, Scope.GROUP) and self not in _ALIKE
 
+    @property
+    def has_trial(self) -> bool:
+        """Whether `dry-run:` can report on it: what is counted by the quota service. A bound of one packet is kept or not."""
+        return self.kind is Kind.RATE or (self.kind is Kind.COUNT and self not in _QUEUES)
+
+
+_ALIKE = frozenset({Quota.TOPIC_LEVELS, Quota.TOPIC_BYTES, Quota.USER_PROPERTIES, Quota.FANOUT, Quota.FANOUT_BYTES})
+_QUEUES = frozenset(
+    {Quota.QUEUED_MESSAGES, Quota.QUEUED_BYTES, Quota.SESSION_QUEUED_MESSAGES, Quota.SESSION_QUEUED_BYTES}
+)
 BY_NAME = {str(quota.value): quota for quota in Quota}

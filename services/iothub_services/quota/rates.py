@@ -106,6 +106,24 @@ class Rate:
         return wait
 
 
+class Tried:
+    """A rate with windows on trial behind it: what passes is held against them, and told when they would have refused."""
+
+    __slots__ = ("_obeyed", "_tell", "_trial")
+
+    def __init__(self, obeyed: Meter | DayCounter | Rate | None, trial: Meter, tell: Callable[[], None]) -> None:
+        self._obeyed = obeyed
+        self._trial = trial
+        self._tell = tell
+
+    def take(self, units: int, now: float) -> float:
+        """As the obeyed rate says; 0.0 if there is none."""
+        wait: float = 0.0 if self._obeyed is None else self._obeyed.take(units, now)
+        if wait == 0.0 and self._trial.take(units, now) != 0.0:
+            self._tell()
+        return wait
+
+
 class Rates:
     """The rates of a tenant, or of one device (`subject`); must be used on one thread.
 
@@ -140,18 +158,26 @@ class Rates:
                 _set_meter(self._trials, quota, on_trial, now)
             self._set_days(quota, (*obeyed, *on_trial))
 
-    def meter(self, quota: Quota) -> Meter | None:
+    def meter(self, quota: Quota) -> Meter | Tried | None:
         """Return the windows below an hour that hold back; None: no limit."""
-        return self._meters.get(quota)
+        obeyed = self._meters.get(quota)
+        return self._tried(quota, obeyed) or obeyed
 
     def day(self, quota: Quota) -> DayCounter | None:
         """Return the windows of an hour and more; None: no limit."""
         return self._days.get(quota)
 
-    def rate(self, quota: Quota) -> Meter | DayCounter | Rate | None:
+    def rate(self, quota: Quota) -> Meter | DayCounter | Rate | Tried | None:
         """Return all windows that hold back or refuse as one `take`; None: no limit."""
-        meter, day = self.meter(quota), self.day(quota)
-        return Rate(meter, day) if meter is not None and day is not None else meter or day
+        meter, day = self._meters.get(quota), self.day(quota)
+        obeyed = Rate(meter, day) if meter is not None and day is not None else meter or day
+        return self._tried(quota, obeyed) or obeyed
+
+    def _tried(self, quota: Quota, obeyed: Meter | DayCounter | Rate | None) -> Tried | None:
+        trial = self._trials.get(quota)
+        if trial is None:
+            return None
+        return Tried(obeyed, trial, lambda: self._observer.would_refuse(self._owner[0], quota))
 
     def take(self, quota: Quota, units: int = 1) -> float:
         """Take units of a `REFUSING` rate: 0.0, or > 0: refused for so many seconds, or -1.0: refused until the window ends."""
@@ -167,16 +193,6 @@ class Rates:
         if trial is not None and trial.take(units, now) != 0.0:
             self._observer.would_refuse(self._owner[0], quota)
         return 0.0
-
-    def observe(self, quota: Quota, units: int) -> None:
-        """Hold units that the engine let pass against the windows on trial: the growth of its counter, about once a second."""
-        trial = self._trials.get(quota)
-        if trial is not None and units > 0 and trial.take(units, self._clock.monotonic()) != 0.0:
-            self._observer.would_refuse(self._owner[0], quota)
-
-    def on_trial(self) -> frozenset[Quota]:
-        """Return the names that want `observe`."""
-        return frozenset(self._trials)
 
     def _set_days(self, quota: Quota, windows: tuple[Window, ...]) -> None:
         if not any(window.is_durable for window in windows):

@@ -94,7 +94,7 @@ class SessionManager:
 
     async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
         queue_id = await home.next_queue_id()
-        await self._queues.create(home.tenant_id, queue_id, home.queue_limits(), queue_id << EPOCH_BITS)
+        await self._queues.create(home.tenant_id, queue_id, home.queue_limits(request.device), queue_id << EPOCH_BITS)
         claim = await self._queues.claim(queue_id, self._owner)
         subject = Subject(home.tenant_id, request.client_id, claim.epoch, self._now_ms())
         created = events.session_created(
@@ -181,8 +181,8 @@ class SessionManager:
         """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
         if will is not None:
             home.publish_will(session, will, self._will_id(session))
-        self._plane.discard(session)
         home.session_ended(session)
+        self._plane.discard(session)
 
     def _fire_will(self, home: SessionHome, session: Session) -> None:
         control: SessionControl = session.control
@@ -222,8 +222,8 @@ class SessionManager:
         is_expiry = reason == "expired"
         ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
         await self._journal.record([ended])
-        self._plane.discard(session)
         home.session_ended(session)
+        self._plane.discard(session)
         await self._queues.drop(session.queue_id)
 
     async def run_deadlines(self) -> None:

@@ -111,7 +111,7 @@ class SessionHome(Protocol):
     @property
     def plane(self) -> TenantPlane: ...
 
-    def queue_limits(self) -> QueueLimits: ...
+    def queue_limits(self, device: str) -> QueueLimits: ...
 
     async def next_queue_id(self) -> int: ...
 
@@ -119,7 +119,7 @@ class SessionHome(Protocol):
         """Take the session away from a connection that is about to be closed: `close_connection` is called from here."""
 
     def session_ended(self, session: Session) -> None:
-        """Give back what the session held of the tenant's quota."""
+        """Give back what the session holds of the tenant's quota; called before the plane forgets its subscriptions."""
 
     def publish_will(self, session: Session, will: Will, message_id: bytes) -> None:
         """Publish it if the device may (still) publish there."""

@@ -176,23 +176,35 @@ def test_changed_limits_are_no_new_allowance(house: House) -> None:
 
 
 def test_trial_is_only_told(house: House) -> None:
-    """Of refusing rates at once, of metered ones by the growth of the engine's counters."""
+    """Every unit that passes and would not have: by those who refuse, and by those who hold back."""
     rates = house.tenant("connects=5/1s dry-run:connects=2/1s dry-run:publish_messages=100/1s")
 
     assert all(rates.take(Quota.CONNECTS) == 0.0 for _ in range(4))
     assert house.told.trials == [Quota.CONNECTS] * 2
-    assert rates.on_trial() == {Quota.PUBLISH_MESSAGES}
-    assert rates.meter(Quota.PUBLISH_MESSAGES) is None
-    for _ in range(10):
-        house.clock.now += 1.0
-        rates.observe(Quota.PUBLISH_MESSAGES, 90)
-    assert house.told.trials == [Quota.CONNECTS] * 2
-    for _ in range(10):
-        house.clock.now += 1.0
-        rates.observe(Quota.PUBLISH_MESSAGES, 200)
-    assert Quota.PUBLISH_MESSAGES in house.told.trials
-    rates.observe(Quota.DELIVER_MESSAGES, 10**9)
+    assert rates.rate(Quota.DELIVER_MESSAGES) is None
+    house.told.trials.clear()
+    assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), house, 90) == 900
+    assert not house.told.trials
+    assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), house, 200) == 2000
+    assert house.told.trials.count(Quota.PUBLISH_MESSAGES) == pytest.approx(1000, rel=0.05)
     assert not house.told.refusals
+
+
+def test_trial_behind_an_obeyed_rate_hears_what_passed(house: House) -> None:
+    """What the obeyed limit held back is no news."""
+    rates = house.tenant("deliver_messages=50/1s,1000/1d dry-run:deliver_messages=20/1s")
+
+    assert pass_units(rates.rate(Quota.DELIVER_MESSAGES), house, 100) == pytest.approx(500, rel=0.05)
+    assert house.told.trials.count(Quota.DELIVER_MESSAGES) == pytest.approx(300, rel=0.07)
+
+
+def pass_units(meter: object, house: House, rate: int) -> int:
+    """Ask for so many units a second, evenly, over ten seconds; returns how many passed."""
+    passed = 0
+    for _ in range(10 * rate):
+        house.clock.now += 1 / rate
+        passed += meter.take(1, house.clock.now) == 0.0  # type: ignore[attr-defined]
+    return passed
 
 
 def test_sessions_of_a_device_share_its_rates(house: House) -> None:

@@ -42,12 +42,12 @@ def test_dry_run_stands_beside_what_is_obeyed(store: AccountStore) -> None:
 
 def test_innermost_layer_decides(store: AccountStore) -> None:
     """Plan, tenant, device."""
-    assert in_force(store, "topic_bytes", "dev1") == ("topic_bytes=4KiB", "plan")
-    quotas.set_limits(store, "acme", "topic_bytes=1KiB")
-    assert in_force(store, "topic_bytes", "dev1") == ("topic_bytes=1KiB", "tenant")
-    quotas.set_limits(store, "acme", "topic_bytes=unlimited", device="dev1")
-    assert in_force(store, "topic_bytes", "dev1") == ("topic_bytes=unlimited", "device")
-    assert in_force(store, "topic_bytes") == ("topic_bytes=1KiB", "tenant")
+    assert in_force(store, "packet_bytes", "dev1") == ("packet_bytes=1MiB", "plan")
+    quotas.set_limits(store, "acme", "packet_bytes=1KiB")
+    assert in_force(store, "packet_bytes", "dev1") == ("packet_bytes=1KiB", "tenant")
+    quotas.set_limits(store, "acme", "packet_bytes=unlimited", device="dev1")
+    assert in_force(store, "packet_bytes", "dev1") == ("packet_bytes=unlimited", "device")
+    assert in_force(store, "packet_bytes") == ("packet_bytes=1KiB", "tenant")
     assert in_force(store, "device_publish_messages") == ("device_publish_messages=unlimited", "none")
 
 
@@ -76,6 +76,20 @@ def test_limit_of_the_whole_tenant_cannot_be_set_for_a_device(store: AccountStor
         quotas.set_limits(store, "acme", "connections=1", device="dev1")
 
 
+@pytest.mark.parametrize("limit", ["topic_levels=3", "topic_bytes=10", "user_properties=1", "fanout=2", "fanout_bytes=2"])
+def test_limit_that_is_the_same_for_all_devices_cannot_be_set_for_one(store: AccountStore, limit: str) -> None:
+    """The message plane asks for all alike; a limit that would be ignored is refused."""
+    with pytest.raises(ConfigError, match="the same for all devices"):
+        quotas.set_limits(store, "acme", limit, device="dev1")
+
+
+@pytest.mark.parametrize("limit", ["packet_bytes=100", "queued_messages=3", "session_expiry_s=1s"])
+def test_dry_run_of_what_nobody_counts_is_refused(store: AccountStore, limit: str) -> None:
+    """A trial that reports nothing would look like one that found nothing."""
+    with pytest.raises(ConfigError, match="no dry run"):
+        quotas.set_limits(store, "acme", f"dry-run:{limit}")
+
+
 def test_bad_limits_are_refused(store: AccountStore) -> None:
     """All or nothing."""
     for text in ("", "connections", "connections=5 nosuch=1", "connections=5/1s"):
@@ -87,12 +101,12 @@ def test_bad_limits_are_refused(store: AccountStore) -> None:
 
 def test_limits_are_listed_for_the_tenant_and_its_devices(store: AccountStore) -> None:
     """The tenant's own first."""
-    quotas.set_limits(store, "acme", "topic_bytes=100", device="dev1")
-    quotas.set_limits(store, "acme", "topic_bytes=200")
+    quotas.set_limits(store, "acme", "packet_bytes=100", device="dev1")
+    quotas.set_limits(store, "acme", "packet_bytes=200")
 
     assert [(limit.device, limit.limits) for limit in quotas.list_all(store, "acme")] == [
-        ("", "topic_bytes=200"),
-        ("dev1", "topic_bytes=100"),
+        ("", "packet_bytes=200"),
+        ("dev1", "packet_bytes=100"),
     ]
     assert [limit.device for limit in quotas.list_all(store, "acme", "dev1")] == ["dev1"]
 
@@ -100,8 +114,8 @@ def test_limits_are_listed_for_the_tenant_and_its_devices(store: AccountStore) -
 def test_unknown_device_is_not_found(store: AccountStore) -> None:
     """By every verb."""
     for verb in (
-        lambda: quotas.set_limits(store, "acme", "topic_bytes=1", device="no"),
-        lambda: quotas.unset(store, "acme", ["topic_bytes"], device="no"),
+        lambda: quotas.set_limits(store, "acme", "packet_bytes=64", device="no"),
+        lambda: quotas.unset(store, "acme", ["packet_bytes"], device="no"),
         lambda: quotas.list_all(store, "acme", "no"),
         lambda: quotas.effective(store, "acme", "no"),
     ):

@@ -39,7 +39,7 @@ def test_tenant_record_is_complete(store: AccountStore, registry: Registry) -> N
     acl_rules.deny(store, "acme", "@sensors", "publish", "a/#")
     acl_rules.deny(store, "acme", "dev1", "publish", "b/#")
     quotas.set_limits(store, "acme", "sessions=4")
-    quotas.set_limits(store, "acme", "topic_bytes=4", device="dev1")
+    quotas.set_limits(store, "acme", "session_subscriptions=4", device="dev1")
     bans.add(store, "acme", "client_id", "c1", reason="no")
     accounts: Accounts = registry
 
@@ -68,7 +68,7 @@ def test_tenant_record_is_complete(store: AccountStore, registry: Registry) -> N
 def test_device_record_is_complete(store: AccountStore, registry: Registry) -> None:
     """Groups, own rules, own limits, the stored credential."""
     acl_rules.deny(store, "acme", "dev1", "publish", "b/#")
-    quotas.set_limits(store, "acme", "topic_bytes=4", device="dev1")
+    quotas.set_limits(store, "acme", "session_subscriptions=4", device="dev1")
     tenant = registry.find_tenant("acme")
     assert tenant is not None
 
@@ -78,7 +78,7 @@ def test_device_record_is_complete(store: AccountStore, registry: Registry) -> N
     assert found.credential.startswith("h1$")
     assert (found.credential_kind, found.is_enabled, found.groups) == (CredentialKind.SECRET, True, ("sensors",))
     assert found.rules == (Rule(Scope.DEVICE, "dev1", Effect.DENY, Action.PUBLISH, "b/#"),)
-    assert found.limits == "topic_bytes=4"
+    assert found.limits == "session_subscriptions=4"
 
 
 def test_certificate_is_another_kind_of_credential(store: AccountStore, registry: Registry) -> None:
