@@ -1,0 +1,138 @@
+"""Shared groups: one member per message, the congested passed over, the offline last, and what happens when a member's session ends."""
+
+from __future__ import annotations
+
+from iothub.engine.message import Message
+from iothub.reasons import Drop
+from iothub.testing.engine import Bench, Client, packets, publish
+
+
+def members(bench: Bench, count: int, **options: object) -> list[Client]:
+    clients = [bench.client(f"m{number}", **options) for number in range(count)]  # type: ignore[arg-type]
+    for client in clients:
+        client.subscribe(b"job", 1, group=b"g")
+    return clients
+
+
+def taken(client: Client) -> int:
+    return len(packets(client.take()))
+
+
+def test_a_group_takes_turns() -> None:
+    """Each message goes to one member [MQTT-4.8.2-4]."""
+    bench = Bench()
+    clients = members(bench, 3)
+
+    bench.client("p").send(publish(b"job", b"x", 1, 1) * 9)
+
+    assert [taken(client) for client in clients] == [3, 3, 3]
+
+
+def test_a_congested_member_is_passed_over() -> None:
+    """A full window is somebody else's work, unless all are full."""
+    bench = Bench()
+    slow, fast = members(bench, 2)
+    slow.session.window.limit = 1  # type: ignore[union-attr]
+    fast.session.window.limit = 6  # type: ignore[union-attr]
+    publisher = bench.client("p")
+
+    publisher.send(publish(b"job", b"x", 1, 1) * 8)
+    assert slow.session.backlog_length() == 1
+    publisher.send(publish(b"job", b"x", 1, 1) * 4)
+
+    assert taken(slow) + taken(fast) == 7
+    assert slow.session.backlog_length() + fast.session.backlog_length() == 5
+
+
+def test_an_offline_member_gets_it_only_when_nobody_is_online() -> None:
+    """One persistent member's queue, always the same one for a publisher."""
+    bench = Bench()
+    offline = [bench.client(f"o{number}", queue_id=number) for number in (7, 8)]
+    for client in offline:
+        client.subscribe(b"job", 1, group=b"g")
+        client.drop()
+    bench.settle()
+    [online] = members(bench, 1)
+    publisher = bench.client("p")
+
+    publisher.send(publish(b"job", b"x", 1, 1))
+    assert taken(online) == 1
+    online.drop()
+    bench.plane.discard(online.session)
+    publisher.send(publish(b"job", b"x", 1, 1) * 3)
+    bench.settle()
+
+    assert sorted(bench.store.queue(number).tail for number in (7, 8)) == [0, 3]
+
+
+def test_unsent_qos1_goes_to_another_member_when_a_session_ends() -> None:
+    """What was not sent is not lost [MQTT-4.8.2-5]; what was sent stays with who has it."""
+    bench = Bench()
+    [first] = members(bench, 1, receive_maximum=1)
+    publisher = bench.client("p")
+    publisher.send(b"".join(publish(b"job", b"%d" % number, 1, number) for number in (1, 2, 3)))
+    second = bench.client("n")
+    second.subscribe(b"job", 1, group=b"g")
+
+    first.drop()
+    bench.plane.discard(first.session)
+
+    assert [body[-1:] for _, body in packets(second.take())] == [b"2", b"3"]
+    assert bench.tenant.buffered_bytes == 0
+
+
+def test_without_another_member_it_is_dropped_by_name() -> None:
+    bench = Bench()
+    [only] = members(bench, 1, receive_maximum=1)
+    bench.client("p").send(publish(b"job", b"x", 1, 1) * 2)
+
+    only.drop()
+    bench.plane.discard(only.session)
+
+    assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 1}
+
+
+def test_a_replay_never_overtakes_what_came_live() -> None:
+    """A topic delivered live since the subscription became active is left out of the replay."""
+    bench = Bench()
+    client = bench.client("s")
+    bench.plane.expect_replay(client.session)
+    subscription = client.subscribe(b"r/#", 1)
+    bench.client("p").send(publish(b"r/1", b"new", 1, 1))
+    assert client.take() == publish(b"r/1", b"new", 1, 2)
+
+    bench.plane.replay(
+        client.session, subscription, [Message(b"r/1", b"old", 1, True), Message(b"r/2", b"old", 1, True)]
+    )
+
+    assert client.take() == publish(b"r/2", b"old", 1, 3, retain=True)
+    assert client.session.replay_topics is None
+
+
+def test_a_long_replay_is_sliced_and_bounded() -> None:
+    """Thousands of retained messages do not fill the backlog."""
+    bench = Bench()
+    client = bench.client("s", receive_maximum=10)
+    subscription = client.subscribe(b"r/#", 1)
+    messages = [Message(b"r/%d" % number, b"x", 0, True) for number in range(1000)]
+
+    bench.plane.replay(client.session, subscription, messages)
+    first = taken(client)
+    bench.pass_time(0.5)
+
+    assert first == 256
+    assert first + taken(client) == 1000
+
+
+def test_persistent_messages_of_the_control_plane_are_told_when_durable() -> None:
+    """`on_done` of a will waits for the commit."""
+    bench = Bench()
+    bench.client("s", queue_id=7).subscribe(b"will", 1)
+    bench.settle()
+    codes: list[int] = []
+
+    bench.plane.publish(bench.tenant, Message(b"will", b"x", 1), codes.append)
+    assert codes == []
+    bench.store.commit()
+
+    assert codes == [0]
