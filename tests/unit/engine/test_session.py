@@ -1,0 +1,63 @@
+"""The backlog's bookkeeping, and doors that are closed until somebody opens them."""
+
+from __future__ import annotations
+
+from iothub.engine.message import Delivery, Message
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.testing.engine import TopicPolicy
+
+
+def make_session() -> Session:
+    return Session(TenantPlane(1, "acme"), "c", "d", False)
+
+
+def test_backlog_is_a_queue_that_leaves_nothing_behind() -> None:
+    """First in, first out, bytes exact, no list when it is empty."""
+    session = make_session()
+    deliveries = [Delivery(Message(b"a", bytes(number)), number % 2, False, ()) for number in range(200)]
+    for delivery in deliveries:
+        session.push(delivery)
+    assert (session.backlog_length(), session.backlog_qos0) == (200, 100)
+
+    taken = []
+    while session.backlog is not None:
+        taken.append(session.peek())
+        session.pop()
+
+    assert taken == deliveries
+    assert (session.backlog_bytes, session.backlog_qos0, session.backlog_start) == (0, 0, 0)
+    assert session.pop() == 0
+    assert session.peek() is None
+
+
+def test_backlog_can_be_taken_as_a_whole() -> None:
+    session = make_session()
+    deliveries = [Delivery(Message(b"a", b""), 1, False, ()) for _ in range(5)]
+    for delivery in deliveries:
+        session.push(delivery)
+    session.pop()
+
+    assert session.take_backlog() == deliveries[1:]
+    assert session.take_backlog() == []
+    assert session.backlog_bytes == 0
+
+
+def test_session_denies_until_it_is_given_a_policy() -> None:
+    session = make_session()
+
+    assert not session.may_publish(b"a", 10)
+    assert not session.may_receive(b"a", 10)
+
+
+def test_session_keeps_a_bounded_number_of_answers() -> None:
+    """A client that walks through topics does not fill memory."""
+    session = make_session()
+    session.obey(TopicPolicy({b"1"}, {b"2"}))
+
+    for number in range(100):
+        assert session.may_publish(b"%d" % number, 10) is (number == 1)
+        assert session.may_receive(b"%d" % number, 10) is (number == 2)
+
+    assert len(session.publish_grants or ()) <= 10
+    assert len(session.receive_grants or ()) <= 10
