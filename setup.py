@@ -30,7 +30,7 @@ def extensions() -> list[object]:
         Extension(
             ".".join(path.with_suffix("").parts),
             [str(path)],
-            extra_compile_args=["-O2", "-fno-strict-aliasing"],
+            extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing"],
             optional=True,  # no compiler: the plain twin
         )
         for path in sources()
