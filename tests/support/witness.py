@@ -1,0 +1,94 @@
+"""A pair of well-behaved clients that play QoS 1 ping-pong while others misbehave, and what a process costs meanwhile.
+
+Knows no abuse; it only says how the innocent fared.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.raw import PUBACK, PUBLISH, RawClient
+
+PAUSE_S = 0.02
+
+
+class Witness:
+    """Use as a context manager: leaving it fails the test when a round trip took too long or the hub closed us."""
+
+    def __init__(self, port: int, name: str = "witness", limit_s: float = 1.0) -> None:
+        self.limit_s = limit_s
+        self.worst_s = 0.0
+        self.rounds = 0
+        self._error: Exception | None = None
+        self._is_over = threading.Event()
+        self._name = name
+        self._pair = (RawClient(port, 4), RawClient(port, 5))
+        for number, client in enumerate(self._pair):
+            client.connect(f"{name}-{number}", "acme/dev1")
+            client.subscribe((f"{name}/{number}", 1))
+        self._thread = threading.Thread(target=self._play)
+
+    def __enter__(self) -> Witness:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        for client in self._pair:
+            client.close()
+        if kind is None:
+            assert self._error is None, f"the witness failed after {self.rounds} rounds: {self._error!r}"
+            assert self.rounds > 0
+            assert self.worst_s < self.limit_s, f"a witness round trip took {self.worst_s:.2f} s"
+
+    def _play(self) -> None:
+        try:
+            while not self._is_over.is_set() or not self.rounds:
+                begun = time.monotonic()
+                for number in (0, 1):
+                    self._pass_ball(self._pair[number], self._pair[1 - number], 1 - number)
+                self.worst_s = max(self.worst_s, time.monotonic() - begun)
+                self.rounds += 1
+                self._is_over.wait(PAUSE_S)
+        except (AssertionError, OSError) as error:
+            self._error = error
+
+    def _pass_ball(self, sender: RawClient, receiver: RawClient, number: int) -> None:
+        ball = str(self.rounds).encode()
+        sender.send(sender.publish_bytes(f"{self._name}/{number}", ball, 1, self.rounds % 65535 + 1))
+        found = receiver.expect(PUBLISH)
+        receiver.ack(PUBACK, found.packet_id)
+        sender.expect(PUBACK)
+        assert found.payload == ball
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def wait_until(ready: object, timeout_s: float, what: str) -> None:
+    """Poll `ready()` until it is true."""
+    assert callable(ready)
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
