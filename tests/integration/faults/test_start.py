@@ -1,0 +1,121 @@
+"""Starts that must not happen: each ends with its exit code and one clear line, and harms nothing."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sqlite3
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.hub import IOTHUB, Hub, free_port
+from tests.support.raw import RawClient
+from tests.support.wrapped import in_own_mounts
+
+
+def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*prefix, str(IOTHUB), "--data-dir", str(data_dir), "serve", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def the_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line of standard error is for a person; there is no traceback anywhere."""
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_a_second_serve_names_the_holder(hub: Hub) -> None:
+    """Exit 4, who holds the directory, and the first goes on; a wrong configuration is told first (exit 2)."""
+    hub.start()
+    assert hub.process is not None
+
+    second = serve(hub.data_dir, "--set", f"listeners.tcp.port={free_port()}")
+    wrong = serve(hub.data_dir, "--set", "listeners.tcp.prot=1")
+
+    assert second.returncode == 4
+    assert str(hub.process.pid) in the_line(second)
+    assert wrong.returncode == 2
+    with RawClient(hub.ports["tcp"]) as client:
+        assert client.connect("c", "acme/dev1").code == 0
+
+
+@pytest.mark.parametrize("listener", ["listeners.tcp", "http"])
+def test_a_port_in_use_is_named(hub: Hub, listener: str) -> None:
+    with socket.socket() as rival:
+        rival.bind(("127.0.0.1", 0))
+        rival.listen()
+        port = rival.getsockname()[1]
+        words = [] if listener == "listeners.tcp" else ["--set", f"listeners.tcp.port={free_port()}"]
+
+        done = serve(hub.data_dir, *words, "--set", f"{listener}.port={port}")
+
+    assert done.returncode == 7
+    assert str(port) in the_line(done)
+
+
+def test_a_read_only_directory_is_named(hub: Hub) -> None:
+    """On a file system that is mounted read-only, as root has every right elsewhere."""
+    path = hub.data_dir
+    prefix = in_own_mounts(f"mount --bind {path} {path}; mount -o remount,bind,ro {path}")
+
+    done = serve(path, "--set", f"listeners.tcp.port={free_port()}", prefix=prefix)
+
+    assert done.returncode == 7
+    assert str(path) in the_line(done)
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("not a directory")
+
+    done = serve(path)
+
+    assert done.returncode in (2, 3, 7)
+    assert str(path) in the_line(done)
+
+
+@pytest.mark.parametrize("name", ["accounts.db", "queues.db", "retained.db", "events.db", "state.db"])
+def test_a_future_schema_is_refused(hub: Hub, name: str) -> None:
+    """Exit 4, the file and its version named, and not a byte of it changed."""
+    hub.start()
+    hub.stop()
+    path = hub.data_dir / name
+    make_future(path)
+    before = path.read_bytes()
+
+    done = serve(hub.data_dir, "--set", f"listeners.tcp.port={free_port()}")
+
+    assert done.returncode == 4
+    assert name.removesuffix(".db") in the_line(done)
+    assert path.read_bytes() == before
+    assert not list(hub.data_dir.glob(f"{name}.*damaged*"))
+
+
+def make_future(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    if path.name == "accounts.db":
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    else:
+        connection.execute("PRAGMA user_version = 9999")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    for rest in ("-wal", "-shm"):
+        path.with_name(path.name + rest).unlink(missing_ok=True)
+
+
+def test_a_directory_that_was_never_initialised_is_refused(tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "data", ignore_errors=True)
+
+    done = serve(tmp_path / "data")
+
+    assert done.returncode in (2, 3, 4)
+    assert "init" in the_line(done)
