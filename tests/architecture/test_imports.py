@@ -1,0 +1,115 @@
+"""Who may import what: the layers of setup.cfg, and each third-party library only where its name stands here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT, imports, modules
+
+# Library -> the modules, or whole rooms (ending in a dot), that may import it.
+ALLOWED = {
+    "sqlalchemy": ("iothub_tenants.", "iothub_migrations."),
+    "alembic": ("iothub_migrations.",),
+    "prometheus_client": ("iothub_services.metrics.exposition",),
+    "h11": ("iothub.net.",),
+    "argon2": ("iothub_services.auth.secrets",),
+    "cryptography": (
+        "iothub.cli.cert",
+        "iothub.config_check",
+        "iothub.net.tls",
+        "iothub_services.metrics.probes",
+        "iothub.testing.certificates",
+    ),
+    "click": ("iothub.cli.",),
+    "structlog": ("iothub.log", "iothub.twisted_log"),
+    "hypothesis": ("iothub.testing.",),
+    "pytest": ("iothub.testing.",),
+    "wsproto": ("iothub.testing.",),
+    "twisted": (
+        "iothub.net.",
+        "iothub.node",
+        "iothub.life",
+        "iothub.twisted_log",
+        "iothub.peers.",
+        "iothub_services.",
+        "iothub_tenants.",
+        "iothub.testing.",
+    ),
+    "sqlite3": ("iothub_services.", "iothub_tenants.database", "iothub_migrations.", "iothub.cli."),
+}
+PLAIN = ("iothub.mqtt", "iothub.engine", "iothub.records")  # standard library and each other; see the contracts
+GROUND = (*PLAIN, "iothub.errors", "iothub.clock", "iothub.ids", "iothub.reasons", "iothub.units")
+
+
+def _is_allowed(module: str, places: tuple[str, ...]) -> bool:
+    return any(module == place or (place.endswith(".") and f"{module}.".startswith(place)) for place in places)
+
+
+@pytest.mark.parametrize("library", sorted(ALLOWED))
+def test_library_is_imported_only_where_it_may_be(library: str) -> None:
+    """A driver belongs to the module that says so in its name."""
+    users = {name for name, path in modules().items() if _uses(path, library)}
+
+    assert sorted(name for name in users if not _is_allowed(name, ALLOWED[library])) == []
+
+
+def test_every_third_party_library_is_on_the_list() -> None:
+    """A new library is a decision, made here."""
+    ours = {name.partition(".")[0] for name in modules()}
+    known = set(sys.stdlib_module_names) | ours | set(ALLOWED) | {"zope", "psutil"}
+    tops = {line.partition(".")[0] for path in modules().values() for line in imports(path)}
+
+    assert sorted(tops - known) == []
+
+
+@pytest.mark.parametrize("room", PLAIN)
+def test_codec_engine_and_records_need_the_standard_library_alone(room: str) -> None:
+    """No framework, no driver: bytes in, bytes out."""
+    foreign = {
+        (name, line)
+        for name, path in modules().items()
+        if name == room or name.startswith(f"{room}.")
+        for line in imports(path)
+        if line.partition(".")[0] not in sys.stdlib_module_names and not line.startswith(GROUND)
+    }
+
+    assert sorted(foreign) == []
+
+
+def test_records_import_nothing_of_the_hub_but_errors_and_themselves() -> None:
+    """Spark imports this room alone."""
+    lines = {
+        line
+        for name, path in modules().items()
+        if name.startswith("iothub.records")
+        for line in imports(path)
+        if line.startswith("iothub") and not line.startswith(("iothub.records", "iothub.errors", "iothub.reasons"))
+    }
+
+    assert lines <= {"iothub"}
+
+
+def test_import_contracts_hold() -> None:
+    """Imports only point down; what import-linter says is what the architecture page draws."""
+    command = Path(sys.executable).parent / "lint-imports"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [str(command), "--config", "setup.cfg", "--no-cache"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _uses(path: Path, library: str) -> bool:
+    return any(line == library or line.startswith(f"{library}.") for line in imports(path))

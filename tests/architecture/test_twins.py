@@ -1,0 +1,84 @@
+"""The compiled engine and its plain twin are the same thing to whoever imports them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+from tests.architecture.tree import ROOT, package_dirs
+
+_C_METHOD = re.compile(r"^ +cdef [^(\n]*?(\w+)\(", re.MULTILINE)
+
+# For each module of the engine: its public names, and the public names of its classes.
+_LOOK = """
+import importlib, json, sys
+found = {}
+for name in json.loads(sys.argv[1]):
+    module = importlib.import_module(name)
+    names = {}
+    for key, value in vars(module).items():
+        if key.startswith("_") or getattr(value, "__module__", None) != name:
+            continue
+        is_class = isinstance(value, type)
+        names[key] = sorted(k for k in vars(value) if not k.startswith("_") and callable(getattr(value, k))) if is_class else []
+    found[name] = [names, module.__file__.endswith(".py")]
+print(json.dumps(found))
+"""
+
+
+def _engine(*, is_plain: bool) -> dict[str, tuple[dict[str, list[str]], bool]]:
+    names = sorted(f"iothub.engine.{path.stem}" for path in (ROOT / "iothub/engine").glob("[a-z]*.py"))
+    folders = os.pathsep.join(sorted({str(folder.parent) for folder in package_dirs().values()}))
+    environment = {**os.environ, "PYTHONPATH": folders}
+    environment.pop("IOTHUB_PURE_PYTHON", None)
+    if is_plain:
+        environment["IOTHUB_PURE_PYTHON"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-c", _LOOK, json.dumps(names)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, tuple[dict[str, list[str]], bool]] = json.loads(done.stdout)
+    return found
+
+
+def test_twins_expose_the_same_names() -> None:
+    """A name that one twin lacks is a defect that only one half of the tests would see; C methods are nobody's interface."""
+    compiled, plain = _engine(is_plain=False), _engine(is_plain=True)
+
+    assert {name: sorted(names) for name, (names, _) in compiled.items()} == {
+        name: sorted(names) for name, (names, _) in plain.items()
+    }
+    for module, (classes, _) in compiled.items():
+        hidden = _c_methods(module)
+        for name, methods in classes.items():
+            assert set(methods) | hidden >= set(plain[module][0][name]), (module, name)
+            assert set(methods) <= set(plain[module][0][name]), (module, name)
+
+
+def _c_methods(module: str) -> set[str]:
+    declaration = (ROOT / module.replace(".", "/")).with_suffix(".pxd")
+    return set(_C_METHOD.findall(declaration.read_text())) if declaration.exists() else set()
+
+
+def test_plain_twin_is_really_plain() -> None:
+    """IOTHUB_PURE_PYTHON=1 finds sources only, even beside compiled modules."""
+    plain = _engine(is_plain=True)
+
+    assert [name for name, (_, is_source) in plain.items() if not is_source] == []
+
+
+def test_every_typed_declaration_has_its_source() -> None:
+    """A `.pxd` without a `.py` or `.pyx` of its name types nothing, but for pure declarations of C calls."""
+    engine = ROOT / "iothub/engine"
+    declarations = {path.stem for path in engine.glob("*.pxd")}
+    sources = {path.stem for path in engine.glob("*.py*") if path.suffix in {".py", ".pyx"}}
+
+    assert declarations - sources <= {"syscalls"}
