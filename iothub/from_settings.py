@@ -6,6 +6,7 @@ Knows no object of a running hub. One function per room, so that a setting's eff
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 from iothub.datadir import DataDir
 from iothub.engine.limits import PlaneLimits
@@ -74,11 +75,21 @@ def listener_infos(settings: Config) -> list[ListenerInfo]:
     return infos
 
 
+def certificate_files(settings: Config) -> dict[str, Path]:
+    """The certificates that are in use, by listener."""
+    doors = {"tls": settings.listeners.tls, "wss": settings.listeners.wss}
+    return {
+        name: door.cert_file for name, door in doors.items() if door.port is not None and door.cert_file is not None
+    }
+
+
 def _info(settings: Config, name: str, door: Listener) -> ListenerInfo:
     options: dict[str, object] = {
         "bind": door.bind,
         "port": door.port,
         "max_connections": door.max_connections,
+        "max_handshakes": door.max_handshakes,
+        "backlog": door.backlog,
         "accept_rate_per_s": door.accept_rate.count / door.accept_rate.seconds if door.accept_rate else 0.0,
         "receive_buffer_bytes": door.receive_buffer_bytes,
         "send_buffer_bytes": door.send_buffer_bytes,

@@ -9,12 +9,15 @@ import platform
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from iothub import log
 from iothub_services.metrics import metrics
 from iothub_services.metrics.exposition import TenantPages, TenantSample
-from iothub_services.quota.names import Quota
+from iothub_services.quota.names import Quota, Scope
 
 if TYPE_CHECKING:
+    from iothub.duties import Duties
     from iothub.node import Node
+    from iothub_services.queues.port import TenantUsage
     from iothub_tenants.broker import TenantBroker
 
 
@@ -24,7 +27,6 @@ class NodeHealth:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._pages = TenantPages(node.settings.metrics.tenant_series_max)
-        self._feed()
 
     def reasons(self) -> list[str]:
         node = self._node
@@ -47,10 +49,7 @@ class NodeHealth:
             "buffered_bytes": {"used": turn.buffered_bytes, "limit": node.plane.limits.buffered_bytes},
             "unstored_bytes": {"used": turn.unstored_bytes, "limit": node.plane.limits.unstored_bytes},
             "tenants": len(node.brokers),
-            "alarms": [
-                {"name": alarm.name.word, "subject": alarm.subject, "detail": alarm.detail}
-                for alarm in node.alarms.active()
-            ],
+            "alarms": self._alarms(),
         }
 
     def metrics(self) -> bytes:
@@ -61,7 +60,38 @@ class NodeHealth:
         chosen = [broker for broker in brokers if tenant in (None, broker.record.name) and broker.record.name > after]
         return self._pages.render(self._sample(broker) for broker in chosen[:limit])
 
-    def _feed(self) -> None:
+    def brief(self) -> Mapping[str, object]:
+        """What the hub answers to `iothub status` through the command table."""
+        node = self._node
+        return {
+            "version": node.version,
+            "ready": not self.reasons(),
+            "reasons": self.reasons(),
+            "connections": node.plane.connection_count,
+            "tenants": len(node.brokers),
+            "alarms": self._alarms(),
+        }
+
+    def _alarms(self) -> list[dict[str, object]]:
+        return [
+            {
+                "name": alarm.name.word,
+                "severity": alarm.name.severity,
+                "subject": alarm.subject,
+                "detail": alarm.detail,
+                "since": alarm.since,
+                "advice": alarm.name.advice,
+            }
+            for alarm in self._node.alarms.active()
+        ]
+
+    def feed(self, duties: Duties) -> None:
+        """Tell the registry where each number is; once."""
+        self._feed_plane()
+        self._feed_stores()
+        self._feed_operations(duties)
+
+    def _feed_plane(self) -> None:
         node, feed = self._node, self._node.telemetry.registry.feed
         counters, gates = node.plane.counters, node.listeners.gates
         build: dict[tuple[str, ...], int] = {(node.version, platform.python_version(), node.backend): 1}
@@ -80,17 +110,47 @@ class NodeHealth:
         feed(metrics.MESSAGES_DROPPED, counters.drops)
         feed(metrics.SESSIONS, self._sessions)
         feed(metrics.BUFFERED_BYTES, lambda: node.plane.turn.buffered_bytes)
-        feed(metrics.STORE_PENDING_BYTES, lambda: node.writer.waiting[1])
         feed(metrics.SUBSCRIPTIONS, self._subscriptions)
-        feed(metrics.RETAINED_MESSAGES, lambda: self._used(Quota.RETAINED_MESSAGES))
-        feed(metrics.RETAINED_BYTES, lambda: self._used(Quota.RETAINED_BYTES))
-        feed(metrics.OVERLOAD_LEVEL, node.plane.overload_level)
-        feed(metrics.ALARMS_ACTIVE, node.alarms.counts)
+        feed(metrics.CONNECTIONS_PRE_AUTH, self._pre_auth)
+        feed(metrics.ENGINE_EVENTS, lambda: node.listeners.transports.counters()["events"])
+        feed(metrics.OVERLOAD_LEVEL, lambda: 3 if node.watch.is_overloaded else node.plane.overload_level())
         feed(metrics.TENANTS, lambda: len(node.brokers))
-        feed(metrics.SERIES_DROPPED, lambda: self._pages.dropped)
         directory = node.authenticator.directory
         feed(metrics.AUTH_CACHE, lambda: {"hit": directory.hits, "miss": directory.misses})
         feed(metrics.HOOK_FAILURES, lambda: node.hub.hooks.failures)
+
+    def _feed_stores(self) -> None:
+        node, feed = self._node, self._node.telemetry.registry.feed
+        feed(metrics.STORE_COMMITS, node.telemetry.commits)
+        feed(metrics.STORE_PENDING_BYTES, lambda: node.writer.waiting[1])
+        feed(metrics.QUEUED_MESSAGES, lambda: sum(self._queued(broker).messages for broker in node.brokers))
+        feed(metrics.QUEUED_BYTES, lambda: sum(self._queued(broker).bytes for broker in node.brokers))
+        feed(metrics.RETAINED_MESSAGES, lambda: self._used(Quota.RETAINED_MESSAGES))
+        feed(metrics.RETAINED_BYTES, lambda: self._used(Quota.RETAINED_BYTES))
+
+    def _feed_operations(self, duties: Duties) -> None:
+        node, feed, telemetry = self._node, self._node.telemetry.registry.feed, self._node.telemetry
+        feed(metrics.REACTOR_LAG, lambda: telemetry.lag_s)
+        feed(metrics.LAST_RELOAD_GOOD, lambda: int(telemetry.is_reload_good))
+        feed(metrics.LAST_RELOAD, lambda: telemetry.reloaded_at or node.started_at)
+        feed(metrics.ALARMS_ACTIVE, node.alarms.counts)
+        feed(metrics.BANS, lambda: {**duties.bans, "failures": node.authenticator.failures.banned()})
+        feed(metrics.CERTIFICATE_EXPIRY, lambda: node.watch.certificate_ends)
+        feed(metrics.DISK_FREE, lambda: node.watch.disk_free_bytes)
+        feed(metrics.HTTP_REQUESTS, self._http_requests)
+        feed(metrics.LOG_SUPPRESSED, log.suppressed)
+        feed(metrics.SERIES_DROPPED, lambda: self._pages.dropped)
+
+    def _http_requests(self) -> Mapping[tuple[str, ...], int]:
+        face = self._node.http_face
+        return {} if face is None else dict(face.requests)
+
+    def _queued(self, broker: TenantBroker) -> TenantUsage:
+        return self._node.queues.tenant_usage(broker.tenant_id)
+
+    def _pre_auth(self) -> int:
+        accepted = sum(gate.connections for gate in self._node.listeners.gates().values())
+        return max(accepted - sum(broker.plane.connections for broker in self._planes()), 0)
 
     def _planes(self) -> Iterator[TenantBroker]:
         return iter(self._node.brokers)
@@ -111,6 +171,9 @@ class NodeHealth:
         plane, ledger = broker.plane, broker.allowance.ledger
         counters, figures = plane.counters, ledger.figures()
         telemetry, tenant_id = self._node.telemetry, broker.tenant_id
+        queued = self._queued(broker)
+        used = {quota: count for quota, (count, _) in figures.items() if quota.scope is Scope.TENANT}
+        used |= {Quota.QUEUED_MESSAGES: queued.messages, Quota.QUEUED_BYTES: queued.bytes}
         return TenantSample(
             broker.record.name,
             {
@@ -127,16 +190,16 @@ class NodeHealth:
                 metrics.TENANT_QUOTA_LIMIT: {
                     quota.value: max(limit, 0) for quota, (_, limit) in figures.items() if limit
                 },
-                metrics.TENANT_QUOTA_USED: {quota.value: used for quota, (used, _) in figures.items()},
-                metrics.TENANT_QUOTA_REJECTIONS: _of(telemetry.tenant_rejections, tenant_id),
-                metrics.TENANT_DENIED: _of(telemetry.tenant_denials, tenant_id),
+                metrics.TENANT_QUEUED_MESSAGES: queued.messages,
+                metrics.TENANT_QUEUED_BYTES: queued.bytes,
+                metrics.TENANT_QUOTA_USED: {quota.value: count for quota, count in used.items()},
+                metrics.TENANT_QUOTA_REJECTIONS: telemetry.tenant_rejections.of(tenant_id),
+                metrics.TENANT_QUOTA_TRIALS: telemetry.tenant_trials.of(tenant_id),
+                metrics.TENANT_DENIED: telemetry.tenant_denials.of(tenant_id),
+                metrics.TENANT_AUTHENTICATIONS: telemetry.tenant_logins.of(tenant_id),
             },
         )
 
 
 def _by_qos(counts: tuple[int, int, int]) -> dict[str, int]:
     return {str(qos): count for qos, count in enumerate(counts)}
-
-
-def _of(counts: Mapping[tuple[int, str], int], tenant_id: int) -> dict[str, int]:
-    return {word: count for (owner, word), count in counts.items() if owner == tenant_id}

@@ -9,7 +9,8 @@ from typing import Any
 
 from iothub import log
 from iothub.reasons import Drop, Reason
-from iothub_services.auth.authenticator import Credentials, Refusal
+from iothub.records.events import Event
+from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
@@ -37,24 +38,79 @@ PLANE_LIMITS = {
 """The message plane names a limit by its own attribute; people know the quota behind it."""
 
 
+class ByTenant:
+    """Counts by tenant and word. Words come from the program, tenants are known ones: both are bounded."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[int, dict[str, int]] = {}
+
+    def add(self, tenant_id: int, word: str, count: int = 1) -> None:
+        counts = self._counts.setdefault(tenant_id, {})
+        counts[word] = counts.get(word, 0) + count
+
+    def of(self, tenant_id: int) -> dict[str, int]:
+        return dict(self._counts.get(tenant_id, {}))
+
+    def forget(self, tenant_id: int) -> None:
+        self._counts.pop(tenant_id, None)
+
+
 class Telemetry:
-    """All on the reactor thread."""
+    """All on the reactor thread, but `committed`."""
 
     def __init__(self, alarms: Alarms) -> None:
         self.alarms = alarms
         self.registry = Registry()
         self.is_ready = False
-        self.tenant_rejections: dict[tuple[int, str], int] = {}
-        self.tenant_denials: dict[tuple[int, str], int] = {}
+        self.reloaded_at = 0.0  # Unix time of the last good reload; the start counts as one
+        self.is_reload_good = True
+        self.lag_s = 0.0
+        self.tenant_rejections = ByTenant()
+        self.tenant_denials = ByTenant()
+        self.tenant_trials = ByTenant()
+        self.tenant_logins = ByTenant()
         self._connects = self.registry.tally(metrics.CONNECTS)
         self._disconnects = self.registry.tally(metrics.DISCONNECTS)
         self._denied = self.registry.tally(metrics.AUTHORIZATIONS_DENIED)
         self._rejections = self.registry.tally(metrics.QUOTA_REJECTIONS)
+        self._logins = self.registry.tally(metrics.AUTHENTICATIONS)
+        self._session_events = self.registry.tally(metrics.SESSION_EVENTS)
+        self._ticks = self.registry.timing(metrics.REACTOR_TICK)
+        self._commits = {store: self.registry.timing(metrics.STORE_COMMIT_DURATION, store) for store in metrics.STORES}
         self._malformed = 0
         self._protocol_errors = 0
         self.registry.feed(metrics.MALFORMED_PACKETS, lambda: self._malformed)
         self.registry.feed(metrics.PROTOCOL_ERRORS, lambda: self._protocol_errors)
         self._log = log.get(__name__)
+
+    # --- the hub as a whole
+
+    def ticked(self, late_s: float) -> None:
+        self.lag_s = late_s
+        self._ticks.observe(late_s)
+
+    def committed(self, store: str, duration_s: float) -> None:
+        """In the thread of that store: each has a histogram of its own, so nobody else writes to it."""
+        self._commits[store].observe(duration_s)
+
+    def commits(self) -> dict[str, int]:
+        return {store: timing.count for store, timing in self._commits.items()}
+
+    def reloaded(self, at: float, *, is_successful: bool) -> None:
+        self.is_reload_good = is_successful
+        if is_successful:
+            self.reloaded_at = at
+
+    def happened(self, event: Event) -> None:
+        word = event.type.value.removeprefix("session.")
+        if word in metrics.SESSION_WORDS:
+            self._session_events.add(word)
+
+    def forget_tenant(self, tenant_id: int) -> None:
+        for counts in (self.tenant_rejections, self.tenant_denials, self.tenant_trials, self.tenant_logins):
+            counts.forget(tenant_id)
 
     # --- message plane
 
@@ -81,12 +137,18 @@ class Telemetry:
 
     def denied(self, tenant_id: int, action: str) -> None:
         self._denied.add(action)
-        key = (tenant_id, action)
-        self.tenant_denials[key] = self.tenant_denials.get(key, 0) + 1
+        self.tenant_denials.add(tenant_id, action)
 
     # --- auth
 
+    def proven(self, tenant_id: int) -> None:
+        self._logins.add("accepted")
+        self.tenant_logins.add(tenant_id, "accepted")
+
     def refused_login(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
+        self._logins.add(refusal.cause)
+        if refusal.tenant_id:
+            self.tenant_logins.add(refusal.tenant_id, "refused")
         self._log.info(
             "login refused",
             tenant=credentials.tenant,
@@ -104,10 +166,10 @@ class Telemetry:
 
     def refused(self, tenant_id: int, quota: Quota, count: int = 1) -> None:
         self._rejections.add(quota.value, amount=count)
-        key = (tenant_id, quota.value)
-        self.tenant_rejections[key] = self.tenant_rejections.get(key, 0) + count
+        self.tenant_rejections.add(tenant_id, quota.value, count)
 
     def would_refuse(self, tenant_id: int, quota: Quota) -> None:
+        self.tenant_trials.add(tenant_id, quota.value)
         self._log.info("a limit on trial would have refused", tenant_id=tenant_id, quota=quota.value)
 
     def unbalanced(self, tenant_id: int, quota: Quota) -> None:
@@ -119,6 +181,9 @@ class AuthTelemetry:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
+
+    def proven(self, who: Authenticated) -> None:
+        self._telemetry.proven(who.tenant.id)
 
     def refused(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         self._telemetry.refused_login(credentials, refusal, is_ban=is_ban)

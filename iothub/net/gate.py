@@ -27,6 +27,7 @@ class Gate:
         self.handshakes = 0
         self.accepted = 0
         self.refused: Counter[Reason] = Counter()
+        self.is_shut = False  # the hub is overloaded: nobody comes in until it is not
         self.proxies = Networks(listener.proxy_trusted)
         self._allow = Networks(listener.allow)
         self._deny = Networks(listener.deny)
@@ -75,7 +76,7 @@ class Gate:
                 return Reason.ADDRESS_DENIED
         elif not self.may_come(ip):
             return Reason.ADDRESS_DENIED
-        if self.connections >= self.listener.max_connections:
+        if self.is_shut or self.connections >= self.listener.max_connections:
             return Reason.OVERLOAD
         if has_handshake and self.handshakes >= self.listener.max_handshakes:
             return Reason.OVERLOAD

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select
 
 from iothub.errors import ConfigError, NotFoundError
 from iothub_services.auth.port import BanKind
@@ -81,6 +81,14 @@ def in_force(connection: Connection, tenant_id: int, now_ms: int) -> list[RowMap
     lasts = or_(table.c.until_ms == 0, table.c.until_ms > now_ms)
     query = select(table).where(table.c.tenant_id == tenant_id, lasts).order_by(table.c.kind, table.c.value)
     return list(connection.execute(query).mappings())
+
+
+def count_in_force(store: AccountStore) -> dict[str, int]:
+    """Count the bans in force of all tenants by kind, for the metric. Raises BackendError."""
+    lasts = or_(table.c.until_ms == 0, table.c.until_ms > store.now_ms())
+    query = select(table.c.kind, func.count()).where(lasts).group_by(table.c.kind)
+    with store.read() as connection:
+        return {str(kind): int(count) for kind, count in connection.execute(query)}
 
 
 def checked(kind: str, value: str) -> tuple[BanKind, str]:

@@ -25,11 +25,11 @@ FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
 class Errands:
     """Runs commands one after another."""
 
-    def __init__(self, hub: Hub, queues: AwaitedQueues, find_tenant: FindTenant, version: str) -> None:
+    def __init__(self, hub: Hub, queues: AwaitedQueues, find_tenant: FindTenant, facts: Callable[[], Json]) -> None:
         self._hub = hub
         self._queues = queues
         self._find_tenant = find_tenant
-        self._version = version
+        self._facts = facts
         self._verbs: dict[str, Callable[[str, Json], Awaitable[Json]]] = {
             Verb.PING: self._ping,
             Verb.SESSION_DISCARD: self._discard,
@@ -50,7 +50,7 @@ class Errands:
                 await answer(command.id, result)
 
     async def _ping(self, _tenant: str, _argument: Json) -> Json:
-        return {"version": self._version}
+        return self._facts()
 
     async def _discard(self, tenant: str, argument: Json) -> Json:
         client_id = str(argument["client_id"])

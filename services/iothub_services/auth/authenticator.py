@@ -69,10 +69,14 @@ class Refusal:
     reason: Reason
     cause: str
     reply_after_s: float = FAILED_REPLY_S
+    tenant_id: int = 0  # 0: no tenant is known
 
 
 class AuthObserver(Protocol):
     """Who is told, for log, metric and event."""
+
+    def proven(self, who: Authenticated) -> None:
+        """A credential was right, and nothing else spoke against its device."""
 
     def refused(self, shown: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         """A CONNECT was refused; `is_ban`: this failure was one too many and began a ban."""
@@ -115,6 +119,7 @@ class Authenticator:
                 proven = await self._prove(shown, tenant)
                 if changes == self.directory.changes:
                     self.failures.clear(shown.tenant, shown.device, source_of(shown.address))
+                    self._observer.proven(proven)
                     return proven
             raise _Refused(Reason.SERVER_UNAVAILABLE, "accounts_changing")
         except StoreDownError:
@@ -138,7 +143,9 @@ class Authenticator:
             if not device.is_enabled:
                 raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
             self._check_standing(tenant, device, credentials.client_id, credentials.address)
-            return Authenticated(tenant, device, stamp)
+            proven = Authenticated(tenant, device, stamp)
+            self._observer.proven(proven)
+            return proven
         except StoreDownError:
             refused = _Refused(Reason.SERVER_UNAVAILABLE, "store")
             return self._refuse(credentials, tenant, refused, reply_after_s)
@@ -225,7 +232,7 @@ class Authenticator:
         reason = refused.reason
         if reason is Reason.BAD_CREDENTIALS and self.passwords.is_pressed:
             reason = Reason.OVERLOAD  # as for a device whose password would have to be checked now
-        refusal = Refusal(reason, refused.cause, reply_after_s)
+        refusal = Refusal(reason, refused.cause, reply_after_s, 0 if tenant is None else tenant.id)
         self._observer.refused(shown, refusal, is_ban=is_ban)
         return refusal
 

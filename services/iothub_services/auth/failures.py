@@ -7,6 +7,7 @@ Names need not exist: unknown ones count alike, or the ban would tell which do.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from iothub.clock import Clock
@@ -22,6 +23,7 @@ class FailureSettings:
     entries: int = 20_000
 
 
+@lru_cache(maxsize=4096)  # the same few addresses come again and again
 def source_of(address: str) -> str:
     """Return what counts as one source: an IPv4 address, or the /64 of an IPv6 address, which one host has to itself."""
     try:
@@ -82,6 +84,11 @@ class Failures:
     def clear(self, tenant: str, device: str, address: str) -> None:
         """Forget the failures: a credential was proven, or a person lifted the ban."""
         self._records.pop((tenant, device, address), None)
+
+    def forget_tenant(self, tenant: str) -> None:
+        """Forget everything about a tenant that was deleted: another one may get its name. O(entries)."""
+        for key in [key for key in self._records if key[0] == tenant]:
+            del self._records[key]
 
     def banned(self) -> int:
         """Return how many are banned now, for the metric. O(entries)."""

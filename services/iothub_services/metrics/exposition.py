@@ -40,7 +40,7 @@ class Tally:
 
 
 class Timing:
-    """A histogram of seconds without labels."""
+    """One histogram of seconds. May be observed in any one thread."""
 
     __slots__ = ("buckets", "counts", "total")
 
@@ -53,13 +53,17 @@ class Timing:
         self.counts[bisect_left(self.buckets, seconds)] += 1
         self.total += seconds
 
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
 
 class Registry:
     """Which source feeds which declared metric; renders the platform page. Invariant: one source per metric."""
 
     def __init__(self) -> None:
         self._sources: dict[Metric, Source] = {}
-        self._timings: dict[Metric, Timing] = {}
+        self._timings: dict[Metric, dict[tuple[str, ...], Timing]] = {}
         self._process = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
@@ -76,12 +80,14 @@ class Registry:
         self.feed(metric, tally)
         return tally
 
-    def timing(self, metric: Metric) -> Timing:
-        """Feed a histogram from a new Timing."""
-        if metric.kind is not Kind.HISTOGRAM or metric in self._timings:
-            raise ValueError(f"{metric.name} is no histogram, or has a source already")
-        self._timings[metric] = Timing(metric.buckets)
-        return self._timings[metric]
+    def timing(self, metric: Metric, *labels: str) -> Timing:
+        """Feed a histogram, or its series with these label values, from a new Timing."""
+        series = self._timings.get(metric, {})
+        if metric.kind is not Kind.HISTOGRAM or labels in series or len(labels) != len(metric.labels):
+            raise ValueError(f"{metric.name} is no histogram with labels {metric.labels}, or has a source already")
+        series[labels] = Timing(metric.buckets)
+        self._timings[metric] = series
+        return series[labels]
 
     def unfed(self) -> list[str]:
         """Names of declared platform metrics that nobody feeds; a test holds this list empty."""
@@ -102,7 +108,8 @@ class Registry:
                 lines.extend(_lines(metric, metric.labels, (), _with_known(metric, numbers)))
             elif metric in self._timings:
                 lines.extend(_head(metric))
-                lines.extend(_histogram_lines(metric, self._timings[metric]))
+                for labels, timing in self._timings[metric].items():
+                    lines.extend(_histogram_lines(metric, labels, timing))
         lines.append("")
         return "\n".join(lines).encode() + generate_latest(self._process)
 
@@ -171,10 +178,12 @@ def _lines(
         yield f"{metric.name}{{{pairs}}} {number}" if pairs else f"{metric.name} {number}"
 
 
-def _histogram_lines(metric: Metric, timing: Timing) -> Iterator[str]:
+def _histogram_lines(metric: Metric, labels: tuple[str, ...], timing: Timing) -> Iterator[str]:
+    pairs = "".join(f'{name}="{value.translate(_ESCAPES)}",' for name, value in zip(metric.labels, labels, strict=True))
+    whole = f"{{{pairs.removesuffix(',')}}}" if pairs else ""
     seen = 0
     for bound, count in zip((*timing.buckets, "+Inf"), timing.counts, strict=True):
         seen += count
-        yield f'{metric.name}_bucket{{le="{bound}"}} {seen}'
-    yield f"{metric.name}_sum {timing.total}"
-    yield f"{metric.name}_count {seen}"
+        yield f'{metric.name}_bucket{{{pairs}le="{bound}"}} {seen}'
+    yield f"{metric.name}_sum{whole} {timing.total}"
+    yield f"{metric.name}_count{whole} {seen}"

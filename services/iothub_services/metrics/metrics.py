@@ -30,6 +30,24 @@ PACKET_TYPES = (
     "disconnect",
     "auth",
 )
+STORES = ("queues", "retained", "events")  # those with a thread that commits in groups
+SESSION_WORDS = ("created", "resumed", "taken_over", "expired", "discarded")
+LOGIN_CAUSES = (
+    "unknown_tenant",
+    "unknown_device",
+    "device_disabled",
+    "no_secret",
+    "wrong_secret",
+    "wrong_certificate",
+    "failure_ban",
+    "too_many_guesses",
+    "password_pool_full",
+    "tenant_suspended",
+    "address_denied",
+    "banned",
+    "store",
+    "accounts_changing",
+)
 _QOS = (("0",), ("1",), ("2",))
 _DROPS = tuple((drop.value,) for drop in Drop)
 _REASONS = tuple((word,) for word in dict.fromkeys(reason.word for reason in Reason))
@@ -68,8 +86,8 @@ def _gauge(name: str, sentence: str, labels: tuple[str, ...] = (), known: tuple[
     return Metric(name, Kind.GAUGE, sentence, labels, known)
 
 
-def _histogram(name: str, sentence: str, buckets: tuple[float, ...]) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, sentence, buckets=buckets)
+def _histogram(name: str, sentence: str, buckets: tuple[float, ...], labels: tuple[str, ...] = ()) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, sentence, labels, buckets=buckets)
 
 
 # Build and process
@@ -78,18 +96,25 @@ START_TIME = _gauge("iothub_start_time_seconds", "When the hub was started (Unix
 
 # Reactor
 REACTOR_TICK = _histogram(
-    "iothub_reactor_tick_duration_seconds", "How long one turn of the reactor kept others waiting.", _TICKS_S
+    "iothub_reactor_tick_duration_seconds",
+    "How late the heartbeat, ten times a second, was: what the reactor kept others waiting.",
+    _TICKS_S,
 )
-REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "How late the last clock tick was.")
+REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "How late the last heartbeat was.")
 ENGINE_TURNS = _counter("iothub_engine_turns_total", "Turns of the message plane.")
+LAST_RELOAD_GOOD = _gauge(
+    "iothub_config_last_reload_successful", "1: the last reload (SIGHUP) did what was asked; 0: what was there is kept."
+)
+LAST_RELOAD = _gauge(
+    "iothub_config_last_reload_success_timestamp_seconds",
+    "When the last good reload was (Unix time); at first: the start.",
+)
 ENGINE_EVENTS = _counter("iothub_engine_events_total", "Readable and writable sockets that turns have handled.")
 
 # Connections
 CONNECTIONS = _gauge("iothub_connections", "Open connections.", ("listener",), _LISTENERS)
 CONNECTIONS_LIMIT = _gauge("iothub_connections_limit", "Open connections that are allowed.", ("listener",))
-CONNECTIONS_PRE_AUTH = _gauge(
-    "iothub_connections_pre_auth", "Open connections that have not been admitted yet.", ("listener",), _LISTENERS
-)
+CONNECTIONS_PRE_AUTH = _gauge("iothub_connections_pre_auth", "Open connections that have not been admitted yet.")
 CONNECTS = _counter(
     "iothub_connects_total",
     "CONNECT packets by protocol version and result.",
@@ -104,9 +129,9 @@ ACCEPTS_REFUSED = _counter(
 # Authentication and authorisation
 AUTHENTICATIONS = _counter(
     "iothub_authentications_total",
-    "Checked credentials by method.",
-    ("method", "result"),
-    tuple((method, result) for method in ("secret", "password", "certificate", "plug_in") for (result,) in _RESULTS),
+    "Looked at credentials: accepted, or why not.",
+    ("result",),
+    tuple((word,) for word in ("accepted", *LOGIN_CAUSES)),
 )
 AUTHORIZATIONS_DENIED = _counter(
     "iothub_authorizations_denied_total", "Requests that no rule allows.", ("action",), _ACTIONS
@@ -114,7 +139,12 @@ AUTHORIZATIONS_DENIED = _counter(
 AUTH_CACHE = _counter(
     "iothub_authz_cache_requests_total", "Look-ups of accounts and rules.", ("result",), (("hit",), ("miss",))
 )
-BANS = _gauge("iothub_bans", "Bans in force.", ("kind",))
+BANS = _gauge(
+    "iothub_bans",
+    "Bans in force; failures: made by the hub after failed logins.",
+    ("kind",),
+    tuple((word,) for word in ("device", "client_id", "address", "failures")),
+)
 HOOK_FAILURES = _counter("iothub_hook_failures_total", "Calls of plug-ins that failed.")
 
 # Packets
@@ -133,29 +163,23 @@ PROTOCOL_ERRORS = _counter("iothub_protocol_errors_total", "Packets that were no
 MESSAGES_RECEIVED = _counter("iothub_messages_received_total", "PUBLISH packets taken.", ("qos",), _QOS)
 MESSAGES_DELIVERED = _counter("iothub_messages_delivered_total", "PUBLISH packets sent.", ("qos",), _QOS)
 MESSAGES_DROPPED = _counter("iothub_messages_dropped_total", "Messages, or deliveries, dropped.", ("reason",), _DROPS)
-PUBLISH_ACK_DURATION = _histogram(
-    "iothub_publish_ack_duration_seconds", "From a durable PUBLISH to its acknowledgement.", _LATENCIES_S
-)
 
 # Sessions
 SESSIONS = _gauge("iothub_sessions", "Sessions by state.", ("state",), (("connected",), ("offline",)))
 SESSION_EVENTS = _counter(
     "iothub_session_events_total",
-    "What happened to sessions.",
+    "What happened to persistent sessions.",
     ("event",),
-    (("created",), ("resumed",), ("taken_over",), ("expired",), ("discarded",)),
+    tuple((word,) for word in SESSION_WORDS),
 )
 QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
 QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
-INFLIGHT_MESSAGES = _gauge(
-    "iothub_inflight_messages", "QoS 1 and 2 messages on their way.", ("direction",), (("in",), ("out",))
-)
 BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers and backlogs.")
 
 # Stores
-STORE_COMMITS = _counter("iothub_store_commits_total", "Commits, each with its sync.", ("store",))
+STORE_COMMITS = _counter("iothub_store_commits_total", "Group commits, each with its sync.", ("store",))
 STORE_COMMIT_DURATION = _histogram(
-    "iothub_store_commit_duration_seconds", "Duration of one group commit.", _LATENCIES_S
+    "iothub_store_commit_duration_seconds", "Duration of one group commit.", _LATENCIES_S, ("store",)
 )
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Messages on their way to disk.")
 
@@ -203,5 +227,8 @@ TENANT_RETAINED_BYTES = _gauge("iothub_tenant_retained_bytes", "Bytes of retaine
 TENANT_QUOTA_LIMIT = _gauge("iothub_tenant_quota_limit", "Limit in force.", ("quota",))
 TENANT_QUOTA_USED = _gauge("iothub_tenant_quota_used", "Use of a counted limit.", ("quota",))
 TENANT_QUOTA_REJECTIONS = _counter("iothub_tenant_quota_rejections_total", "What quotas have refused.", ("quota",))
+TENANT_QUOTA_TRIALS = _counter(
+    "iothub_tenant_quota_trials_total", "What limits on trial (dry-run) would have refused or held back.", ("quota",)
+)
 
 DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -63,8 +63,7 @@ class Watch:
         self._look_at_disk()
         self._look_at_memory()
         if not self._certificates_at or self._clock.monotonic() >= self._certificates_at:
-            self._certificates_at = self._clock.monotonic() + CERTIFICATE_INTERVAL_S
-            self._look_at_certificates()
+            self.look_at_certificates()
 
     def ticked(self, late_s: float) -> None:
         """Note how late a clock tick of the reactor was."""
@@ -97,7 +96,9 @@ class Watch:
         elif used < level * _RELIEF:
             self._alarms.clear(AlarmName.MEMORY_HIGH)
 
-    def _look_at_certificates(self) -> None:
+    def look_at_certificates(self) -> None:
+        """Look at the files now: they may have been replaced."""
+        self._certificates_at = self._clock.monotonic() + CERTIFICATE_INTERVAL_S
         for listener, file in self._certificates.items():
             try:
                 end = self._probe.certificate_end(file)

@@ -117,6 +117,7 @@ class QueueWriter:
         patience: Patience | None = None,
         on_alarm: Alarm,
         on_retained: OnRetained | None = None,
+        on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
         self._queues = queues
         self._retained = retained
@@ -136,6 +137,7 @@ class QueueWriter:
             patience=patience,
             idle=getattr(queues, "idle", None),
             on_alarm=on_alarm,
+            on_commit=on_commit,
         )
         self._reads: GroupThread[ReadOp, object] = GroupThread(
             "queues-read", Reads(queues, retained), self._in_batch, clock, bounds=Bounds(commit=16)
@@ -148,6 +150,7 @@ class QueueWriter:
             bounds=bounds,
             patience=patience,
             on_alarm=on_alarm,
+            on_commit=on_commit,
         )
 
     def start(self, plane: Plane) -> None:

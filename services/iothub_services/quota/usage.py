@@ -166,6 +166,11 @@ class Usage:
         for digest in gone:
             self._release(self._mapped.pop(digest).slot)
 
+    async def drop_tenant(self, tenant_id: int, run: Run) -> None:
+        """Drop every figure of a deleted tenant from memory, slots and file. Raises BackendError."""
+        self.forget_tenant(tenant_id)
+        await run("usage.drop", self._store.drop_tenant, tenant_id)
+
     def _restored(self, key: UsageKey, wall: float) -> Cell | None:
         """Return the cell as the last process left it, if its window is still the present one."""
         row = self._stored.pop(key, None)

@@ -68,6 +68,7 @@ class GroupThread(Generic[Op, Answer]):
         patience: Patience | None = None,
         idle: Callable[[], bool] | None = None,
         on_alarm: Callable[[str, str], None] | None = None,
+        on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
         self.name = name
         self._execute = execute
@@ -77,6 +78,7 @@ class GroupThread(Generic[Op, Answer]):
         self._patience = patience or Patience()
         self._idle = idle
         self._on_alarm = on_alarm
+        self._on_commit = on_commit  # (name, seconds), in the thread
         self._pending: deque[_Waiting[Op, Answer]] = deque()
         self._is_asleep = False  # the thread may be waiting: wake it
         self._wakeup = threading.Condition()
@@ -185,6 +187,7 @@ class GroupThread(Generic[Op, Answer]):
     def _do(self, batch: list[_Waiting[Op, Answer]]) -> None:
         was_uncertain = False
         while batch:
+            begun = self._clock.monotonic()
             try:
                 answers = self._execute([waiting[0] for waiting in batch])
             except BackendError as error:
@@ -198,7 +201,7 @@ class GroupThread(Generic[Op, Answer]):
                 self._do_apart(batch, error)
                 return
             else:
-                self._succeeded()
+                self._succeeded(self._clock.monotonic() - begun)
                 self._deliver(batch, answers)
                 return
 
@@ -225,8 +228,10 @@ class GroupThread(Generic[Op, Answer]):
                 self._wakeup.wait_for(lambda: self._is_closing, self._patience.retry_s)
         return rest
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, duration_s: float) -> None:
         self.commits += 1
+        if self._on_commit is not None:
+            self._on_commit(self.name, duration_s)
         if self._is_failing:
             self._is_failing = False
             self._alarm("")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from iothub.clock import Clock
 from iothub.errors import BackendError, ConflictError, CorruptRecordError
@@ -28,6 +29,16 @@ _GATHERED = 2_000  # changed records that are written without waiting for idle t
 _REMEMBERED = 20_000  # folded states in memory, changed or not
 
 PATIENCE = Patience(0.25, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DropTenant:
+    """An operation of the log's thread: forget the states of a deleted tenant. Its events go when the log is trimmed."""
+
+    tenant_id: int
+
+
+StateOp: TypeAlias = list[Event] | DropTenant
 
 
 @dataclass(slots=True)
@@ -84,12 +95,15 @@ class StateService:
                 "restore events.db and state.db from one backup, or remove both to start without sessions"
             )
 
-    def __call__(self, ops: list[list[Event]]) -> list[object]:
-        """Append the events of all operations in one commit, then fold them: the answers are the last offsets."""
+    def __call__(self, ops: list[StateOp]) -> list[object]:
+        """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of a `DropTenant`: its rows)."""
         answers: list[object] = []
         done: list[tuple[Event, int]] = []
         with self._log.group():
             for events in ops:
+                if isinstance(events, DropTenant):
+                    answers.append(events)
+                    continue
                 offsets = self._log.append(events)
                 done += zip(events, offsets, strict=True)
                 answers.append(offsets[-1] if offsets else 0)
@@ -98,7 +112,16 @@ class StateService:
                 self._fold(event, offset)
         if len(self._changed) >= _GATHERED:
             self.idle()
-        return answers
+        return [self._drop_tenant(answer.tenant_id) if isinstance(answer, DropTenant) else answer for answer in answers]
+
+    def _drop_tenant(self, tenant_id: int) -> object:
+        """Remove the rows of a tenant whose sessions have ended. What is folded is written first: the log is not folded over this again."""
+        try:
+            self._flush()
+            self._known = {key: state for key, state in self._known.items() if key[0] != tenant_id}
+            return self._store.drop_tenant(tenant_id)
+        except BackendError as error:
+            return error
 
     def idle(self) -> bool:
         """Write what was folded; never more to do after it. A store that fails is asked again later, with an alarm."""
@@ -156,8 +179,11 @@ class StateService:
                 found.differences.append(f"{key[0]}/{key[1]}: stored, but not in the log")
             elif encode_state(expected) != stored.record:
                 found.differences.append(f"{key[0]}/{key[1]}: stored otherwise than the log says")
-        found.compared += len(rebuilt)
-        found.differences += [f"{key[0]}/{key[1]}: in the log, but not stored" for key in rebuilt]
+        living = [
+            key for key, state in rebuilt.items() if not state.is_ended
+        ]  # the rows of others go with their tenant
+        found.compared += len(living)
+        found.differences += [f"{key[0]}/{key[1]}: in the log, but not stored" for key in living]
         return found
 
     def _events(self, after: int) -> Iterator[LoggedEvent]:
@@ -214,11 +240,23 @@ class StateService:
 
 
 def journal_thread(
-    service: StateService, call_in_reactor: CallInReactor, clock: Clock, on_alarm: Alarm, patience: Patience = PATIENCE
-) -> GroupThread[list[Event], object]:
+    service: StateService,
+    call_in_reactor: CallInReactor,
+    clock: Clock,
+    on_alarm: Alarm,
+    patience: Patience = PATIENCE,
+    on_commit: Callable[[str, float], None] | None = None,
+) -> GroupThread[StateOp, object]:
     """Return the thread of the session-event log: submit lists of events, each is durable when it is answered."""
     return GroupThread(
-        "events", service, call_in_reactor, clock, patience=patience, idle=service.idle, on_alarm=on_alarm
+        "events",
+        service,
+        call_in_reactor,
+        clock,
+        patience=patience,
+        idle=service.idle,
+        on_alarm=on_alarm,
+        on_commit=on_commit,
     )
 
 

@@ -91,6 +91,10 @@ class Told:
 
     refusals: list[tuple[str, bool]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    proofs: list[str] = field(default_factory=list)
+
+    def proven(self, who: Authenticated) -> None:
+        self.proofs.append(who.device.name)
 
     def refused(self, shown: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         self.refusals.append((refusal.cause, is_ban))

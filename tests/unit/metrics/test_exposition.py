@@ -43,19 +43,31 @@ def test_known_labels_begin_at_zero() -> None:
 
 def test_histogram_is_cumulative() -> None:
     registry = Registry()
-    timing = registry.timing(metrics.PUBLISH_ACK_DURATION)
+    timing = registry.timing(metrics.STORE_COMMIT_DURATION, "queues")
+    registry.timing(metrics.STORE_COMMIT_DURATION, "events")
     for seconds in (0.001, 0.004, 0.3, 60.0):
         timing.observe(seconds)
 
     page = read(registry.render())
-    name = "iothub_publish_ack_duration_seconds"
+    name, queues = "iothub_store_commit_duration_seconds", ("store", "queues")
 
-    assert page[f"{name}_bucket", (("le", "0.001"),)] == 1
-    assert page[f"{name}_bucket", (("le", "0.005"),)] == 2
-    assert page[f"{name}_bucket", (("le", "5.0"),)] == 3
-    assert page[f"{name}_bucket", (("le", "+Inf"),)] == 4
-    assert page[f"{name}_count", ()] == 4
-    assert page[f"{name}_sum", ()] == pytest.approx(60.305)
+    assert page[f"{name}_bucket", (("le", "0.001"), queues)] == 1
+    assert page[f"{name}_bucket", (("le", "0.005"), queues)] == 2
+    assert page[f"{name}_bucket", (("le", "5.0"), queues)] == 3
+    assert page[f"{name}_bucket", (("le", "+Inf"), queues)] == 4
+    assert page[f"{name}_count", (queues,)] == timing.count == 4
+    assert page[f"{name}_sum", (queues,)] == pytest.approx(60.305)
+    assert page[f"{name}_count", (("store", "events"),)] == 0
+
+
+def test_histogram_without_labels() -> None:
+    registry = Registry()
+    registry.timing(metrics.REACTOR_TICK).observe(0.0015)
+
+    page = read(registry.render())
+
+    assert page["iothub_reactor_tick_duration_seconds_bucket", (("le", "0.002"),)] == 1
+    assert page["iothub_reactor_tick_duration_seconds_count", ()] == 1
 
 
 def test_process_metrics_come_along() -> None:
@@ -70,6 +82,8 @@ def test_metric_has_one_source() -> None:
         registry.feed(metrics.BYTES_SENT, lambda: 1)
     with pytest.raises(ValueError, match="is no histogram"):
         registry.timing(metrics.BYTES_SENT)
+    with pytest.raises(ValueError, match="with labels"):
+        registry.timing(metrics.STORE_COMMIT_DURATION)
 
 
 def test_unfed_metrics_are_known_by_name() -> None:

@@ -1,0 +1,223 @@
+"""One hub's life: it starts from the inside out, serves, and stops so that nothing that was promised is lost.
+
+Knows the order of things and no part's inside. The doors open last and close first.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from twisted.internet.defer import Deferred
+
+from iothub import log
+from iothub.duties import Duties
+from iothub.errors import ConfigError, IotHubError
+from iothub.from_settings import raise_file_limit
+from iothub.health import NodeHealth
+from iothub.heartbeat import Heartbeat
+from iothub.net import http
+from iothub.reasons import Reason
+from iothub_services.metrics.alarms import AlarmName
+from iothub_tenants import commands
+from iothub_tenants.awakening import Awakening
+from iothub_tenants.changes import ChangeWatcher
+from iothub_tenants.queue_bounds import QueueBounds
+
+if TYPE_CHECKING:
+    from iothub.engine.connection import Connection
+    from iothub.engine.session import Session
+    from iothub.node import Node
+
+_GOODBYE_SHARE = 0.6  # of the time for a stop: until every client is gone and every write durable
+_FAREWELL_S = 2.0  # so long a client may take to read its farewell and go
+_CLOSING_SHARE = 0.3  # for the threads of the stores
+_RELOAD = "reload"  # subject of the alarm about certificates that could not be reloaded
+
+
+class Life:
+    """Runs a node once. `failure`: what kept it from starting."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._log = log.get(__name__)
+        self._announce: Callable[[str], None] = lambda _addresses: None
+        self._heartbeat = Heartbeat(node.reactor.callLater, node.clock, node.felt)
+        self._dismissed: list[Connection] = []
+        self.failure: IotHubError | None = None
+
+    def run(self, announce: Callable[[str], None]) -> int:
+        """Start, serve, stop. Raises what kept the hub from starting."""
+        node = self._node
+        self._announce = announce
+        raise_file_limit()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+        signal.signal(signal.SIGHUP, lambda *_: node.reactor.callFromThread(self.reload))
+        node.threads.start()
+        node.writer.start(cast("Any", node.plane))
+        node.reactor.callWhenRunning(self._begin)
+        node.reactor.run(installSignalHandlers=False)
+        self._close_stores()
+        if self.failure is not None:
+            raise self.failure
+        return 0
+
+    # --- the start
+
+    def _begin(self) -> None:
+        Deferred.fromCoroutine(self._start()).addErrback(self._failed)
+
+    def _failed(self, failure: Any) -> None:
+        """The start did not succeed: leave with the error that says why."""
+        error = failure.value
+        self.failure = error if isinstance(error, IotHubError) else IotHubError(f"the start failed: {error!r}")
+        if not isinstance(error, IotHubError):
+            self._log.error("defect at start", exc_info=error)
+        self._node.listeners.close()
+        self._node.reactor.stop()
+
+    async def _start(self) -> None:
+        """Load what is durable, then open the doors; only then is the hub ready."""
+        node, run = self._node, self._node.threads.run
+        await run("accounts.sweep", lambda: commands.sweep(node.accounts, is_starting=True))
+        node.watcher = await run("accounts.watch", ChangeWatcher, node.accounts)
+        awakening = Awakening(node.hub, node.registry, node.queue_admin, QueueBounds(node.queue_admin), run)
+        sessions = await awakening.load(await run("housekeeping.load", node.states.load))
+        node.sys_topics.resume()
+        node.journal_thread.start()
+        duties = await self._open_faces()
+        node.listeners.start()
+        await duties.watch()
+        self._announce_addresses()
+        node.telemetry.is_ready = True
+        duties.plan()
+        node.upkeep.start()
+        self._heartbeat.start()
+        _settle_garbage()
+        node.hub_happened("hub.started")
+        self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
+
+    async def _open_faces(self) -> Duties:
+        """Health and duties know each other; health is asked as soon as HTTP listens."""
+        node = self._node
+        node.health = NodeHealth(node)
+        duties = Duties(node)
+        node.health.feed(duties)
+        http_settings = node.settings.http
+        if http_settings.port is not None:
+            node.http_face = http.HttpFace(node.health, node.reactor)
+            node.http_port = http.listen(node.reactor, node.http_face, http_settings.bind, http_settings.port)
+        return duties
+
+    def _addresses(self) -> dict[str, str]:
+        node = self._node
+        addresses = {name: f"{host}:{port}" for name, (host, port) in node.listeners.addresses().items()}
+        if node.http_port is not None:
+            host = node.http_port.getHost()
+            addresses["http"] = f"{host.host}:{host.port}"
+        return addresses
+
+    def _announce_addresses(self) -> None:
+        node, addresses = self._node, self._addresses()
+        doors = [address for name, address in addresses.items() if name != "http"]
+        self._announce(", ".join(doors))
+        facts = {"pid": os.getpid(), "version": node.version, "twin": node.backend, "started": node.started_at}
+        node.data_dir.write_hub({**facts, **addresses})
+
+    # --- SIGHUP
+
+    def reload(self) -> None:
+        """Read the certificates again. One that cannot be used changes nothing but the alarms."""
+        node = self._node
+        if not node.telemetry.is_ready:
+            return
+        try:
+            node.listeners.reload()
+        except ConfigError as error:
+            node.alarms.clear(AlarmName.CERTIFICATE_BAD, subject=_RELOAD)  # another text than last time's, perhaps
+            node.alarms.raise_(AlarmName.CERTIFICATE_BAD, subject=_RELOAD, detail=str(error))
+            node.telemetry.reloaded(node.clock.wall(), is_successful=False)
+            return
+        node.alarms.clear(AlarmName.CERTIFICATE_BAD, subject=_RELOAD)
+        node.watch.look_at_certificates()
+        node.telemetry.reloaded(node.clock.wall(), is_successful=True)
+        self._log.info("certificates were read again; new handshakes use them")
+
+    # --- the end
+
+    def _signalled(self, number: int, _frame: object) -> None:
+        """SIGTERM or SIGINT: stop cleanly; a second one stops at once."""
+        node = self._node
+        if node.is_stopping:
+            os._exit(128 + number)
+        node.is_stopping = True
+        node.reactor.callFromThread(self._stop, signal.Signals(number).name)
+
+    def _stop(self, why: str) -> None:
+        node = self._node
+        self._log.info("stopping", signal=why)
+        node.telemetry.is_ready = False
+        Deferred.fromCoroutine(self._shut_down()).addErrback(
+            lambda failure: self._log.error("defect while stopping", exc_info=failure.value)
+        ).addBoth(lambda _: node.reactor.stop())
+
+    async def _shut_down(self) -> None:
+        """Say goodbye, wait until what was promised is durable, close."""
+        node = self._node
+        node.hub_happened("hub.stopping")
+        self._heartbeat.stop()
+        node.upkeep.stop()
+        node.listeners.stop_accepting()
+        self._dismiss()
+        begun = node.clock.monotonic()
+        deadline = begun + node.settings.node.stop_timeout_s * _GOODBYE_SHARE
+        while node.clock.monotonic() < deadline and self._is_busy(node.clock.monotonic() - begun):
+            await self._pause(0.02)
+        node.listeners.close()
+        if node.http_port is not None:
+            await node.http_port.stopListening()
+
+    def _dismiss(self) -> None:
+        """Close every connection; 5.0 clients hear 0x8B."""
+        node = self._node
+        online: list[Session] = []
+        for session in [session for broker in node.brokers for session in broker.plane.sessions.values()]:
+            if session.connection is not None:
+                online.append(session)
+                self._dismissed.append(session.connection)
+                node.plane.close(session.connection, Reason.SERVER_SHUTDOWN)
+        node.plane.settle_reservations([session for session in online if session.is_persistent])
+
+    def _is_busy(self, since_s: float) -> bool:
+        node = self._node
+        is_somebody_there = any(not connection.is_lost for connection in self._dismissed)
+        is_waited_for = is_somebody_there and since_s < _FAREWELL_S
+        return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for)
+
+    def _pause(self, seconds: float) -> Deferred[None]:
+        pause: Deferred[None] = Deferred()
+        self._node.reactor.callLater(seconds, pause.callback, None)
+        return pause
+
+    def _close_stores(self) -> None:
+        """The reactor has stopped; answers that still come have nobody to go to."""
+        node = self._node
+        timeout_s = node.settings.node.stop_timeout_s * _CLOSING_SHARE
+        node.writer.close(timeout_s)
+        node.journal_thread.close(timeout_s)
+        node.states.close()
+        node.usage.close()
+        node.threads.stop()
+        node.accounts.close()
+        node.data_dir.remove_hub()
+
+
+def _settle_garbage() -> None:
+    """What lives as long as the hub is looked at no more."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
