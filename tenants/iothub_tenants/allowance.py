@@ -24,6 +24,7 @@ from iothub_services.quota.usage import Usage
 MANY = 1 << 30  # "unlimited" for the engine's counts
 MUCH = 1 << 40  # "unlimited" for its bytes
 LARGEST_PACKET = 268_435_460
+BACKLOG_BYTES = 1 << 20  # in memory, per session
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Allowance:
         usage: Usage,
         own: Mapping[str, str] | None = None,
         *,
-        backlog_bytes: int = TenantLimits.backlog_bytes,
+        backlog_bytes: int = BACKLOG_BYTES,
     ) -> None:
         self.plane = plane
         self.own = dict(own or {})

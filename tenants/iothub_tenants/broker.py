@@ -5,6 +5,7 @@ Knows no packets, no sockets and no SQL. Everything here belongs to exactly one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.mqtt.constants import MQTT_5_0
+from iothub.mqtt.constants import MQTT_5_0, Limits
 from iothub.mqtt.packets import Connect
 from iothub.reasons import Drop, Reason
 from iothub.records import events
@@ -28,10 +29,13 @@ from iothub_services.queues.port import Overflow, QueueLimits
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
-from iothub_tenants.allowance import Allowance, Entry
+from iothub_tenants.allowance import LARGEST_PACKET, Allowance, Entry
 from iothub_tenants.generator import QueueIds
 from iothub_tenants.guests import Guest
 from iothub_tenants.retaining import Retaining
+from iothub_tenants.sys_topics import SysTopics
+
+MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
 
 OVERFLOWS = {
     "reject": Overflow.REJECT,
@@ -51,6 +55,7 @@ class Shared:
     journal: Journal
     counters: Any
     run: Run
+    sys_topics: SysTopics
 
 
 class TenantBroker:
@@ -72,6 +77,7 @@ class TenantBroker:
         self.plane = plane
         self.allowance = allowance
         self.retained = retained
+        self.bounded: object = None  # the limits that all queues have been given
         self._shared = shared
         self._queue_ids = queue_ids
 
@@ -85,26 +91,45 @@ class TenantBroker:
 
     # --- what the tenant's plan says
 
-    def queue_limits(self) -> QueueLimits:
+    def queue_limits(self, device: str) -> QueueLimits:
+        """What a queue of one of the device's sessions may hold."""
+        limits = self.allowance.limits_of(device)
         overflow = OVERFLOWS[self._shared.settings.queues.overflow]
-        return QueueLimits(self.limits.session_queued_messages, self.limits.session_queued_bytes, overflow)
+        return QueueLimits(limits.session_queued_messages, limits.session_queued_bytes, overflow)
 
-    def expiry_of(self, asked_s: int) -> int:
-        """Cut a Session Expiry Interval to the tenant's `session_expiry_s`."""
-        longest_s: int = self.limits.session_expiry_s or NEVER_EXPIRES
+    def expiry_of(self, device: str, asked_s: int) -> int:
+        """Cut a Session Expiry Interval to the device's `session_expiry_s`."""
+        longest_s: int = self.allowance.limits_of(device).session_expiry_s or NEVER_EXPIRES
         return min(asked_s, longest_s)
 
     def check_topic(self, topic: bytes) -> int:
         """Return the Reason Code that refuses a Topic Name, 0 if it is fine."""
-        return check_topic_name(topic, self.limits.topic_levels or 65_536, self.limits.topic_bytes or 65_535)
+        levels, size = self.limits.topic_levels or MANY_LEVELS, self.limits.topic_bytes or MANY_BYTES
+        code = check_topic_name(topic, levels, size)
+        if code and not check_topic_name(topic, MANY_LEVELS, MANY_BYTES):
+            self.allowance.refused(Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS)
+        return code
 
-    def check_filter(self, topic_filter: bytes) -> int:
+    def check_filter(self, device: str, topic_filter: bytes) -> int:
         """Return the Reason Code that refuses a Topic Filter (with its `$share` part), 0 if it is fine."""
-        return check_topic_filter(topic_filter, self.limits.filter_levels or 65_536, self.limits.topic_bytes or 65_535)
+        limits = self.allowance.limits_of(device)
+        levels, size = limits.filter_levels or MANY_LEVELS, limits.topic_bytes or MANY_BYTES
+        code = check_topic_filter(topic_filter, levels, size)
+        if code and not check_topic_filter(topic_filter, MANY_LEVELS, MANY_BYTES):
+            self.allowance.refused(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)
+        return code
 
-    def connection_settings(self, mqtt: Mqtt, packet: Connect) -> ConnectionSettings:
-        """What this CONNECT and the tenant's plan agree on."""
-        limits, asked = self.limits, packet.properties
+    def packet_limits(self, device: str) -> Limits:
+        """What SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH of this device may contain."""
+        limits = self.allowance.limits_of(device)
+        return Limits(
+            user_properties=limits.user_properties or MANY_BYTES,
+            subscribe_filters=limits.subscribe_filters or MANY_BYTES,
+        )
+
+    def connection_settings(self, mqtt: Mqtt, device: str, packet: Connect) -> ConnectionSettings:
+        """What this CONNECT and the device's limits agree on."""
+        limits, asked = self.allowance.limits_of(device), packet.properties
         is_v5 = packet.version == MQTT_5_0
         keep_alive_s = max(packet.keep_alive_s or int(mqtt.max_keepalive_s), limits.keep_alive_min_s or 0)
         return ConnectionSettings(
@@ -115,14 +140,15 @@ class TenantBroker:
             topic_alias_maximum=asked.topic_alias_maximum or 0,
             inbound_maximum=limits.receive_maximum,
             topic_aliases=limits.topic_aliases if is_v5 else 0,
-            packet_bytes=self.plane.limits.packet_bytes,
+            packet_bytes=limits.packet_bytes or LARGEST_PACKET,
         )
 
-    def obey(self, record: TenantRecord) -> None:
-        """The accounts have changed: put what they say now in force."""
-        if record != self.record:
+    def obey(self, record: TenantRecord, own: Mapping[str, str]) -> None:
+        """The accounts have changed: put what they say now in force. `own`: the own limits of the devices that have any."""
+        if record != self.record or own != self.allowance.own:
             self.record = record
-            self.allowance.obey(record)
+            self.allowance.obey(record, own)
+            self.plane.router.cache.clear()  # a Topic Name with a cached route is not checked again
             self._shared.plane.limits_changed(self.plane)
 
     @property
@@ -204,16 +230,10 @@ class TenantBroker:
 
     # --- subscriptions
 
-    def reserve_subscription(self, session: Session, subscription: Subscription) -> bool:
-        """Take one place of `subscriptions`, `session_subscriptions` and, for a shared one, of the group's limits."""
-        return self.allowance.reserve_subscription(session, subscription) is None
-
-    def give_back(self, session: Session, subscription: Subscription) -> None:
-        self.allowance.release_subscription(session, subscription)
-
     async def replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> None:
         """Send the Retained Messages that a new subscription asks for (§3.3.1.3)."""
         wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
+        self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)
         if wanted and subscription.group is None:
             await self.retained.replay(session, subscription)
 
