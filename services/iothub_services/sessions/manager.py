@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
+from iothub.errors import NotFoundError
 from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
@@ -73,7 +74,10 @@ class SessionManager:
             await self._end(home, present, "clean_start" if request.is_clean_start else "ended")  # [MQTT-3.1.2-4]
             present = None
         if present is not None:
-            return Opened(await self._resume(home, present, request), is_present=True)
+            try:
+                return Opened(await self._resume(home, present, request), is_present=True)
+            except NotFoundError:  # its queue went with a damaged file: say so by Session Present 0
+                await self._end(home, present, "queue_lost")
         if request.expiry_s == 0:
             return Opened(self._create_transient(home, request), is_present=False)
         return Opened(await self._create_persistent(home, request), is_present=False)
