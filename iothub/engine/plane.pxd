@@ -1,12 +1,16 @@
 cimport cython
 
+from iothub.engine.answers cimport Answers
 from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
+from iothub.engine.emission cimport Emission
 from iothub.engine.inbound cimport Inbound
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport StoredPublish
+from iothub.engine.publishing cimport Publishing
+from iothub.engine.receipts cimport Receipts
 from iothub.engine.session cimport Session
 from iothub.engine.storage cimport Storage
 from iothub.engine.tenant cimport TenantPlane
@@ -19,7 +23,11 @@ cdef class Plane:
     cdef public object limits, control, wheel, replays
     cdef public Turn turn
     cdef public Counters counters
+    cdef public Emission emission
     cdef public Outbound outbound
+    cdef public Receipts receipts
+    cdef public Answers answers
+    cdef public Publishing publishing
     cdef public Distribution distribution
     cdef public Inbound inbound
     cdef public Storage storage

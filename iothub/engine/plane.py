@@ -11,14 +11,18 @@ from collections.abc import Callable
 from typing import Any
 
 from iothub.clock import Clock
+from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
+from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.ports import Control, Observer, Policy, Store, Transport
+from iothub.engine.publishing import Publishing
+from iothub.engine.receipts import Receipts
 from iothub.engine.replay import Replay
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
@@ -27,6 +31,7 @@ from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.window import Window
+from iothub.engine.wire import Wire
 from iothub.ids import MessageIds
 from iothub.reasons import Drop, Reason
 
@@ -54,11 +59,15 @@ class Plane:
         self.turn = Turn(clock, store, limits, observer)
         self.counters = self.turn.counters
         self.wheel = Wheel(self.turn.now)
-        self.outbound = Outbound(self.turn)
+        self.emission = Emission(self.turn)
+        self.outbound = Outbound(self.turn, self.emission)
+        self.receipts = Receipts(self.turn, self.outbound, self.emission)
         self.distribution = Distribution(self.turn, self.outbound)
-        self.inbound = Inbound(self.turn, self.wheel, self.outbound, self.distribution, control, message_ids)
-        self.storage = Storage(self.turn, self.inbound, self.outbound)
-        self.replays = Replay(self.turn, self.inbound, self.outbound)
+        self.answers = Answers(self.turn, self.emission)
+        self.publishing = Publishing(self.turn, self.wheel, Wire(), self.distribution, self.answers, message_ids)
+        self.inbound = Inbound(self.turn, self.publishing, self.answers, self.receipts, self.emission, control)
+        self.storage = Storage(self.turn, self.answers, self.outbound)
+        self.replays = Replay(self.turn, self.publishing, self.outbound)
         self.connection_count = 0
 
     # --- transports
@@ -148,7 +157,7 @@ class Plane:
         for connection in starved:
             if connection.is_closing:
                 continue
-            if self.inbound.gate.may_go_on(connection):
+            if self.publishing.gate.may_go_on(connection):
                 self._unblock(connection)
             else:
                 turn.starved.append(connection)
@@ -182,7 +191,7 @@ class Plane:
         if session.window is None:
             session.window = Window(settings.receive_maximum, session.is_persistent)
         session.window.limit = settings.receive_maximum
-        self.outbound.send(connection, connack)
+        self.emission.send(connection, connack)
         self.outbound.start(session)
         self.resume(connection)
 
@@ -198,7 +207,7 @@ class Plane:
 
     def send(self, connection: Connection, packet: bytes) -> None:
         """Send one whole packet."""
-        self.outbound.send(connection, packet)
+        self.emission.send(connection, packet)
         self._settle()
 
     def close(self, connection: Connection, reason: Reason, farewell: bytes = b"") -> None:
@@ -258,7 +267,7 @@ class Plane:
             if delivery.group is not None and delivery.qos == 1:
                 queued = self.distribution.redistribute(tenant, delivery, delivery.group)
                 if queued is not None:
-                    self.inbound.append(StoredPublish(tenant, delivery.message, queued, False))
+                    self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
         session.window = None
@@ -304,7 +313,7 @@ class Plane:
             publish.code = code
             publish.has_direct = distribution.direct > 0
             publish.on_done = on_done
-            self.inbound.append(publish)
+            self.publishing.append(publish)
         self._settle()
 
     def expect_replay(self, session: Session) -> None:
@@ -372,7 +381,7 @@ class Plane:
     def released(self, session: Session, position: int) -> None:
         """PUBREC seen: durable for this position."""
         self.turn.look()
-        self.outbound.released(session, position)
+        self.receipts.released(session, position)
         self._settle()
 
     def reserved(self, session: Session, upto: int) -> None:
@@ -387,7 +396,7 @@ class Plane:
     def inbound_finished(self, session: Session, packet_id: int) -> None:
         """An inbound identifier is durably forgotten."""
         self.turn.look()
-        self.inbound.finished(session, packet_id)
+        self.answers.finished(session, packet_id)
         self._settle()
 
     # --- private

@@ -6,10 +6,10 @@ Knows no retained store and no Retain Handling: whoever calls has decided what i
 
 from __future__ import annotations
 
-from iothub.engine.inbound import Inbound
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.publishing import Publishing
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.engine.turn import Turn
@@ -28,9 +28,9 @@ class Running:
 class Replay:
     """All replays of the worker; each tick gives every one a slice, unless its client does not keep up."""
 
-    def __init__(self, turn: Turn, inbound: Inbound, outbound: Outbound) -> None:
+    def __init__(self, turn: Turn, publishing: Publishing, outbound: Outbound) -> None:
         self.turn = turn
-        self.inbound = inbound
+        self.publishing = publishing
         self.outbound = outbound
         self.running: list[Running] = []
         self.expected: dict[Session, int] = {}  # replays announced and not finished
@@ -101,7 +101,7 @@ class Replay:
         qos = min(message.qos, subscription.qos)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         if session.is_persistent and qos:
-            self.inbound.append(
+            self.publishing.append(
                 StoredPublish(session.tenant, message, [QueueTarget(session, qos, True, identifiers)], False)
             )
             return

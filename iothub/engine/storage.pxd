@@ -1,7 +1,7 @@
 cimport cython
 
+from iothub.engine.answers cimport Answers
 from iothub.engine.connection cimport Connection
-from iothub.engine.inbound cimport Inbound
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport AckSlot, QueueTarget, StoredPublish
@@ -13,7 +13,7 @@ from iothub.engine.window cimport Window
 @cython.final
 cdef class Storage:
     cdef public Turn turn
-    cdef public Inbound inbound
+    cdef public Answers answers
     cdef public Outbound outbound
 
     @cython.locals(code=int, accepted=bint, session=Session)

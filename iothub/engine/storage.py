@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iothub.engine.inbound import Inbound
+from iothub.engine.answers import Answers
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.session import FINISHING, ROUTED, STORING, UNSTORED, Session
@@ -22,9 +22,9 @@ _FULL = -1
 class Storage:
     """Takes the store's answers."""
 
-    def __init__(self, turn: Turn, inbound: Inbound, outbound: Outbound) -> None:
+    def __init__(self, turn: Turn, answers: Answers, outbound: Outbound) -> None:
         self.turn = turn
-        self.inbound = inbound
+        self.answers = answers
         self.outbound = outbound
 
     # --- appends
@@ -100,7 +100,7 @@ class Storage:
         if slot is not None and connection is not None:
             slot.code = code
             if not connection.is_closing:
-                self.inbound.flush_answers(connection)
+                self.answers.flush(connection)
         if publish.on_done is not None:
             publish.on_done(code)
 

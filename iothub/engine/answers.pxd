@@ -1,0 +1,23 @@
+cimport cython
+
+from iothub.engine.connection cimport Connection
+from iothub.engine.emission cimport Emission
+from iothub.engine.outbox cimport AckSlot
+from iothub.engine.session cimport Session
+from iothub.engine.turn cimport Turn
+
+
+@cython.final
+cdef class Answers:
+    cdef public Turn turn
+    cdef public Emission emission
+
+    @cython.locals(slot=AckSlot)
+    cpdef object answer(self, Connection connection, int qos, int packet_id, int code)
+    @cython.locals(pending=list, index=Py_ssize_t, count=Py_ssize_t, slot=AckSlot)
+    cpdef object flush(self, Connection connection)
+    @cython.locals(inbound=dict, known=int)
+    cpdef object pubrel(self, Connection connection, Session session, int packet_id)
+    cdef object _complete(self, Connection connection, int packet_id)
+    @cython.locals(inbound=dict)
+    cpdef object finished(self, Session session, int packet_id)

@@ -1,0 +1,81 @@
+# cython: annotation_typing=False
+"""What a client's PUBLISH and PUBREL get for an answer, in the right order and not before it may leave.
+
+Knows no routes and no quotas: others say the Reason Code.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.connection import Connection
+from iothub.engine.emission import Emission
+from iothub.engine.outbox import AckSlot
+from iothub.engine.session import FINISHING, Session
+from iothub.engine.turn import Turn
+
+
+class Answers:
+    """PUBACK, PUBREC and PUBCOMP to clients."""
+
+    def __init__(self, turn: Turn, emission: Emission) -> None:
+        self.turn = turn
+        self.emission = emission
+
+    def answer(self, connection: Connection, qos: int, packet_id: int, code: int) -> None:
+        """PUBACK or PUBREC, in the order of the PUBLISHes of this connection [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
+        if qos == 0:
+            return
+        if connection.pending is None:
+            self.emission.send_ack(connection, 0x40 if qos == 1 else 0x50, packet_id, code)
+        else:
+            slot = AckSlot(packet_id, qos)
+            slot.code = code
+            connection.pending.append(slot)
+            if qos == 1 or code >= 0x80:
+                connection.inbound_open += 1
+
+    def flush(self, connection: Connection) -> None:
+        """Send the acknowledgements at the front that are known by now."""
+        pending = connection.pending
+        if pending is None:
+            return
+        index = 0
+        count = len(pending)
+        while index < count:
+            slot = pending[index]
+            if slot.code < 0:
+                break
+            index += 1
+            self.emission.send_ack(connection, 0x40 if slot.qos == 1 else 0x50, slot.packet_id, slot.code)
+            if (slot.qos == 1 or slot.code >= 0x80) and connection.inbound_open:
+                connection.inbound_open -= 1
+        if index == count:
+            connection.pending = None
+        elif index:
+            del pending[:index]
+
+    def pubrel(self, connection: Connection, session: Session, packet_id: int) -> None:
+        """Forget the identifier, durably first for a persistent session, then PUBCOMP [MQTT-4.3.3-11]."""
+        inbound = session.inbound
+        known = 0 if inbound is None else inbound.get(packet_id, 0)
+        if inbound is None or known == 0:
+            self.emission.send_ack(connection, 0x70, packet_id, 0x92)
+        elif not session.is_persistent:
+            del inbound[packet_id]
+            self._complete(connection, packet_id)
+        elif known != FINISHING:
+            inbound[packet_id] = FINISHING
+            self.turn.store.finish_inbound(session, packet_id)
+
+    def _complete(self, connection: Connection, packet_id: int) -> None:
+        if connection.inbound_open:
+            connection.inbound_open -= 1
+        self.emission.send_ack(connection, 0x70, packet_id, 0)
+
+    def finished(self, session: Session, packet_id: int) -> None:
+        """The removal of an inbound identifier is durable."""
+        inbound = session.inbound
+        if inbound is None or inbound.get(packet_id, 0) != FINISHING:
+            return
+        del inbound[packet_id]
+        if session.connection is not None:
+            self._complete(session.connection, packet_id)

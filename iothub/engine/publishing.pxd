@@ -1,0 +1,65 @@
+cimport cython
+
+from iothub.engine.answers cimport Answers
+from iothub.engine.connection cimport Connection
+from iothub.engine.counters cimport Counters
+from iothub.engine.distribute cimport Distribution
+from iothub.engine.filters cimport check_topic_name
+from iothub.engine.message cimport Message
+from iothub.engine.outbox cimport AckSlot, StoredPublish
+from iothub.engine.quota cimport Gate
+from iothub.engine.router cimport Route, Target
+from iothub.engine.session cimport Session
+from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.turn cimport Turn
+from iothub.engine.wire cimport Wire
+
+
+@cython.final
+cdef class Publishing:
+    cdef public Turn turn
+    cdef public object wheel, message_ids
+    cdef public Wire wire
+    cdef public Distribution distribution
+    cdef public Answers answers
+    cdef public Gate gate
+
+    cpdef object pause(self, Connection connection)
+    cpdef object fail(self, Connection connection, int code)
+    cpdef object exceed(self, Connection connection, int code, object limit)
+    @cython.locals(wire=Wire, session=Session, tenant=TenantPlane, code=int, qos=int, known=int, verdict=int)
+    cpdef bint publish(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header) except -1
+    @cython.locals(wire=Wire, topic=bytes, alias=int, aliases=dict, known=bytes, code=int)
+    cdef int _resolve_topic(self, Connection connection, TenantPlane tenant) except -1
+    @cython.locals(wire=Wire, qos=int, retain=bint, route=Route, turn=Turn, verdict=int, message=Message)
+    cdef bint _route(
+        self, Connection connection, Session session, TenantPlane tenant, bytes data, Py_ssize_t at, Py_ssize_t length, int header
+    ) except -1
+    @cython.locals(packet_id=int, distribution=Distribution, queued=list, retain=bint, code=int)
+    cdef object _give(self, Connection connection, Session session, TenantPlane tenant, Message message, Route route, int qos)
+    @cython.locals(queues=Py_ssize_t, needs_store=bint, gate=Gate, wait=double)
+    cdef int _admit_to_store(
+        self, Connection connection, Session session, TenantPlane tenant, Route route, int qos, bint retain
+    ) except -1
+    cdef object _keep_frame(self, Connection connection, Message message, bytes frame)
+    @cython.locals(counters=Counters, own=Counters)
+    cdef object _count(self, TenantPlane tenant, int qos)
+    @cython.locals(wire=Wire, expires_at=double)
+    cdef Message _message(self, Session session, int qos, bint retain)
+    @cython.locals(count=Py_ssize_t, target=Target, session=Session)
+    cdef Py_ssize_t _count_queues(self, Route route, int qos) except -1
+    @cython.locals(wire=Wire, message=Message, queued=list)
+    cdef object _publish_again(self, Connection connection, Session session, TenantPlane tenant, int known)
+    @cython.locals(slot=AckSlot)
+    cdef bint _is_pending(self, Connection connection, int packet_id) except -1
+    @cython.locals(publish=StoredPublish, slot=AckSlot)
+    cdef object _store(
+        self, Connection connection, Session session, TenantPlane tenant, Message message, list queued, bint retain,
+        int packet_id, int qos, int code,
+    )
+    @cython.locals(turn=Turn, message=Message)
+    cpdef object append(self, StoredPublish publish)
+    cdef object _refuse_quota(self, Connection connection, Session session, TenantPlane tenant, int qos, bint is_rate)
+    cdef object _deny(self, Connection connection, Session session, TenantPlane tenant, int qos)
+    cdef object _block(self, Connection connection, double wait)
+    cdef object _starve(self, Connection connection)

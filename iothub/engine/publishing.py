@@ -1,0 +1,389 @@
+# cython: annotation_typing=False
+"""A client's PUBLISH: its topic, alias, quota and right; then its route, and the store if anything durable is asked for.
+
+Knows no packet boundaries and no sockets.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.answers import Answers
+from iothub.engine.connection import Connection
+from iothub.engine.distribute import Distribution
+from iothub.engine.filters import check_topic_name
+from iothub.engine.message import Message
+from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
+from iothub.engine.quota import LATER, PASSED, RATE, Gate
+from iothub.engine.router import Route
+from iothub.engine.session import FINISHING, ROUTED, STORING, UNSTORED, Session
+from iothub.engine.tenant import TenantPlane
+from iothub.engine.turn import Turn
+from iothub.engine.wheel import Wheel
+from iothub.engine.wire import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Wire
+from iothub.ids import MessageIds
+from iothub.reasons import Drop, Reason
+
+REASONS = {
+    0x81: Reason.MALFORMED,
+    0x82: Reason.PROTOCOL_ERROR,
+    0x90: Reason.TOPIC_NAME_INVALID,
+    0x93: Reason.RECEIVE_MAXIMUM_EXCEEDED,
+    0x94: Reason.TOPIC_ALIAS_INVALID,
+    0x95: Reason.PACKET_TOO_LARGE,
+    0x97: Reason.QUOTA,
+}
+
+
+class Publishing:
+    """Takes PUBLISH packets that `wire` is about to decode."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        wheel: Wheel,
+        wire: Wire,
+        distribution: Distribution,
+        answers: Answers,
+        message_ids: MessageIds,
+    ) -> None:
+        self.turn = turn
+        self.wheel = wheel
+        self.wire = wire
+        self.distribution = distribution
+        self.answers = answers
+        self.message_ids = message_ids
+        self.gate = Gate(turn)
+
+    def pause(self, connection: Connection) -> None:
+        """Stop reading this client."""
+        if not connection.is_paused:
+            connection.is_paused = True
+            connection.transport.pause()
+
+    def fail(self, connection: Connection, code: int) -> None:
+        """Close for a fault of the client."""
+        self.turn.close(connection, REASONS.get(code, Reason.PROTOCOL_ERROR))
+
+    def exceed(self, connection: Connection, code: int, limit: str) -> None:
+        """Close for a limit of the tenant, and say which."""
+        if connection.tenant is not None:
+            self.turn.observer.limited(connection.tenant, connection.session, limit, 1)
+        self.fail(connection, code)
+
+    def publish(self, connection: Connection, data: bytes, at: int, length: int, header: int) -> bool:
+        """Handle one PUBLISH; False: it must wait, nothing was done."""
+        wire = self.wire
+        session = connection.session
+        tenant = connection.tenant
+        if session is None or tenant is None:
+            self.fail(connection, 0x82)
+            return True
+        code = wire.read_publish(
+            data, wire.body, at + length, header, connection.version == 5, tenant.limits.user_properties
+        )
+        if code == 0x97:
+            self.exceed(connection, code, "user_properties")
+            return True
+        if code == 0:
+            code = self._resolve_topic(connection, tenant)
+        if code:
+            self.fail(connection, code)
+            return True
+        qos = header >> 1 & 3
+        known = 0
+        if qos:
+            if qos == 2 and session.inbound is not None:
+                known = session.inbound.get(wire.packet_id, 0)
+            if known == 0 and connection.inbound_open >= connection.inbound_maximum:
+                if connection.version == 5 or connection.pending is None:
+                    self.exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
+                    return True
+                self._starve(connection)
+                return False
+        if known:
+            self._publish_again(connection, session, tenant, known)
+            return True
+        verdict = self.gate.admit(connection, session, tenant, length)
+        if verdict == LATER:
+            self._block(connection, self.gate.wait)
+            return False
+        if verdict != PASSED:
+            self._refuse_quota(connection, session, tenant, qos, verdict == RATE)
+            return True
+        if not session.may_publish(wire.topic, self.turn.grants):
+            self._deny(connection, session, tenant, qos)
+            return True
+        return self._route(connection, session, tenant, data, at, length, header)
+
+    def _resolve_topic(self, connection: Connection, tenant: TenantPlane) -> int:
+        """Check the Topic Name, once per cached route, and take or set the alias."""
+        wire = self.wire
+        topic = wire.topic
+        alias = wire.alias
+        if alias > connection.topic_aliases:
+            self.exceed(connection, TOPIC_ALIAS_INVALID, "topic_aliases")  # [MQTT-3.2.2-18]
+            return TOPIC_ALIAS_INVALID
+        if not topic and alias:
+            aliases = connection.aliases_in
+            known = None if aliases is None else aliases.get(alias)
+            if known is None:
+                return PROTOCOL_ERROR
+            wire.topic = known
+            return 0
+        if topic not in tenant.router.cache.young:
+            if not topic:
+                return PROTOCOL_ERROR if connection.version == 5 else 0x90
+            limits = tenant.limits
+            code = check_topic_name(topic, limits.topic_levels, limits.topic_bytes)
+            if code:
+                if len(topic) > limits.topic_bytes:
+                    self.exceed(connection, code, "topic_bytes")
+                elif code == 0x90 and topic.count(b"/") >= limits.topic_levels:
+                    self.exceed(connection, code, "topic_levels")
+                return code
+        if alias:
+            if connection.aliases_in is None:
+                connection.aliases_in = {}
+            connection.aliases_in[alias] = topic
+        return 0
+
+    def _route(
+        self,
+        connection: Connection,
+        session: Session,
+        tenant: TenantPlane,
+        data: bytes,
+        at: int,
+        length: int,
+        header: int,
+    ) -> bool:
+        """Find the receivers, give them the message, answer; False: it must wait, nothing was done."""
+        wire = self.wire
+        qos = header >> 1 & 3
+        retain = header & 1 == 1
+        route = tenant.router.match(wire.topic)
+        turn = self.turn
+        if turn.unstored_messages or turn.buffered_bytes or tenant.persistent_fanout is not None:
+            verdict = self._admit_to_store(connection, session, tenant, route, qos, retain)
+            if verdict != PASSED:
+                return verdict != LATER
+        if connection.blocked_since != 0.0 or connection.taken_meters:
+            self.gate.forget(connection)
+        message = self._message(session, qos, retain)
+        if wire.is_plain and not wire.alias and route.targets:
+            self._keep_frame(connection, message, data[at : at + length])
+        self._count(tenant, qos)
+        if tenant.publish_hook is not None:
+            replaced = tenant.publish_hook(session, message)
+            if replaced is None:
+                turn.drop(tenant, session, Drop.HOOK, 1)
+                self.answers.answer(connection, qos, wire.packet_id, 0x87)
+                return True
+            if replaced is not message:
+                message = replaced
+                route = tenant.router.match(message.topic)
+        self._give(connection, session, tenant, message, route, qos)
+        return True
+
+    def _give(
+        self,
+        connection: Connection,
+        session: Session,
+        tenant: TenantPlane,
+        message: Message,
+        route: Route,
+        qos: int,
+    ) -> None:
+        """Deliver, store what must be stored, and answer now or after the commit. `qos` is the PUBLISH's own."""
+        packet_id = self.wire.packet_id
+        distribution = self.distribution
+        distribution.skip_direct = False
+        queued = distribution.distribute(tenant, message, route)
+        retain = message.retain
+        code = 0
+        if distribution.receivers == 0 and not retain:
+            self.turn.drop(tenant, session, Drop.NO_SUBSCRIBERS, 1)
+            code = 0x10
+        if retain and message.payload and tenant.may_retain is not None:
+            if not tenant.may_retain(message.topic, len(message.payload)):
+                retain = False  # delivered, not retained
+                code = 0x97
+        if queued is not None or retain or (qos == 2 and session.is_persistent):
+            self._store(connection, session, tenant, message, queued, retain, packet_id, qos, code)
+            return
+        if qos == 2 and code < 0x80:
+            if session.inbound is None:
+                session.inbound = {}
+            session.inbound[packet_id] = ROUTED
+            connection.inbound_open += 1
+        self.answers.answer(connection, qos, packet_id, code)
+
+    def _admit_to_store(
+        self, connection: Connection, session: Session, tenant: TenantPlane, route: Route, qos: int, retain: bool
+    ) -> int:
+        """Hold back a publisher that is ahead of the store, or whose tenant stores too much; PASSED, LATER, or refused already."""
+        queues = self._count_queues(route, qos)
+        needs_store = queues > 0 or retain or (qos == 2 and session.is_persistent)
+        gate = self.gate
+        if gate.must_wait_for_store(connection, needs_store):
+            self._starve(connection)
+            return LATER
+        if queues and tenant.persistent_fanout is not None:
+            wait = tenant.persistent_fanout.take(queues, self.turn.now)
+            if wait > 0.0 and gate.later(connection, tenant, wait) == LATER:
+                self._block(connection, gate.wait)
+                return LATER
+            if wait != 0.0:  # below 0: a calendar window is used up
+                self.turn.observer.limited(tenant, session, "persistent_fanout", 1)
+                self._refuse_quota(connection, session, tenant, qos, wait > 0.0)
+                return RATE
+        return PASSED
+
+    def _keep_frame(self, connection: Connection, message: Message, frame: bytes) -> None:
+        """The frame as it came is what receivers of the same family get; flags and identifier are patched anyway."""
+        if connection.version == 5:
+            if message.qos:
+                message.frame5_identified = frame
+            else:
+                message.frame5 = frame
+        elif message.qos:
+            message.frame3_identified = frame
+        else:
+            message.frame3 = frame
+
+    def _count(self, tenant: TenantPlane, qos: int) -> None:
+        counters = self.turn.counters
+        own = tenant.counters
+        counters.publish_received += 1
+        if qos == 0:
+            counters.received_0 += 1
+            own.received_0 += 1
+        elif qos == 1:
+            counters.received_1 += 1
+            own.received_1 += 1
+        else:
+            counters.received_2 += 1
+            own.received_2 += 1
+
+    def _message(self, session: Session, qos: int, retain: bool) -> Message:
+        wire = self.wire
+        expires_at = 0.0
+        if wire.expiry >= 0:
+            expires_at = self.turn.wall_now() + wire.expiry
+        return Message(
+            wire.topic, wire.payload, qos, retain, wire.properties, expires_at, b"", session, session.client_id
+        )
+
+    def _count_queues(self, route: Route, qos: int) -> int:
+        """How many persistent sessions this may be stored for, shared groups counted as one each."""
+        if qos == 0:
+            return 0
+        count = 0
+        for target in route.targets:
+            session: Session = target.session
+            if target.qos and session.is_persistent:
+                count += 1
+        return count + len(route.groups)
+
+    def _publish_again(self, connection: Connection, session: Session, tenant: TenantPlane, known: int) -> None:
+        """A QoS 2 PUBLISH whose identifier is known: never routed twice [MQTT-4.3.3-10], only acknowledged, and stored if it was not."""
+        wire = self.wire
+        if known in (ROUTED, FINISHING):
+            self.answers.answer(connection, 2, wire.packet_id, 0)
+        elif self._is_pending(connection, wire.packet_id):
+            return  # its PUBREC is on its way
+        elif known == UNSTORED or session.is_persistent:
+            message = self._message(session, 2, False)
+            self.distribution.skip_direct = True
+            queued = self.distribution.distribute(tenant, message, tenant.router.match(wire.topic))
+            self._store(connection, session, tenant, message, queued, False, wire.packet_id, 2, 0)
+
+    def _is_pending(self, connection: Connection, packet_id: int) -> bool:
+        if connection.pending is not None:
+            for slot in connection.pending:
+                if slot.packet_id == packet_id and slot.qos == 2:
+                    return True
+        return False
+
+    def _store(
+        self,
+        connection: Connection,
+        session: Session,
+        tenant: TenantPlane,
+        message: Message,
+        queued: list[QueueTarget] | None,
+        retain: bool,
+        packet_id: int,
+        qos: int,
+        code: int,
+    ) -> None:
+        """Send a message on its way to disk; its acknowledgement waits for the commit."""
+        publish = StoredPublish(tenant, message, [] if queued is None else queued, retain)
+        publish.code = code
+        publish.has_direct = self.distribution.direct > 0
+        publish.publisher = session
+        publish.connection = connection
+        publish.packet_id = packet_id
+        if qos:
+            slot = AckSlot(packet_id, qos)
+            publish.slot = slot
+            if connection.pending is None:
+                connection.pending = []
+            connection.pending.append(slot)
+            connection.inbound_open += 1
+            if qos == 2:
+                if session.inbound is None:
+                    session.inbound = {}
+                session.inbound[packet_id] = STORING
+                if session.is_persistent:
+                    publish.inbound = session
+                    publish.inbound_epoch = session.epoch
+        connection.unstored += 1
+        self.append(publish)
+
+    def append(self, publish: StoredPublish) -> None:
+        """Hand over to the store and put it on the books."""
+        turn = self.turn
+        message = publish.message
+        if not message.message_id:
+            message.message_id = self.message_ids.allocate()
+        turn.unstored_messages += 1
+        turn.unstored_bytes += message.size
+        turn.store.append(publish)
+
+    def _refuse_quota(
+        self, connection: Connection, session: Session, tenant: TenantPlane, qos: int, is_rate: bool
+    ) -> None:
+        """Tenancy page, section 4: rate over its bound, or a day's allowance spent."""
+        self.gate.forget(connection)
+        self.turn.drop(tenant, session, Drop.QUOTA, 1)
+        if connection.version == 5:
+            if qos:
+                self.answers.answer(connection, qos, self.wire.packet_id, 0x97)
+            elif is_rate:
+                self.turn.close(connection, Reason.MESSAGE_RATE)
+        elif is_rate:
+            self.turn.close(connection, Reason.MESSAGE_RATE)
+        elif qos:
+            self.turn.close(connection, Reason.QUOTA)
+
+    def _deny(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
+        """No right to publish there [MQTT-3.3.5-2]."""
+        self.gate.forget(connection)
+        self.turn.drop(tenant, session, Drop.DENIED, 1)
+        if connection.version < 5 and tenant.limits.close_on_denied:
+            self.turn.close(connection, Reason.NOT_AUTHORIZED)
+        else:
+            self.answers.answer(connection, qos, self.wire.packet_id, 0x87)
+
+    def _block(self, connection: Connection, wait: float) -> None:
+        """Stop reading a publisher over its rate; the wheel wakes it."""
+        connection.is_blocked = True
+        self.pause(connection)
+        connection.wake_at = self.turn.now + wait
+        self.wheel.schedule(connection.wake_at, connection)
+
+    def _starve(self, connection: Connection) -> None:
+        """Stop reading a publisher that is ahead of the store; the tick wakes it when there is room."""
+        connection.is_blocked = True
+        self.pause(connection)
+        self.turn.starved.append(connection)

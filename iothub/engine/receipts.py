@@ -1,0 +1,86 @@
+# cython: annotation_typing=False
+"""The client's acknowledgements of what we sent: they move the window, and the backlog refills it.
+
+Knows no bytes of other packets, and nothing of what the client publishes.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.connection import Connection
+from iothub.engine.emission import Emission
+from iothub.engine.outbound import Outbound
+from iothub.engine.session import Session
+from iothub.engine.turn import Turn
+from iothub.engine.window import SPAN, WAIT_PUBCOMP
+
+
+class Receipts:
+    """PUBACK, PUBREC and PUBCOMP of clients. Each answers False for a Protocol Error."""
+
+    def __init__(self, turn: Turn, outbound: Outbound, emission: Emission) -> None:
+        self.turn = turn
+        self.outbound = outbound
+        self.emission = emission
+
+    def puback(self, session: Session, packet_id: int) -> bool:
+        """False: a Protocol Error."""
+        window = session.window
+        if window is None:
+            return True
+        position = window.find(packet_id)
+        if position == 0:
+            return True
+        state = window.state(position)
+        if state == 1:
+            window.complete(position)
+            if session.backlog is not None or session.is_persistent:
+                self.outbound.pump(session)
+            return True
+        return state == 0
+
+    def pubrec(self, session: Session, connection: Connection, packet_id: int, code: int) -> bool:
+        """PUBREL follows once "released" is durable (persistent) or at once; a refusal completes the position [MQTT-4.3.3-3]."""
+        window = session.window
+        position = 0 if window is None else window.find(packet_id)
+        if window is None or position == 0 or window.state(position) == 0:
+            if code < 0x80:
+                self.emission.send_ack(connection, 0x62, packet_id, 0x92)
+            return True
+        state = window.state(position)
+        if state == 1:
+            return False
+        if state == 2:
+            if code >= 0x80:
+                window.complete(position)
+                self.outbound.pump(session)
+            elif session.is_persistent:
+                window.set_state(position, 3)
+                self.turn.store.release(session, position)
+            else:
+                window.set_state(position, WAIT_PUBCOMP)
+                self.emission.send_ack(connection, 0x62, packet_id, 0)
+        elif state == WAIT_PUBCOMP and connection.version < 5:
+            self.emission.send_ack(connection, 0x62, packet_id, 0)
+        return True
+
+    def released(self, session: Session, position: int) -> None:
+        """PUBREC of this position is durable: PUBREL may leave [MQTT-4.3.3-4]."""
+        connection = session.connection
+        window = session.window
+        if connection is None or window is None or window.state(position) != 3:
+            return
+        window.set_state(position, WAIT_PUBCOMP)
+        self.emission.send_ack(connection, 0x62, position % SPAN + 1, 0)
+
+    def pubcomp(self, session: Session, packet_id: int) -> bool:
+        """Any code completes it: 0x92 after a repeated PUBREL is success."""
+        window = session.window
+        position = 0 if window is None else window.find(packet_id)
+        if window is None or position == 0:
+            return True
+        state = window.state(position)
+        if state == WAIT_PUBCOMP:
+            window.complete(position)
+            self.outbound.pump(session)
+            return True
+        return state == 0
