@@ -208,6 +208,7 @@ class Life:
         node = self._node
         timeout_s = node.settings.node.stop_timeout_s * _CLOSING_SHARE
         node.writer.close(timeout_s)
+        node.journal.flush()
         node.journal_thread.close(timeout_s)
         node.states.close()
         node.usage.close()

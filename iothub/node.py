@@ -152,7 +152,7 @@ class Node:
             self.states, call_in_reactor, clock, self.store_alarms, on_commit=self.telemetry.committed
         )
         self.hooks = hooks.load()
-        self.journal = ThreadJournal(self.journal_thread, self._happened)
+        self.journal = ThreadJournal(self.journal_thread, self._happened, self.reactor.callLater)
         self.control = ControlPlane()
         message_ids = MessageIds(clock, settings.node.number)
         self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, message_ids)

@@ -43,6 +43,7 @@ from iothub.mqtt.packets import (
 from iothub.mqtt.properties import NO_PROPERTIES, Properties, decode_properties
 from iothub.mqtt.reason_codes import CONNACK_RETURN_CODES, SUBACK_RETURN_CODES, allowed_codes
 
+_CONNECT: Final = PacketType.CONNECT << 4
 _SHARE: Final = "$share/"
 _WRONG_WAY: Final = {  # properties that only the other side may send in this packet
     (PacketType.PUBLISH, Role.SERVER): frozenset({0x0B}),  # Subscription Identifier from a client [MQTT-3.3.4-6]
@@ -83,6 +84,8 @@ def decode_packet(
     """
     if version != UNKNOWN_VERSION and not MQTT_3_1 <= version <= MQTT_5_0:
         raise LocalProtocolError(f"there is no MQTT version {version}")
+    if header == _CONNECT and role is Role.SERVER:
+        return decode_connect(body, limits)  # the usual one; whether it may come now, the connection knows
     packet_type = check_first_byte(header, version, role)
     if packet_type is PacketType.CONNECT:
         return decode_connect(body, limits)

@@ -10,10 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from iothub.errors import CorruptRecordError
 
 EVENT_VERSION = 1
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 Fact = str | int | float | bool | None
 
@@ -69,8 +71,7 @@ class Event:
         return f"{self.tenant_id}/{self.client_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """Whom an event is about, and when it happened: what every event has."""
 
     tenant_id: int
@@ -90,7 +91,7 @@ def encode_event(event: Event) -> bytes:
         "at": event.at_ms,
         "facts": dict(event.facts),
     }
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _JSON.encode(value).encode()
 
 
 def decode_event(value: bytes) -> Event:

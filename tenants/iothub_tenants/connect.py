@@ -7,7 +7,8 @@ quota is touched before authentication has passed.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import cast
 
 from twisted.internet.defer import Deferred
@@ -34,6 +35,7 @@ from iothub_tenants.proving import ConnectRefusedError, Exchange, prove
 ATTEMPTS = 3  # how often a CONNECT is checked anew because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
 """Before the tenant is known; its own limits are checked once it is."""
+_CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason,
         await delay
     hub.counters.connected(connection.listener.name, version, reason.word)
     code = reason.code if version == MQTT_5_0 else reason.connack
+    if code == Reason.ADMINISTRATIVE.code:
+        code = Reason.BANNED.code  # 0x98 is for DISCONNECT only (§3.2.2.2)
     farewell = encode(Connack(code), version) if code else b""
     hub.plane.close(connection, reason, farewell)
 
@@ -191,7 +195,7 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
     settings = broker.connection_settings(hub.settings.mqtt, session.device, arrival.packet)
     connack = _connack(arrival, request, settings, opened.is_present, guest.exchange)
     hub.counters.connected(connection.listener.name, arrival.packet.version, "accepted")
-    hub.plane.admit(connection, session, settings, encode(connack, arrival.packet.version))
+    hub.plane.admit(connection, session, settings, connack)
     broker.connected(session, connection, arrival.packet)
 
 
@@ -228,19 +232,47 @@ def _will(packet: Connect) -> Will | None:
 
 def _connack(
     arrival: Arrival, request: SessionRequest, settings: ConnectionSettings, is_present: bool, exchange: Exchange | None
-) -> Connack:
+) -> bytes:
+    """Encode the CONNACK; 5.0 is told what differs from what the client asked for, and what has another default."""
     packet = arrival.packet
     if packet.version != MQTT_5_0:
-        return Connack(0, is_present)
+        return _CONNACK_3[packet.version][is_present]
     asked_s = packet.properties.session_expiry_interval_s or 0
-    properties = Properties(
-        session_expiry_interval_s=request.expiry_s if request.expiry_s != asked_s else None,
-        receive_maximum=settings.inbound_maximum if settings.inbound_maximum < 65_535 else None,
-        maximum_packet_size_bytes=settings.packet_bytes,
-        topic_alias_maximum=settings.topic_aliases or None,
+    usual = (
+        is_present,
+        request.expiry_s if request.expiry_s != asked_s else None,
+        settings.inbound_maximum if settings.inbound_maximum < 65_535 else None,
+        settings.packet_bytes,
+        settings.topic_aliases or None,
+        settings.keep_alive_s if settings.keep_alive_s != packet.keep_alive_s else None,
+    )
+    if not arrival.is_assigned and exchange is None:
+        return _usual_connack(*usual)
+    properties = replace(
+        _properties(*usual[1:]),
         assigned_client_identifier=arrival.client_id if arrival.is_assigned else None,  # [MQTT-3.1.3-7]
         authentication_method=exchange.method if exchange is not None else None,  # [MQTT-4.12.0-5]
         authentication_data=exchange.last_data if exchange is not None else None,
-        server_keep_alive_s=settings.keep_alive_s if settings.keep_alive_s != packet.keep_alive_s else None,
     )
-    return Connack(0, is_present, properties)
+    return encode(Connack(0, is_present, properties), MQTT_5_0)
+
+
+@lru_cache(maxsize=1024)  # the clients of a tenant ask for much the same
+def _usual_connack(is_present: bool, *told: int | None) -> bytes:
+    return encode(Connack(0, is_present, _properties(*told)), MQTT_5_0)
+
+
+def _properties(
+    expiry_s: int | None,
+    receive_maximum: int | None,
+    packet_bytes: int | None,
+    topic_aliases: int | None,
+    keep_alive_s: int | None,
+) -> Properties:
+    return Properties(
+        session_expiry_interval_s=expiry_s,
+        receive_maximum=receive_maximum,
+        maximum_packet_size_bytes=packet_bytes,
+        topic_alias_maximum=topic_aliases,
+        server_keep_alive_s=keep_alive_s,
+    )

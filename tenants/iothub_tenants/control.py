@@ -5,7 +5,8 @@ Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -25,7 +26,7 @@ from iothub_tenants.subscribe import subscribe, unsubscribe
 
 log = logging.get(__name__)
 
-Walk = Callable[[Hub, Connection, int, bytes], Awaitable[None]]
+Walk = Callable[[Hub, Connection, int, bytes], Coroutine[Any, Any, None]]
 
 WALKS: dict[int, Walk] = {
     PacketType.CONNECT: connect,
@@ -60,7 +61,12 @@ class ControlPlane:
         if walk is None:
             self._hub.plane.close(connection, Reason.PROTOCOL_ERROR)
             return
-        Deferred.fromCoroutine(self._guarded(walk, connection, header, body))
+        steps = self._guarded(walk, connection, header, body)
+        try:
+            steps.send(None)
+        except StopIteration:
+            return  # most walks find everything in memory and wait for nothing: they need no Deferred
+        Deferred.fromCoroutine(steps)  # asked again, the Deferred that it waits for yields itself again
 
     def closed(self, connection: Connection, reason: Reason) -> None:
         guest: Guest = connection.control

@@ -5,7 +5,8 @@ Knows no failures that were counted (`failures`) and no reply. What cannot be re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
@@ -15,9 +16,9 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 _Network: TypeAlias = IPv4Network | IPv6Network
 
 
-def find_ban(bans: Iterable[Ban], *, device: str, client_id: str, address: str, now: float) -> Ban | None:
+def find_ban(bans: Collection[Ban], *, device: str, client_id: str, address: str, now: float) -> Ban | None:
     """Return the first ban in force that names the device, the Client Identifier or the address. `now`: Unix seconds."""
-    peer = _parse_address(address)
+    peer = _parse_address(address) if bans else None
     for ban in bans:
         if ban.until and ban.until <= now:
             continue
@@ -32,8 +33,10 @@ def find_ban(bans: Iterable[Ban], *, device: str, client_id: str, address: str, 
     return None
 
 
-def is_address_permitted(address: str, *, allowed: Iterable[str], denied: Iterable[str]) -> bool:
+def is_address_permitted(address: str, *, allowed: Collection[str], denied: Collection[str]) -> bool:
     """Say whether a tenant lets this address in: named by no `denied` network and, if there are any, by an `allowed` one."""
+    if not allowed and not denied:
+        return True
     peer = _parse_address(address)
     if any(_names_address(text, peer) for text in denied):
         return False
@@ -50,6 +53,7 @@ def _contains(network: _Network, peer: _Address | None) -> bool:
     return peer is not None and peer.version == network.version and peer in network
 
 
+@lru_cache(maxsize=4096)
 def _parse_address(text: str) -> _Address | None:
     try:
         address = ip_address(text)
@@ -60,6 +64,7 @@ def _parse_address(text: str) -> _Address | None:
     return address
 
 
+@lru_cache(maxsize=4096)
 def _parse_network(text: str) -> _Network | None:
     try:
         return ip_network(text, strict=False)

@@ -17,8 +17,10 @@ from iothub_services.auth.acl import (
     rules_for,
     templates_of,
 )
-from iothub_services.auth.port import DeviceRecord, TenantRecord
+from iothub_services.auth.port import DeviceRecord, Rule, Scope, TenantRecord
 
+_MOST_SHAPES = 1024  # ways of being ruled: by tenant, its version, the device's groups and its own rules
+_Shape: TypeAlias = tuple[int, int, tuple[str, ...], tuple[Rule, ...]]
 _Key: TypeAlias = tuple[int, int, tuple[object, ...], str | None, str | None]
 
 
@@ -27,12 +29,17 @@ class PolicyCache:
 
     def __init__(self) -> None:
         self._policies: WeakValueDictionary[_Key, CompiledPolicy] = WeakValueDictionary()
+        self._shared: dict[_Shape, CompiledPolicy] = {}  # at hand: those that no name splits
 
     def __len__(self) -> int:
         return len(self._policies)
 
     def policy(self, tenant: TenantRecord, device: DeviceRecord, client_id: str) -> CompiledPolicy:
         """Return what `device` may do as `client_id` under the tenant's present version."""
+        shape = (tenant.id, tenant.version, device.groups, device.rules)
+        shared = self._shared.get(shape)
+        if shared is not None:
+            return shared
         rules = rules_for((*tenant.rules, *device.rules), device.name, device.groups)
         templates = {template for rule in rules for template in templates_of(rule)}
         key = (
@@ -48,4 +55,11 @@ class PolicyCache:
                 rules, device=device.name, groups=device.groups, client_id=client_id, version=tenant.version
             )
             self._policies[key] = policy
+        if not templates and not any(rule.scope is Scope.DEVICE for rule in rules):
+            self._share(shape, policy)
         return policy
+
+    def _share(self, shape: _Shape, policy: CompiledPolicy) -> None:
+        if len(self._shared) >= _MOST_SHAPES:
+            self._shared.clear()
+        self._shared[shape] = policy

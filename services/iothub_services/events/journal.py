@@ -12,6 +12,12 @@ from twisted.internet.defer import Deferred
 
 from iothub.records.events import Event
 
+Later = Callable[[float, Callable[[], None]], object]
+"""`later(seconds, call)`: the reactor's `callLater`."""
+
+GATHER_S = 0.05  # a note waits so long for others: one wake-up and one commit for all of them
+GATHER = 512  # or until there are so many
+
 
 class EventThread(Protocol):
     """The log's thread (`iothub_services.sqlite.group.GroupThread`)."""
@@ -28,13 +34,18 @@ class ThreadJournal:
     Invariant: an event with an epoch (a persistent session's) is never left out; others are when the log is too far behind, and counted.
     """
 
-    def __init__(self, thread: EventThread, on_event: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self, thread: EventThread, on_event: Callable[[Event], None] | None = None, later: Later | None = None
+    ) -> None:
         self._thread = thread
         self._on_event = on_event  # plug-ins that want to hear what happened
+        self._later = later  # None: notes are not gathered
+        self._gathered: list[Event] = []
         self.lost = 0
 
     async def record(self, events: list[Event]) -> None:
         """Durable when it returns. Raises BackendError."""
+        self.flush()  # the order of the calls is the order of the log
         self._tell(events)
         answer: Deferred[object] = Deferred()
 
@@ -49,18 +60,32 @@ class ThreadJournal:
 
     def note(self, events: list[Event]) -> None:
         """Durable soon."""
-        self._tell(events)
+        if self._on_event is not None:
+            self._tell(events)
+        gathered = self._gathered
+        if not gathered and self._later is not None:
+            self._later(GATHER_S, self.flush)
+        gathered += events
+        if len(gathered) >= GATHER or self._later is None:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what was gathered."""
+        events = self._gathered
+        if not events:
+            return
+        self._gathered = []
         if self._thread.is_full:
             self.lost += sum(not event.epoch for event in events)
             events = [event for event in events if event.epoch]
         if events:
-            self._thread.submit(events, self._noted)
+            self._thread.submit(events, lambda result: self._noted(result, len(events)))
 
     def _tell(self, events: list[Event]) -> None:
         if self._on_event is not None:
             for event in events:
                 self._on_event(event)
 
-    def _noted(self, result: object) -> None:
+    def _noted(self, result: object, count: int) -> None:
         if isinstance(result, Exception):
-            self.lost += 1
+            self.lost += count

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 
 from iothub.errors import CorruptRecordError
 from iothub.records.events import Event, Topic, decode_event, encode_event
@@ -45,8 +46,11 @@ class SqliteEvents:
             yield
 
     def append(self, events: list[Event]) -> list[int]:
+        offsets: list[int] = []
         with self._database.transaction() as connection:
-            return [_append(connection, event) for event in events]
+            for topic, some in groupby(events, lambda event: event.type.topic):
+                offsets += _append(connection, topic, list(some))
+        return offsets
 
     def read(self, after: int, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
         statement = f"SELECT offset, value FROM {_TABLES[topic]} WHERE offset > ? ORDER BY offset LIMIT ?"  # noqa: S608
@@ -78,9 +82,12 @@ class SqliteEvents:
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
 
 
-def _append(connection: sqlite3.Connection, event: Event) -> int:
-    statement = f"INSERT INTO {_TABLES[event.type.topic]} (key, value) VALUES (?, ?)"  # noqa: S608
-    return int(connection.execute(statement, (event.key, encode_event(event))).lastrowid or 0)
+def _append(connection: sqlite3.Connection, topic: Topic, events: list[Event]) -> range:
+    """Insert the events of one topic; one transaction writes at a time, so their offsets follow one another."""
+    statement = f"INSERT INTO {_TABLES[topic]} (key, value) VALUES (?, ?)"  # noqa: S608
+    connection.executemany(statement, [(event.key, encode_event(event)) for event in events])
+    last = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
+    return range(last - len(events) + 1, last + 1)
 
 
 def _decode(offset: int, value: bytes) -> Event:

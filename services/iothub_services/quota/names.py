@@ -136,6 +136,8 @@ class Quota(Enum):
         quota.standard, quota.least, quota.most, quota.doc = standard, least, most, doc
         return quota
 
+    __hash__ = object.__hash__  # members are single objects; Enum's own hash runs in Python at every look into a dictionary
+
     @property
     def is_for_devices(self) -> bool:
         """Whether one device may have a limit of its own: not where all share one count, or the message plane asks for all alike."""

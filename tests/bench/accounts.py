@@ -1,0 +1,75 @@
+"""Make the accounts of a comparison, the same for both brokers: one tenant, many devices, one secret; and a certificate.
+
+Knows no protocol and starts no broker. Most devices have a generated secret's stored form (a keyed hash, as `device create` makes it), the
+`CHOSEN` ones an argon2 password that `iothub device import` hashed. Mosquitto gets the same names in a `password_file`.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from iothub.datadir import DataDir
+from iothub_services.auth.secrets import hash_generated
+from iothub_tenants import tenants
+from iothub_tenants.database import sqlite_url
+from iothub_tenants.devices import Credential, CredentialForm, insert_devices
+from iothub_tenants.store import AccountStore, ChangeKind
+
+TENANT = "t0"  # mqttload's `-u t{t}/dev{k}` with one tenant
+SECRET = "secret"
+CHOSEN = 50  # names pw0, pw1, ...
+IOTHUB = str(Path(sys.executable).parent / "iothub")
+
+
+def make(folder: Path, devices: int) -> None:
+    """Fill `folder` with `hub/` (a data directory to copy), `passwords`, `cert.pem` and `key.pem`, unless it has them."""
+    marker = folder / "made"
+    if marker.exists() and marker.read_text() == str(devices):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    names = [f"dev{number}" for number in range(devices)]
+    chosen = [f"pw{number}" for number in range(CHOSEN)]
+    _make_hub(folder / "hub", names, _csv(folder / "chosen.csv", chosen))
+    _make_password_file(folder / "passwords", names + chosen)
+    _run(IOTHUB, "cert", "self-signed", str(folder))
+    marker.write_text(str(devices))
+
+
+def _make_hub(data_dir: Path, generated: list[str], chosen: Path) -> None:
+    hub = (IOTHUB, "--data-dir", str(data_dir))
+    _run(*hub, "init")
+    _run(*hub, "tenant", "create", TENANT, "--plan", "unlimited")
+    _run(*hub, "device", "import", TENANT, str(chosen))
+    pepper = DataDir(data_dir).pepper()
+    store = AccountStore(sqlite_url(data_dir / "accounts.db"), pepper=pepper)
+    with store.write() as writer:
+        owner = tenants.living(writer.connection, TENANT)
+        accounts = [(name, Credential(CredentialForm.GENERATED, hash_generated(SECRET, pepper))) for name in generated]
+        insert_devices(writer, owner.id, accounts)
+        writer.changed(owner.id, ChangeKind.DEVICE, "*")
+    store.close()
+
+
+def _csv(path: Path, names: list[str]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("name", "password"), *((name, SECRET) for name in names)])
+    return path
+
+
+def _make_password_file(path: Path, names: list[str]) -> None:
+    path.write_text("".join(f"{TENANT}/{name}:{SECRET}\n" for name in names))
+    _run("mosquitto_passwd", "-U", str(path))
+    path.chmod(0o644)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(
+            f"bench: `{' '.join(command)}` failed ({done.returncode}): {done.stderr.strip() or done.stdout.strip()}"
+        )
