@@ -1,0 +1,39 @@
+"""Settings reach the rooms that obey them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from iothub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
+from iothub.settings import Auth, Config, Listeners, Overload, TcpListener, TlsListener, WssListener
+
+
+def test_door_without_a_port_is_off() -> None:
+    doors = listener_infos(Config(listeners=Listeners(tcp=TcpListener(port=1884), tls=TlsListener())))
+
+    assert [(door.name, door.port) for door in doors] == [("tcp", 1884)]
+
+
+def test_limits_of_a_door_reach_its_gate() -> None:
+    tcp = TcpListener(port=1884, max_connections=3, max_handshakes=2, backlog=7)
+    (door,) = listener_infos(Config(listeners=Listeners(tcp=tcp)))
+
+    assert (door.max_connections, door.max_handshakes, door.backlog) == (3, 2, 7)
+
+
+def test_certificates_of_open_doors_are_watched() -> None:
+    tls = TlsListener(port=8883, cert_file=Path("tls.pem"))
+    wss = WssListener(port=None, cert_file=Path("wss.pem"))
+
+    assert certificate_files(Config(listeners=Listeners(tls=tls, wss=wss))) == {"tls": Path("tls.pem")}
+
+
+def test_overload_bounds_reach_the_plane() -> None:
+    limits = plane_limits(Config(overload=Overload(buffered_bytes=5 << 20, connection_buffer_bytes=1 << 20)))
+
+    assert (limits.buffered_bytes, limits.out_hard_bytes) == (5 << 20, 1 << 20)
+
+
+def test_failures_never_ban_when_they_are_off() -> None:
+    assert auth_settings(Config(auth=replace(Auth(), failures=None))).failures.failures > 10**6

@@ -1,0 +1,54 @@
+"""Words of stores become alarms with a subject, and end when the store says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.store_alarms import StoreAlarms
+from iothub.testing.clock import ManualClock
+from iothub_services.metrics.alarms import AlarmName, Alarms
+
+
+@pytest.fixture
+def alarms() -> Alarms:
+    return Alarms(ManualClock())
+
+
+def raised(alarms: Alarms) -> list[tuple[AlarmName, str]]:
+    return [(alarm.name, alarm.subject) for alarm in alarms.active()]
+
+
+def test_failing_store_is_an_alarm_until_it_works_again(alarms: Alarms) -> None:
+    tell = StoreAlarms(alarms)
+    tell("queues_failing", "queues.db: disk I/O error")
+
+    assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues")]
+    tell("queues_failing", "")
+    assert raised(alarms) == []
+
+
+@pytest.mark.parametrize("text", ["queues.db: database or disk is full", "write: No space left on device"])
+def test_full_disk_has_an_alarm_of_its_own(alarms: Alarms, text: str) -> None:
+    tell = StoreAlarms(alarms)
+    tell("queues_failing", text)
+
+    assert raised(alarms) == [(AlarmName.DISK_FULL, "queues")]
+    tell("queues_failing", "")
+    assert raised(alarms) == []
+
+
+def test_each_store_has_its_own_alarm(alarms: Alarms) -> None:
+    tell = StoreAlarms(alarms)
+    tell("queues_failing", "disk I/O error")
+    tell("retained_failing", "disk I/O error")
+    tell("queues_failing", "")
+
+    assert raised(alarms) == [(AlarmName.STORE_FAILED, "retained")]
+
+
+@pytest.mark.parametrize("word", ["queues_corrupt", "event_log_lost", "state_incomplete", "queue_records_corrupt"])
+def test_damage_is_reported_with_what_was_found(alarms: Alarms, word: str) -> None:
+    StoreAlarms(alarms)(word, "3 rows saved")
+
+    assert raised(alarms) == [(AlarmName.STORE_CORRUPT, word)]
+    assert alarms.active()[0].detail == "3 rows saved"
