@@ -1,0 +1,181 @@
+"""A full disk under a running hub: an alarm, no acknowledgement, consumers served, recovery by itself, nothing acknowledged lost."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import free_port
+from tests.support.raw import PUBACK, PUBLISH, ClosedError, RawClient
+from tests.support.witness import wait_until
+from tests.support.wrapped import SmallDiskHub
+
+BODY = b"x" * 4000
+REFUSED = 0x97
+PERSISTENT: list[tuple[int, object]] = [(0x11, 3600)]
+
+
+def alarms(hub: SmallDiskHub) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return int(
+        float(next(line for line in lines if line.startswith('iothub_alarms_active{severity="critical"')).split()[-1])
+    )
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SmallDiskHub]:
+    """A running hub with a disk of 24 MiB."""
+    plain = fresh_hub(tmp_path, alarms__disk_free="0")
+    hub = SmallDiskHub(plain.data_dir, settings=plain.settings, ports={"http": free_port()})
+    hub.start()
+    yield hub
+    hub.close()
+
+
+class Backlog:
+    """A publisher that goes on until nothing is acknowledged any more."""
+
+    def __init__(self, port: int, name: str = "publisher", version: int = 5) -> None:
+        self.client = RawClient(port, version)
+        self.name = name
+        self.client.connect(name, "acme/dev2", clean=False, **({"props": PERSISTENT} if version == 5 else {}))
+        self.sent = 0
+        self.acknowledged: list[int] = []
+
+    def send(self) -> None:
+        self.sent += 1
+        content = str(self.sent).encode().ljust(8) + BODY
+        self.client.send(self.client.publish_bytes("to/sleeper", content, 1, self.sent))
+
+    def take(self, timeout: float) -> bool:
+        try:
+            found = self.client.expect(PUBACK, timeout)
+        except TimeoutError:
+            return False
+        assert found.code == 0, f"{found.code:#x} although nothing was given up"
+        self.acknowledged.append(found.packet_id)
+        return True
+
+    def until_stuck(self) -> None:
+        while True:
+            self.send()
+            if not self.take(2.0):
+                return
+
+
+def make_sleeper(port: int) -> None:
+    with RawClient(port, 5) as sleeper:
+        sleeper.connect("sleeper", "acme/dev1", clean=False, props=PERSISTENT)
+        sleeper.subscribe(("to/sleeper", 1))
+        sleeper.disconnect()
+
+
+def wake_sleeper(port: int, count: int) -> list[int]:
+    got: list[int] = []
+    with RawClient(port, 5, timeout=20) as sleeper:
+        assert sleeper.connect("sleeper", "acme/dev1", clean=False, props=PERSISTENT).session_present
+        while len(set(got)) < count:
+            found = sleeper.expect(PUBLISH)
+            got.append(int(found.payload[:8]))
+            sleeper.ack(PUBACK, found.packet_id)
+    return got
+
+
+def assert_a_connect_is_answered(port: int) -> None:
+    """A CONNECT whose session needs the disk is refused (or closed), not left hanging."""
+    with RawClient(port, 5) as client:
+        client.send(client.connect_bytes("sleeper", "acme/dev1", clean=False, props=PERSISTENT))
+        farewell = [one.code for one in client.expect_closed(15)]
+    assert all(code >= 0x80 for code in farewell), farewell
+
+
+def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskHub) -> None:
+    port = small.ports["tcp"]
+    make_sleeper(port)
+    live = RawClient(port)
+    live.connect("live", "acme/dev1")
+    live.subscribe(("live/#", 0))
+    chatter = RawClient(port)
+    chatter.connect("chatter", "acme/dev2")
+    publisher = Backlog(port)
+    for _ in range(20):
+        publisher.send()
+        assert publisher.take(5)
+    assert alarms(small) == 0
+
+    small.fill(leave_kib=64)
+    publisher.until_stuck()
+
+    wait_until(lambda: alarms(small) >= 1, 10, "an alarm about the disk")
+    chatter.publish("live/1", b"still here")
+    assert live.expect(PUBLISH, 1.0).payload == b"still here"
+    assert small.is_running()
+    small.make_room()
+    assert publisher.take(30), "not acknowledged within 30 s of free space"
+    wait_until(lambda: alarms(small) == 0, 10, "the alarm is over")
+    publisher.send()
+    assert publisher.take(5)
+    assert publisher.acknowledged == list(range(1, publisher.sent + 1))
+    got = wake_sleeper(port, publisher.sent)
+    assert got == list(range(1, publisher.sent + 1))
+    assert "Traceback" not in small.log
+    for client in (live, chatter, publisher.client):
+        client.close()
+
+
+def test_connected_consumers_of_stored_messages_go_on_while_the_disk_is_full(small: SmallDiskHub) -> None:
+    """What is stored is delivered to who is there, although its acknowledgements cannot be written down yet."""
+    port = small.ports["tcp"]
+    make_sleeper(port)
+    with RawClient(port, 5) as reader:
+        reader.connect("sleeper", "acme/dev1", clean=False, props=[*PERSISTENT, (0x21, 3)])
+        publisher = Backlog(port)
+        for _ in range(40):
+            publisher.send()
+            assert publisher.take(5)
+        small.fill()
+        publisher.until_stuck()
+
+        got = []
+        for _ in range(40):
+            got.append(reader.expect(PUBLISH, 2.0))
+            reader.ack(PUBACK, got[-1].packet_id)
+
+        assert [int(one.payload[:8]) for one in got] == list(range(1, 41))
+        small.make_room()
+        assert publisher.take(30)
+        assert int(reader.expect(PUBLISH).payload[:8]) == 41
+        publisher.client.close()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_publisher_is_refused_or_closed_when_the_hub_gives_up(tmp_path: Path, version: int) -> None:
+    """After `queues.give_up_s` 5.0 gets 0x97 (nothing was written), 3.1.1 is closed without an answer; never a success."""
+    plain = fresh_hub(tmp_path, alarms__disk_free="0", queues__give_up="3s")
+    hub = SmallDiskHub(plain.data_dir, settings=plain.settings, ports={"http": free_port()})
+    hub.start()
+    try:
+        make_sleeper(hub.ports["tcp"])
+        publisher = Backlog(hub.ports["tcp"], version=version)
+        hub.fill(leave_kib=32)
+        publisher.until_stuck()
+
+        try:
+            refusal = publisher.client.expect(PUBACK, 15).code
+        except ClosedError:
+            refusal = None
+
+        assert refusal in ((None,) if version == 4 else (None, REFUSED))
+        assert_a_connect_is_answered(hub.ports["tcp"])
+        hub.make_room()
+        got = wake_sleeper(hub.ports["tcp"], len(publisher.acknowledged))
+        assert got[: len(publisher.acknowledged)] == publisher.acknowledged
+        assert hub.is_running()
+        publisher.client.close()
+    finally:
+        hub.close()
