@@ -1,0 +1,53 @@
+"""Hubs of the tests in this folder: each test has its own process, because it ends, reloads or breaks it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.clients import Door
+from tests.support.hub import Hub, free_port
+from tests.support.party import Party
+
+
+@pytest.fixture(scope="session")
+def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with tenant `acme` (plan unlimited) and devices `dev1` and `dev2`, secret "secret"."""
+    hub = Hub(tmp_path_factory.mktemp("initialised") / "hub")
+    hub.init()
+    hub.tenant("acme", "dev1", "dev2")
+    return hub.data_dir
+
+
+@pytest.fixture
+def make_hub(tmp_path: Path, initialised: Path) -> Iterator[Callable[..., Hub]]:
+    """Make a hub on a copy of that directory, not started; doors by name, settings as `section__key="value"`."""
+    made: list[Hub] = []
+
+    def make(*doors: str, **settings: str) -> Hub:
+        hub = Hub(tmp_path / "hub", ports={name: free_port() for name in doors or ("tcp", "http")})
+        hub.settings.update({name.replace("__", "."): value for name, value in settings.items()})
+        shutil.copytree(initialised, hub.data_dir)
+        made.append(hub)
+        return hub
+
+    yield make
+    for hub in made:
+        hub.close()
+
+
+@pytest.fixture
+def party() -> Iterator[Callable[..., Party]]:
+    """Guests of a hub, over TCP if nothing else is said."""
+    parties: list[Party] = []
+
+    def host(hub: Hub, door: str = "tcp") -> Party:
+        parties.append(Party(Door(hub, door)))
+        return parties[-1]
+
+    yield host
+    for each in parties:
+        each.leave()

@@ -1,0 +1,104 @@
+"""A tenant is deleted while the hub runs and its devices are there: nothing of it is left, and its successor inherits nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from iothub_services.quota.slots import SlotFile
+from tests.support import property_names as names
+from tests.support.hub import Hub
+from tests.support.party import Party, until
+
+STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")
+# Logs of what was done; they are trimmed by age and name the tenant by its number, which is never used again.
+HISTORIES = {"change_log", "command"}
+
+
+def fill(hub: Hub, join: Party) -> None:
+    """Live and offline sessions, queues, retained messages, a Will, a shared group, an exchange that is not over, spent quotas."""
+    will = ("wills/dev1", b"gone", 1, True)
+    offline = join(5, "offline", keep=True)
+    offline.subscribe(("rooms/#", 1), ("$share/g/rooms/+", 1))
+    offline.disconnect()
+    live = join(5, "live", keep=True, will=will, will_props=[(names.WILL_DELAY, 60)])
+    live.subscribe(("rooms/#", 2))
+    transient = join(4, "transient", device="dev2")
+    transient.subscribe(("#", 0))
+    transient.publish("rooms/1", b"kept", 1, retain=True)
+    for number in range(1, 20):
+        transient.publish("rooms/2", b"x" * 100, 1, number)
+    transient.send(transient.publish_bytes("rooms/3", b"half", 2, 77))  # PUBREL never comes
+    for _ in range(12):
+        join.ask(4, password="wrong")
+
+
+def rows_of(path: Path, tenant_id: int) -> dict[str, int]:
+    """Rows of a file that carry the tenant's number, by table."""
+    found = {}
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for column in columns & {"tenant", "tenant_id"}:
+                count = connection.execute(f"SELECT count(*) FROM {table} WHERE {column} = ?", (tenant_id,)).fetchone()
+                found[table] = int(count[0])
+    return {table: count for table, count in found.items() if count and table not in HISTORIES}
+
+
+def rows_in(path: Path, *tables: str) -> int:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return sum(int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in tables)
+
+
+def leftovers(hub: Hub, tenant_id: int) -> dict[str, dict[str, int]]:
+    found = {name: rows_of(hub.data_dir / name, tenant_id) for name in STORES}
+    return {name: tables for name, tables in found.items() if tables}
+
+
+def test_deleted_tenant_leaves_nothing_in_any_store(
+    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+) -> None:
+    """B11, emqx#18117."""
+    hub = make_hub(auth__failure_reply_ms="0")
+    hub.run("tenant", "update", "acme", "--plan", "standard")
+    hub.start()
+    join = party(hub)
+    fill(hub, join)
+    tenant_id = int(str(hub.rows("tenant", "list")[0]["id"]))
+    until(lambda: {"queues.db", "retained.db", "state.db"} <= set(leftovers(hub, tenant_id)), "everything is stored")
+
+    hub.run("tenant", "delete", "acme", "--confirm", "acme")
+
+    assert leftovers(hub, tenant_id) == {}
+    until(lambda: not rows_in(hub.data_dir / "queues.db", "ref", "body", "inbound", "released"), "the queues are swept")
+    assert hub.stop() == 0
+    with closing(SlotFile(hub.data_dir / "usage.map")) as slots:
+        assert [record for record in slots.records() if record.tenant_id == tenant_id] == []
+    assert leftovers(hub, tenant_id) == {}
+
+
+def test_successor_inherits_nothing(make_hub: Callable[..., Hub], party: Callable[[Hub], Party]) -> None:
+    """Not the sessions, messages, wills and spent quotas, and not the bans for its predecessor's wrong passwords."""
+    hub = make_hub(auth__failure_reply_ms="0")
+    hub.run("tenant", "update", "acme", "--plan", "standard")
+    hub.run("quota", "set", "acme", "publish_messages=1000/1d")
+    hub.start()
+    join = party(hub)
+    fill(hub, join)
+    witness = join(5, "witness", device="dev2")
+    hub.run("tenant", "delete", "acme", "--confirm", "acme")
+    witness.refused(0x87, 0x98)
+    hub.tenant("acme", "dev1", "dev2", plan="standard")
+
+    guest = join(5, "offline", keep=True)
+    assert not guest.connack.session_present
+    guest.subscribe(("#", 1))
+    join(5, "live", device="dev2", keep=True).publish("rooms/9", b"new", 1)
+
+    assert guest.payloads() == [b"new"]
+    guest.nothing()
+    assert {row["name"] for row in hub.rows("session", "list", "acme")} == {"offline", "live"}
+    assert hub.rows("retain", "list", "acme") == []
