@@ -1,0 +1,76 @@
+"""The gate before routing, by itself."""
+
+from __future__ import annotations
+
+from iothub.engine.connection import Connection
+from iothub.engine.limits import PlaneLimits
+from iothub.engine.quota import LATER, PASSED, RATE, SPENT, Gate
+from iothub.testing.engine import Bench
+
+
+class Script:
+    """A meter that answers as told, and counts what it granted."""
+
+    def __init__(self, *answers: float) -> None:
+        self.answers = list(answers)
+        self.granted = 0
+
+    def take(self, units: int, now: float) -> float:
+        answer = self.answers.pop(0) if self.answers else 0.0
+        self.granted += units if answer == 0.0 else 0
+        return answer
+
+
+def admit(bench: Bench, connection: Connection) -> int:
+    assert connection.session is not None
+    return Gate(bench.plane.turn).admit(connection, connection.session, bench.tenant, 100)
+
+
+def test_gate_lets_everything_pass_without_meters() -> None:
+    bench = Bench()
+
+    assert admit(bench, bench.client("c").connection) == PASSED
+
+
+def test_gate_remembers_what_was_granted_while_it_waits() -> None:
+    """A message is charged once, however often it is tried; afterwards the next one begins anew."""
+    bench = Bench()
+    connection = bench.client("c").connection
+    messages = bench.tenant.inbound_messages = Script()
+    bench.tenant.inbound_bytes = Script(0.5, 0.2)
+
+    assert [admit(bench, connection) for _ in range(3)] == [LATER, LATER, PASSED]
+    assert messages.granted == 1
+    Gate(bench.plane.turn).forget(connection)
+    assert admit(bench, connection) == PASSED
+    assert messages.granted == 2
+
+
+def test_gate_tells_a_rate_from_an_allowance() -> None:
+    """Waiting longer than a publisher may be left unread is RATE; a day's allowance never comes back in time."""
+    bench = Bench()
+    connection = bench.client("c").connection
+    bench.tenant.inbound_messages = Script(11.0)
+    assert admit(bench, connection) == RATE
+    bench.tenant.day_messages = Script(-1.0)
+
+    assert admit(bench, connection) == SPENT
+    assert bench.observer.drops == []
+
+
+def test_gate_holds_back_who_is_ahead_of_the_store() -> None:
+    """By connection and by worker; only what needs the store."""
+    bench = Bench(PlaneLimits(unstored_per_connection=4, unstored_messages=100))
+    connection = bench.client("c").connection
+    gate = Gate(bench.plane.turn)
+    connection.unstored = 4
+
+    assert gate.must_wait_for_store(connection, True)
+    assert not gate.must_wait_for_store(connection, False)
+    assert not gate.may_go_on(connection)
+    connection.unstored = 2
+    assert gate.may_go_on(connection)
+    bench.plane.turn.unstored_messages = 100
+
+    assert gate.must_wait_for_store(connection, True)
+    assert not gate.may_go_on(connection)
