@@ -148,6 +148,7 @@ class Node:
             on_retained=self._on_retained,
             on_commit=self.telemetry.committed,
         )
+        self.writer.on_full = self.telemetry.queue_full
         self.journal_thread = journal_thread(
             self.states, call_in_reactor, clock, self.store_alarms, on_commit=self.telemetry.committed
         )

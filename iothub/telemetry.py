@@ -14,7 +14,7 @@ from iothub_services.auth.authenticator import Authenticated, Credentials, Refus
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
-from iothub_services.quota.names import Quota
+from iothub_services.quota.names import BY_NAME, Quota
 
 PROTOCOLS = {3: "3.1", 4: "3.1.1", 5: "5"}
 
@@ -119,6 +119,9 @@ class Telemetry:
 
     def limited(self, tenant: Any, session: Any, limit: str, count: int) -> None:
         self.refused(tenant.tenant_id, PLANE_LIMITS[limit], count)
+
+    def queue_full(self, tenant: Any, quota: str) -> None:
+        self.refused(tenant.tenant_id, BY_NAME[quota])
 
     # --- control plane
 

@@ -367,6 +367,28 @@ def limits_of_a_tenant_bound_the_sum_of_its_queues(store: QueueStore) -> None:
     assert store.append([one(2, 4)]) == [Appended((2,))]
 
 
+def limit_behind_each_refusal_and_drop_is_named(store: QueueStore) -> None:
+    """The queue's own limits first, then its tenant's; one name for each message that is lost."""
+    made(store, 1, QueueLimits(2, 10, Overflow.REJECT))
+    made(store, 2, QueueLimits(0, 20, Overflow.DROP_OLDEST))
+    store.set_tenant_limits(TENANT, 4, 40)
+
+    def hit(*batch: Append) -> list[tuple[str, ...]]:
+        return [answer.hit for answer in store.append(list(batch))]
+
+    assert hit(one(1, 1, body=b"x" * 11), one(1, 2), one(1, 3)) == [("session_queued_bytes",), (), ()]
+    assert hit(one(1, 4), one(2, 5, body=b"x" * 10), one(2, 6, body=b"x" * 10)) == [
+        ("session_queued_messages",),
+        (),
+        (),
+    ]
+    assert hit(one(2, 7, body=b"x" * 20)) == [("session_queued_bytes", "session_queued_bytes")]
+    store.set_limits(2, QueueLimits(0, 0, Overflow.REJECT))
+    assert hit(one(2, 8), one(2, 9)) == [(), ("queued_messages",)]
+    store.set_tenant_limits(TENANT, 0, 1)
+    assert hit(one(2, 8)) == [("queued_bytes",)]
+
+
 def usage_of_a_tenant_follows_every_way_out(store: QueueStore) -> None:
     """Acknowledged, purged, expired, dropped with the queue: all leave the sum."""
     claim = made(store, 1)
@@ -497,6 +519,7 @@ CASES: tuple[Case, ...] = (
     drop_qos0_first_refuses_the_newest_when_no_qos0_is_left,
     drop_policies_spare_what_may_have_been_sent,
     limits_of_a_tenant_bound_the_sum_of_its_queues,
+    limit_behind_each_refusal_and_drop_is_named,
     usage_of_a_tenant_follows_every_way_out,
     expire_removes_what_is_due_and_not_sent,
     dropped_queue_is_gone_for_everybody,

@@ -16,7 +16,7 @@ from iothub.errors import TenantLimitError, UnavailableError
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub.reasons import Reason
-from iothub_services.quota.names import Quota
+from iothub_services.quota.names import BY_NAME
 from iothub_tenants.connect import connect
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub
@@ -95,4 +95,4 @@ def _count(connection: Connection, error: MqttError) -> None:
     """A packet with more of something than its tenant allows is a refusal of that quota."""
     guest: Guest = connection.control
     if isinstance(error, LimitExceeded) and guest.broker is not None:
-        guest.broker.allowance.refused(Quota(error.limit))
+        guest.broker.allowance.refused(BY_NAME[error.limit])

@@ -36,6 +36,7 @@ class Appending:
         self._new_references: list[Reference] = []
         self._ids: dict[tuple[int, bytes], int] = {}  # QoS 2 of this batch: (queue, message id) -> position
         self._made = 0  # references made for the current message
+        self._hit: list[str] = []  # which limits it ran into
 
     def do(self, batch: list[Append]) -> list[Appended]:
         answers = [self._append(item) for item in batch]
@@ -51,12 +52,13 @@ class Appending:
         is_shared = int(len(item.deliveries) > 1)
         dropped: list[tuple[int, int]] = []
         self._made = 0
+        self._hit.clear()
         positions = tuple([self._deliver(item, delivery, body, is_shared, dropped) for delivery in item.deliveries])
         if self._made:
             self._new_bodies.append((self._bodies.allocate(), item.body))
             if is_shared:
                 self._bodies.shared(body, self._made)
-        return Appended(positions, dropped=tuple(dropped))
+        return Appended(positions, dropped=tuple(dropped), hit=tuple(self._hit))
 
     def _record_inbound(self, inbound: Inbound) -> Appended | None:
         row = self._shelf.get(inbound.queue_id)
@@ -81,8 +83,13 @@ class Appending:
             if known:
                 return known
         size = len(item.body)
-        if not _has_room(row, size) and not self._make_room(row, size, dropped):
-            return _FULL
+        full = _full(row, size)
+        if full:
+            before = len(dropped)
+            has_room = self._make_room(row, size, dropped)
+            self._hit += [full] * (len(dropped) - before if has_room else 1)
+            if not has_room:
+                return _FULL
         self._made += 1
         row.tail = position = row.tail + 1
         row.messages += 1
@@ -154,11 +161,15 @@ def _over(value: int, limit: int) -> int:
     return value - limit if limit else 0
 
 
-def _has_room(row: QueueRow, size: int) -> bool:
+def _full(row: QueueRow, size: int) -> str:
+    """Name the limit that one more message of `size` bytes would break, "" if there is room."""
     tenant = row.tenant
-    return (
-        (not row.max_messages or row.messages < row.max_messages)
-        and (not row.max_bytes or row.bytes + size <= row.max_bytes)
-        and (not tenant.max_messages or tenant.messages < tenant.max_messages)
-        and (not tenant.max_bytes or tenant.bytes + size <= tenant.max_bytes)
-    )
+    if row.max_messages and row.messages >= row.max_messages:
+        return "session_queued_messages"
+    if row.max_bytes and row.bytes + size > row.max_bytes:
+        return "session_queued_bytes"
+    if tenant.max_messages and tenant.messages >= tenant.max_messages:
+        return "queued_messages"
+    if tenant.max_bytes and tenant.bytes + size > tenant.max_bytes:
+        return "queued_bytes"
+    return ""

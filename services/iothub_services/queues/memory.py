@@ -168,8 +168,9 @@ class MemoryQueues:
             if refusal is not None:
                 return refusal
         dropped: list[tuple[int, int]] = []
-        positions = tuple([self._deliver(item, delivery, dropped) for delivery in item.deliveries])
-        return Appended(positions, dropped=tuple(dropped))
+        hit: list[str] = []
+        positions = tuple([self._deliver(item, delivery, dropped, hit) for delivery in item.deliveries])
+        return Appended(positions, dropped=tuple(dropped), hit=tuple(hit))
 
     def _record_inbound(self, inbound: Inbound) -> Appended | None:
         queue = self._queues.get(inbound.queue_id)
@@ -180,14 +181,16 @@ class MemoryQueues:
         queue.inbound.add(inbound.packet_id)
         return None
 
-    def _deliver(self, item: Append, delivery: Delivery, dropped: list[tuple[int, int]]) -> int:
+    def _deliver(self, item: Append, delivery: Delivery, dropped: list[tuple[int, int]], hit: list[str]) -> int:
         queue = self._queues.get(delivery.queue_id)
         if queue is None:
             return Refused.GONE
         is_once = delivery.qos == 2 and bool(item.message_id)
         if is_once and item.message_id in queue.ids:
             return queue.ids[item.message_id]
+        full = self._full(queue, len(item.body))
         victims = self._victims(queue, len(item.body))
+        hit += [full] * (1 if victims is None else len(victims))
         if victims is None:
             return Refused.FULL
         for position in victims:
@@ -200,6 +203,17 @@ class MemoryQueues:
         if is_once:
             queue.ids[item.message_id] = queue.tail
         return queue.tail
+
+    def _full(self, queue: _Queue, size: int) -> str:
+        usage = self.tenant_usage(queue.tenant_id)
+        tenant_messages, tenant_bytes = self._tenant_limits.get(queue.tenant_id, (0, 0))
+        above = {
+            "session_queued_messages": _over(len(queue.records) + 1, queue.limits.messages),
+            "session_queued_bytes": _over(queue.bytes + size, queue.limits.bytes),
+            "queued_messages": _over(usage.messages + 1, tenant_messages),
+            "queued_bytes": _over(usage.bytes + size, tenant_bytes),
+        }
+        return next((name for name, excess in above.items() if excess > 0), "")
 
     def _victims(self, queue: _Queue, size: int) -> list[int] | None:
         """Positions to drop so that `size` bytes fit; None: they cannot."""

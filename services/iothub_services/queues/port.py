@@ -73,12 +73,14 @@ class Appended:
     `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
     `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
+    `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`.
     """
 
     positions: tuple[int, ...]
     is_duplicate: bool = False
     dropped: tuple[tuple[int, int], ...] = ()
     is_stale: bool = False
+    hit: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

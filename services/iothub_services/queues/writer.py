@@ -49,6 +49,12 @@ Errback = Callable[[Exception], None]
 Alarm = Callable[[str, str], None]
 
 
+class OnFull(Protocol):
+    """Told of each message that a queue refused or dropped for a limit, by the quota's name."""
+
+    def __call__(self, tenant: Any, quota: str) -> None: ...
+
+
 class OnRetained(Protocol):
     """Told of each retained write that is durable, before its publisher is answered; `size` 0: deleted."""
 
@@ -123,6 +129,7 @@ class QueueWriter:
         self._retained = retained
         self._on_alarm = on_alarm
         self.on_retained = on_retained
+        self.on_full: OnFull | None = None
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._call_in_reactor = call_in_reactor
@@ -284,6 +291,9 @@ class QueueWriter:
         if pending.error is not None:
             self._attached.not_stored(pending.publish, pending.is_written)
             return
+        if self.on_full is not None:
+            for quota in pending.answer.hit:
+                self.on_full(pending.publish.tenant, quota)
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
         self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)

@@ -1,0 +1,48 @@
+"""One hub for all tests of quotas; every test has tenants of its own in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.hub import Hub, free_port
+from tests.support.quota_house import House, Tenancy, open_house
+
+Make = Callable[..., Tenancy]
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A hub that serves."""
+    hub = Hub(tmp_path_factory.mktemp("quota") / "hub", ports={"tcp": free_port(), "http": free_port()})
+    hub.init()
+    hub.start()
+    try:
+        with open_house(hub) as made:
+            yield made
+        assert hub.stop() == 0
+        assert "Traceback" not in hub.log, hub.log
+        assert "fell below zero" not in hub.log, hub.log
+    finally:
+        hub.close()
+
+
+@pytest.fixture
+def tenant(house: House) -> Iterator[Make]:
+    """`tenant("connections=4")` makes one; its clients go when the test ends."""
+    made: list[Tenancy] = []
+
+    def make(*limits: str, device: tuple[str, ...] = ()) -> Tenancy:
+        made.append(house.tenant(*limits, device=device))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.leave()
+
+
+@pytest.fixture(params=[4, 5], ids=["3.1.1", "5.0"])
+def version(request: pytest.FixtureRequest) -> int:
+    """Both protocols."""
+    return int(request.param)
