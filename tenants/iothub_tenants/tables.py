@@ -22,7 +22,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 
 NAMING = {
@@ -40,7 +39,7 @@ Big = BigInteger().with_variant(Integer(), "sqlite")
 
 def exact(length: int) -> TypeEngine[str]:
     """A string type that is compared byte by byte: MySQL's default collations would take `Dev1` for `dev1`."""
-    return String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    return String(length).with_variant(String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 
 
 plan = Table(

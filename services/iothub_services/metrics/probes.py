@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cryptography import x509
-
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -39,5 +37,7 @@ def certificate_end(file: Path) -> float:
         OSError: The file cannot be read.
         ValueError: It holds no certificate.
     """
+    from cryptography import x509  # takes a while, and most hubs have no certificate
+
     certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
     return certificate.not_valid_after_utc.timestamp()
