@@ -12,6 +12,12 @@ cdef class Message:
     cdef public bytes frame3, frame3_identified, frame5, frame5_identified
 
 
+@cython.locals(message=Message)
+cpdef Message received(
+    bytes topic, bytes payload, int qos, bint retain, bytes properties, double expires_at, object publisher, object publisher_client_id
+)
+
+
 @cython.final
 cdef class Delivery:
     cdef public Message message

@@ -45,6 +45,35 @@ class Message:
         self.frame5_identified: bytes | None = None
 
 
+def received(
+    topic: bytes,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    properties: bytes,
+    expires_at: float,
+    publisher: Any,
+    publisher_client_id: str,
+) -> Message:
+    """Make the Message of a PUBLISH. The same as the constructor, without Python's way of passing arguments: it runs once per message."""
+    message: Message = Message.__new__(Message)
+    message.topic = topic
+    message.payload = payload
+    message.qos = qos
+    message.retain = retain
+    message.properties = properties
+    message.expires_at = expires_at
+    message.message_id = b""
+    message.publisher = publisher
+    message.publisher_client_id = publisher_client_id
+    message.size = len(topic) + len(payload) + len(properties) + 120
+    message.frame3 = None
+    message.frame3_identified = None
+    message.frame5 = None
+    message.frame5_identified = None
+    return message
+
+
 class Delivery:
     """One message that waits in a session's backlog. `position` is 0 for QoS 0 and for transient sessions."""
 

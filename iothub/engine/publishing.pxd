@@ -5,7 +5,7 @@ from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
 from iothub.engine.filters cimport check_topic_name
-from iothub.engine.message cimport Message
+from iothub.engine.message cimport Message, received
 from iothub.engine.outbox cimport AckSlot, StoredPublish
 from iothub.engine.quota cimport Gate
 from iothub.engine.router cimport Route, Target

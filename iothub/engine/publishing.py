@@ -10,7 +10,7 @@ from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import check_topic_name
-from iothub.engine.message import Message
+from iothub.engine.message import Message, received
 from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
 from iothub.engine.quota import LATER, PASSED, RATE, Gate
 from iothub.engine.router import Route
@@ -269,9 +269,7 @@ class Publishing:
         expires_at = 0.0
         if wire.expiry >= 0:
             expires_at = self.turn.wall_now() + wire.expiry
-        return Message(
-            wire.topic, wire.payload, qos, retain, wire.properties, expires_at, b"", session, session.client_id
-        )
+        return received(wire.topic, wire.payload, qos, retain, wire.properties, expires_at, session, session.client_id)
 
     def _count_queues(self, route: Route, qos: int) -> int:
         """How many persistent sessions this may be stored for, shared groups counted as one each."""
