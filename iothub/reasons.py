@@ -46,6 +46,10 @@ class Reason(Enum):
     SESSION_DISCARDED = ("session_discarded", 0x98, 0)
     ADDRESS_DENIED = ("address_denied", 0x87, 5)
 
+    __hash__ = (
+        object.__hash__
+    )  # members are single objects; Enum's own hash runs in Python at every look into a dictionary
+
     def __init__(self, word: str, code: int, connack: int) -> None:
         self.word = word
         self.code = code
@@ -54,6 +58,8 @@ class Reason(Enum):
 
 class Drop(Enum):
     """Why a message, or one delivery of it, was dropped. The value is the metric's label."""
+
+    __hash__ = object.__hash__
 
     NO_SUBSCRIBERS = "no_subscribers"
     QUEUE_FULL = "queue_full"

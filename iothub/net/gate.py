@@ -31,6 +31,7 @@ class Gate:
         self.proxies = Networks(listener.proxy_trusted)
         self._allow = Networks(listener.allow)
         self._deny = Networks(listener.deny)
+        self._has_rules = bool(self.proxies or self._allow or self._deny)
         self._clock = clock
         self._tokens = self._burst = max(1.0, listener.accept_rate_per_s)
         self._filled_at = clock.monotonic()
@@ -71,13 +72,14 @@ class Gate:
         self.handshakes -= had_handshake
 
     def _refusal(self, ip: str, *, has_handshake: bool) -> Reason | None:
-        if self.proxies:
-            if ip not in self.proxies:
-                return Reason.ADDRESS_DENIED
-        elif not self.may_come(ip):
+        if self._has_rules and not self._may_reach(ip):
             return Reason.ADDRESS_DENIED
         if self.is_shut or self.connections >= self.listener.max_connections:
             return Reason.OVERLOAD
         if has_handshake and self.handshakes >= self.listener.max_handshakes:
             return Reason.OVERLOAD
         return None
+
+    def _may_reach(self, ip: str) -> bool:
+        """Whether this neighbour may connect: with proxies only they may; whom they bring is asked once that is known."""
+        return ip in self.proxies if self.proxies else self.may_come(ip)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from iothub.errors import CorruptRecordError
 
 EVENT_VERSION = 1
-_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)  # values are flat
 
 Fact = str | int | float | bool | None
 
@@ -47,9 +47,8 @@ class EventType(Enum):
     TENANT_SAMPLED = "tenant.sampled"
     USAGE_COUNTED = "usage.counted"
 
-    @property
-    def topic(self) -> Topic:
-        return Topic.SESSIONS if self.value.startswith(("session.", "will.")) else Topic.ANALYTICS
+    def __init__(self, word: str) -> None:
+        self.topic = Topic.SESSIONS if word.startswith(("session.", "will.")) else Topic.ANALYTICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +140,14 @@ def session_connected(
     subject: Subject, *, device: str, protocol_version: int, session_expiry_s: int, peer: str, keep_alive_s: int
 ) -> Event:
     """A connection was admitted (transient sessions too, with epoch 0)."""
-    return _event(
-        EventType.SESSION_CONNECTED,
-        subject,
-        device=device,
-        protocol_version=protocol_version,
-        session_expiry_s=session_expiry_s,
-        peer=peer,
-        keep_alive_s=keep_alive_s,
-    )
+    facts: dict[str, Fact] = {
+        "device": device,
+        "protocol_version": protocol_version,
+        "session_expiry_s": session_expiry_s,
+        "peer": peer,
+        "keep_alive_s": keep_alive_s,
+    }
+    return Event(EventType.SESSION_CONNECTED, *subject, facts)
 
 
 def session_disconnected(subject: Subject, *, reason: str, session_expiry_s: int | None = None) -> Event:

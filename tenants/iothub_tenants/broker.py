@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from iothub.clock import Clock
@@ -56,6 +57,10 @@ class Shared:
     counters: Any
     run: Run
     sys_topics: SysTopics
+
+
+_shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
+"""Most connections of a hub agree on the same few values."""
 
 
 class TenantBroker:
@@ -132,7 +137,7 @@ class TenantBroker:
         limits, asked = self.allowance.limits_of(device), packet.properties
         is_v5 = packet.version == MQTT_5_0
         keep_alive_s = max(packet.keep_alive_s or int(mqtt.max_keepalive_s), limits.keep_alive_min_s or 0)
-        return ConnectionSettings(
+        return _shared_settings(
             version=packet.version,
             keep_alive_s=min(keep_alive_s, int(mqtt.max_keepalive_s)),
             receive_maximum=(asked.receive_maximum or 65_535) if is_v5 else mqtt.max_inflight,

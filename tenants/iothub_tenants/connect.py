@@ -128,7 +128,7 @@ def _check_client_id(arrival: Arrival) -> None:
     policy = tenant.client_id_policy
     if arrival.is_assigned and policy is ClientIdPolicy.OWNER:
         return
-    if not policy.permits(device.name, arrival.client_id):
+    if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, arrival.client_id):
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"the tenant's policy is `{policy.value}`")
     present = arrival.broker.plane.sessions.get(arrival.client_id)
     if present is not None and present.device != device.name:
@@ -146,10 +146,10 @@ def _check_size(arrival: Arrival, size_bytes: int) -> None:
     if limits.packet_bytes and size_bytes > limits.packet_bytes:
         arrival.broker.allowance.refused(Quota.PACKET_BYTES)
         raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
-    counts = [len(packet.properties.user_properties)]
+    count = len(packet.properties.user_properties)
     if packet.will is not None:
-        counts.append(len(packet.will.properties.user_properties))
-    if limits.user_properties and max(counts) > limits.user_properties:
+        count = max(count, len(packet.will.properties.user_properties))
+    if limits.user_properties and count > limits.user_properties:
         arrival.broker.allowance.refused(Quota.USER_PROPERTIES)
         raise ConnectRefusedError(Reason.QUOTA)
 

@@ -41,16 +41,11 @@ class ControlPlane:
     """One worker's control plane. Invariant: every packet taken ends in `plane.admit`, `plane.resume` or `plane.close`."""
 
     def __init__(self) -> None:
-        self._attached: Hub | None = None
+        self._hub: Hub
 
     def attach(self, hub: Hub) -> None:
         """Plane and control plane need each other: the plane is made first."""
-        self._attached = hub
-
-    @property
-    def _hub(self) -> Hub:
-        assert self._attached is not None  # noqa: S101 - composition: attached before any listener opens
-        return self._attached
+        self._hub = hub
 
     def opened(self, connection: Connection) -> None:
         connection.control = Guest()

@@ -57,10 +57,8 @@ class Directory:
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
         self._names: dict[int, str] = {}
-        self._generations: Counter[int] = (
-            Counter()
-        )  # by tenant id: part of a device's key, so one step drops all of them
-        self._stamps: Counter[int] = Counter()  # by tenant id: how often anything of it changed
+        self._generations: dict[int, int] = {}  # by tenant id: part of a device's key, so one step drops all of them
+        self._stamps: dict[int, int] = {}  # by tenant id: how often anything of it changed
         self.changes = 0
 
     @property
@@ -75,7 +73,7 @@ class Directory:
 
     def stamp(self, tenant_id: int) -> int:
         """Return a number that changes with everything of the tenant."""
-        return self._stamps[tenant_id]
+        return self._stamps.get(tenant_id, 0)
 
     async def tenant(self, name: str) -> TenantRecord | None:
         """Return the tenant of this name, or None.
@@ -103,30 +101,31 @@ class Directory:
         Raises:
             StoreDownError: it is not in memory and the store does not answer.
         """
-        key = (tenant.id, self._generations[tenant.id], name)
+        key = (tenant.id, self._generations.get(tenant.id, 0), name)
         device = self._devices.get(key)
         if not isinstance(device, Missing):
             return device
-        stamp = self._stamps[tenant.id]
+        stamp = self.stamp(tenant.id)
         device = await self._device_flights.join(
             (tenant.id, stamp, name),
             lambda: self._load(tenant.id, "accounts.device", lambda: self._accounts.find_device(tenant.id, name)),
         )
-        if stamp == self._stamps[tenant.id]:
+        if stamp == self.stamp(tenant.id):
             self._devices.put(key, device)
         return device
 
     def invalidate(self, tenant_id: int, device: str | None) -> None:
         """Forget a device, or (None) all of a tenant and all names that had no tenant. O(1)."""
         self.changes += 1
-        self._stamps[tenant_id] += 1
+        self._stamps[tenant_id] = self.stamp(tenant_id) + 1
+        generation = self._generations.get(tenant_id, 0)
         if tenant_id in self._names:
             self._tenants.forget(self._names.pop(tenant_id))
         if device is not None:
-            self._devices.forget((tenant_id, self._generations[tenant_id], device))
+            self._devices.forget((tenant_id, generation, device))
         else:
             self._absent.clear()
-            self._generations[tenant_id] += 1
+            self._generations[tenant_id] = generation + 1
 
     def _keep(self, name: str, tenant: TenantRecord | None) -> None:
         if tenant is None:

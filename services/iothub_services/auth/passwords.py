@@ -78,8 +78,11 @@ class PasswordChecks:
 
         0.25, and a multiple of it while checks queue up: or late answers would tell which devices have a password to check.
         """
-        wait_s = (len(self._flights) // self._settings.threads + 1) * self._check_s
-        return FAILED_REPLY_S * max(1, math.ceil(wait_s / FAILED_REPLY_S)) if len(self._flights) else FAILED_REPLY_S
+        flights = len(self._flights)
+        if not flights:
+            return FAILED_REPLY_S
+        wait_s = (flights // self._settings.threads + 1) * self._check_s
+        return FAILED_REPLY_S * max(1, math.ceil(wait_s / FAILED_REPLY_S))
 
     async def check(self, tenant_id: int, device: str, stored: str, password: bytes, source: str) -> bool:
         """Say whether `password` is the one of `stored`.

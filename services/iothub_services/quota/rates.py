@@ -219,11 +219,14 @@ class RateBook:
         self.tenant = self._new("")
         self._devices: dict[str, tuple[Rates, int]] = {}  # with the number of its sessions
         self._idle: OrderedDict[str, Rates] = OrderedDict()
+        self._seen = self._seen_own = EffectiveLimits()  # nearly all devices of a tenant have the same object
 
     def join(self, device: str, limits: EffectiveLimits) -> Rates | None:
         """A session of the device begins, or its limits have changed (after `leave`): return the device's rates, if it has any."""
         known, sessions = self._devices.get(device, (None, 0))
-        own = _of_device(limits)
+        if limits is not self._seen:
+            self._seen, self._seen_own = limits, _of_device(limits)
+        own = self._seen_own
         if known is None and not own.rates and not own.dry_run:
             return None  # nothing to keep for most devices
         rates = known or self._idle.pop(device, None) or self._new(device)
