@@ -36,7 +36,7 @@ def accounts_of(data_dir: Path) -> dict[str, str]:
     path = data_dir / "demo-secrets.json"
     if path.exists():
         return dict(json.loads(path.read_text()))
-    if not (data_dir / "accounts.db").exists():
+    if not (data_dir / "iothub.toml").exists():
         iothub(data_dir, "init")
     shown = subprocess.run(
         [str(IOTHUB), "--data-dir", str(data_dir), "tenant", "show", "demo"], capture_output=True, check=False

@@ -1,0 +1,97 @@
+"""Health, alarms and metrics of a running hub, as an operator and a scraper see them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.hub import Hub
+from tests.support.party import Party, until
+
+
+def get(hub: Hub, path: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", hub.ports["http"], timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def read(page: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    families = text_string_to_metric_families(page.decode())
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(hub: Hub, path: str, name: str, **labels: str) -> float:
+    return read(get(hub, path)[1])[name, frozenset(labels.items())]
+
+
+def test_numbers_follow_what_clients_do(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+    hub = make_hub(auth__failure_reply_ms="0")
+    hub.start()
+    join = party(hub)
+    sleeper = join(5, "sleeper", keep=True)
+    sleeper.subscribe(("#", 1))
+    sleeper.disconnect()
+    writer = join(4, device="dev2")
+    writer.publish("a", b"x" * 50, 1, retain=True)
+    join.ask(5, password="wrong")
+    join.stranger()
+
+    until(lambda: value(hub, "/metrics", "iothub_connections_pre_auth") == 1, "the silent one is counted")
+    page = read(get(hub, "/metrics")[1])
+    assert page["iothub_connections", frozenset({("listener", "tcp")})] == 2
+    assert page["iothub_sessions", frozenset({("state", "offline")})] == 1
+    assert page["iothub_session_events_total", frozenset({("event", "created")})] == 1
+    assert page["iothub_authentications_total", frozenset({("result", "accepted")})] == 2
+    assert page["iothub_authentications_total", frozenset({("result", "wrong_secret")})] == 1
+    assert page["iothub_queued_messages", frozenset()] == 1
+    assert page["iothub_retained_messages", frozenset()] == 1
+    assert page["iothub_store_commits_total", frozenset({("store", "queues")})] >= 1
+    assert page["iothub_store_commit_duration_seconds_count", frozenset({("store", "events")})] >= 1
+    assert page["iothub_disk_free_bytes", frozenset()] > 0
+    tenant = read(get(hub, "/metrics/tenants?tenant=acme")[1])
+    acme = ("tenant", "acme")
+    assert tenant["iothub_tenant_queued_messages", frozenset({acme})] == 1
+    assert tenant["iothub_tenant_authentications_total", frozenset({acme, ("result", "refused")})] == 1
+    assert tenant["iothub_tenant_quota_used", frozenset({acme, ("quota", "connections")})] == 1
+
+
+def test_damaged_store_is_set_aside_and_everybody_is_told(make_hub: Callable[..., Hub]) -> None:
+    """A corrupt page of `queues.db` is an alarm, not the end: in /status, /metrics and `iothub status`."""
+    hub = make_hub()
+    hub.start()
+    assert hub.stop() == 0
+    file = hub.data_dir / "queues.db"
+    content = bytearray(file.read_bytes())
+    content[4096:8192] = b"\xff" * 4096
+    file.write_bytes(content)
+    hub.start()
+
+    assert get(hub, "/readyz")[0] == 200
+    (alarm,) = json.loads(get(hub, "/status")[1])["alarms"]
+    assert (alarm["name"], alarm["subject"]) == ("store_corrupt", "queues_corrupt")
+    assert value(hub, "/metrics", "iothub_alarms_active", severity="critical") == 1
+    shown = json.loads(hub.run("-o", "json", "status").stdout)
+    assert [alarm["name"] for alarm in shown["answer"]["alarms"]] == ["store_corrupt"]
+    assert "Traceback" not in hub.log
+    assert list(hub.data_dir.glob("queues.db.corrupt-*"))
+
+
+def test_alarm_about_the_disk_refuses_nobody(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+    """Space is short, not gone."""
+    hub = make_hub(alarms__disk_free="1000GiB")
+    hub.start()
+
+    assert json.loads(get(hub, "/status")[1])["alarms"][0]["name"] == "disk_low"
+    assert value(hub, "/metrics", "iothub_alarms_active", severity="warning") == 1
+    party(hub)(5).ping()

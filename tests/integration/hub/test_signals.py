@@ -1,0 +1,122 @@
+"""SIGTERM, SIGINT and SIGHUP to a hub with clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.hub import Hub
+from tests.support.party import Party, until
+from tests.support.raw import DISCONNECT
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_says_goodbye_to_everybody_and_is_quick(
+    make_hub: Callable[..., Hub], party: Callable[..., Party], number: signal.Signals
+) -> None:
+    """G4: 5.0 clients hear 0x8B; one that has not even said CONNECT keeps nobody waiting."""
+    hub = make_hub()
+    hub.start()
+    join = party(hub)
+    old, new, silent = join(4), join(5), join.stranger()
+    assert hub.process is not None
+    began = time.monotonic()
+    hub.process.send_signal(number)
+
+    said = new.expect_closed()
+    assert [(packet.kind, packet.code) for packet in said] == [(DISCONNECT, 0x8B)]
+    assert old.expect_closed() == []
+    assert silent.expect_closed() == []
+    assert hub.process.wait(timeout=10) == 0
+    assert time.monotonic() - began < 5
+    assert "Traceback" not in hub.log
+
+
+def test_stop_loses_nothing_that_was_acknowledged(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+    hub = make_hub()
+    hub.start()
+    join = party(hub)
+    reader = join(5, "reader", keep=True)
+    reader.subscribe(("#", 1))
+    reader.disconnect()
+    writer = join(5, device="dev2")
+    for number in range(1, 200):
+        writer.send(writer.publish_bytes("a", str(number).encode(), 1, number))
+    writer.expect(4)
+    assert hub.stop() == 0
+    acknowledged = 1 + sum(packet.kind == 4 for packet in writer.expect_closed())
+    hub.start()
+
+    again = join(5, "reader", keep=True)
+    assert again.connack.session_present
+    assert again.payloads(acknowledged)[-1] == str(acknowledged).encode()
+
+
+def test_second_signal_ends_the_hub_at_once(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+    """A client that reads nothing makes the first stop wait for a moment."""
+    hub = make_hub(listeners__tcp__send_buffer_bytes="4KiB")
+    hub.start()
+    join = party(hub)
+    deaf = join(5)
+    deaf.subscribe(("#", 0))
+    busy = join(5, device="dev2")
+    for number in range(1, 33):
+        busy.publish("a", b"x" * 200_000, 1, number)
+    assert hub.process is not None
+    hub.process.send_signal(signal.SIGTERM)
+    until(lambda: "stopping" in hub.log, "the first signal is heard")
+    hub.process.send_signal(signal.SIGTERM)
+
+    assert hub.process.wait(timeout=2) == 128 + signal.SIGTERM
+
+
+def shown_by(hub: Hub) -> str:
+    """The certificate that a new handshake is shown."""
+    return ssl.get_server_certificate(("127.0.0.1", hub.ports["tls"]), timeout=10)
+
+
+def new_certificate(hub: Hub, path: Path) -> None:
+    """Put another pair in place."""
+    hub.run("cert", "self-signed", str(path))
+    for name in ("key.pem", "cert.pem"):
+        shutil.copy(path / name, hub.data_dir / name)
+
+
+def alarms(hub: Hub) -> dict[str, str]:
+    shown = json.loads(hub.run("-o", "json", "status").stdout)
+    return {alarm["name"]: alarm["detail"] for alarm in shown["answer"]["alarms"]}
+
+
+def test_certificates_are_reloaded_without_touching_connections(
+    make_hub: Callable[..., Hub], party: Callable[..., Party], tmp_path: Path
+) -> None:
+    """G2: new handshakes use the new one; a bad one keeps the old one and raises an alarm, until a good one comes."""
+    hub = make_hub("tcp", "tls", "http")
+    for key in ("cert", "key"):
+        hub.settings[f"listeners.tls.{key}_file"] = str(hub.data_dir / f"{key}.pem")
+    new_certificate(hub, tmp_path / "first")
+    hub.start()
+    before = shown_by(hub)
+    guest = party(hub, "tls")(5)
+    assert hub.process is not None
+
+    (hub.data_dir / "cert.pem").write_text("no certificate")
+    os.kill(hub.process.pid, signal.SIGHUP)
+    until(lambda: "certificate_bad" in alarms(hub), "the alarm is raised")
+    assert shown_by(hub) == before
+    guest.ping()
+
+    new_certificate(hub, tmp_path / "second")
+    os.kill(hub.process.pid, signal.SIGHUP)
+    until(lambda: shown_by(hub) != before, "the new certificate is in use")
+    guest.ping()
+    assert "certificate_bad" not in alarms(hub)
+    party(hub)(4).ping()
