@@ -17,7 +17,7 @@ from iothub_tenants.database import sqlite_url
 from iothub_tenants.store import AccountStore
 from tests.support.clients import unique
 from tests.support.hub import Hub
-from tests.support.raw import CONNACK, ClosedError, Packet, RawClient
+from tests.support.raw import CONNACK, PUBLISH, ClosedError, Packet, RawClient
 
 DEVICES = ("dev1", "dev2")
 REFUSED_3X, REFUSED_5 = 0x80, 0x97
@@ -29,6 +29,7 @@ class House:
 
     hub: Hub
     store: AccountStore
+    tenants: list[Tenancy] = field(default_factory=list)
 
     def tenant(self, *limits: str, device: tuple[str, ...] = ()) -> Tenancy:
         """A new tenant on plan `unlimited` with these limits of its own; `device`: those of `dev1`."""
@@ -41,7 +42,15 @@ class House:
             quotas.set_limits(self.store, name, limits)
         if device:
             quotas.set_limits(self.store, name, device, "dev1")
+        self.tenants.append(made)
         return made
+
+    def clear(self) -> None:
+        """All clients go."""
+        for tenant in self.tenants:
+            for client in tenant.clients:
+                client.close()
+        self.tenants.clear()
 
 
 @dataclass
@@ -109,18 +118,16 @@ class Tenancy:
     def dropped(self, reason: str) -> int:
         return int(self.metrics().get(f'iothub_tenant_messages_dropped_total{{reason="{reason}"}}', 0))
 
-    def leave(self) -> None:
-        for client in self.clients:
-            client.close()
-
 
 @contextmanager
 def open_house(hub: Hub) -> Iterator[House]:
     """The accounts of an initialised data directory."""
     store = AccountStore(sqlite_url(hub.data_dir / "accounts.db"), pepper=(hub.data_dir / "pepper").read_bytes())
+    made = House(hub, store)
     try:
-        yield House(hub, store)
+        yield made
     finally:
+        made.clear()
         store.close()
 
 
@@ -145,5 +152,5 @@ def publish_until_refused(client: RawClient, topic: str, count: int, qos: int, p
 
 
 def closing_packets(client: RawClient) -> list[tuple[int, int]]:
-    """(type, code) of what came until the hub closed, CONNACK aside."""
-    return [(packet.kind, packet.code) for packet in client.expect_closed() if packet.kind != CONNACK]
+    """(type, code) of what came until the hub closed, CONNACK and messages aside."""
+    return [(packet.kind, packet.code) for packet in client.expect_closed() if packet.kind not in (CONNACK, PUBLISH)]

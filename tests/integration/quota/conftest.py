@@ -31,15 +31,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 @pytest.fixture
 def tenant(house: House) -> Iterator[Make]:
     """`tenant("connections=4")` makes one; its clients go when the test ends."""
-    made: list[Tenancy] = []
-
-    def make(*limits: str, device: tuple[str, ...] = ()) -> Tenancy:
-        made.append(house.tenant(*limits, device=device))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.leave()
+    yield house.tenant
+    house.clear()
 
 
 @pytest.fixture(params=[4, 5], ids=["3.1.1", "5.0"])
