@@ -1,4 +1,4 @@
-"""Write the reference pages that are made from the code: `cli.md` from the commands' own help, `metrics.md` from the declarations.
+"""Write the reference pages that are made from the code: `cli.md` from the commands' help, `metrics.md` and `quotas.md` from declarations.
 
 Run it after a change: `.venv/bin/python docs/reference/generate.py`. A test holds the pages equal to what it would write.
 """
@@ -13,6 +13,7 @@ import click
 
 from iothub.cli.main import NOUNS, command
 from iothub_services.metrics.metrics import DECLARED, Metric
+from iothub_services.quota.reference import render_reference
 
 HERE = Path(__file__).resolve().parent
 
@@ -83,6 +84,7 @@ def _table(metrics: list[Metric]) -> Iterator[str]:
 def main() -> int:
     (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
     (HERE / "metrics.md").write_text(metrics_page(), encoding="utf-8")
+    (HERE / "quotas.md").write_text(render_reference(), encoding="utf-8")
     return 0
 
 

@@ -21,6 +21,7 @@ from tests.support.raw import CONNACK, PUBLISH, ClosedError, Packet, RawClient
 
 DEVICES = ("dev1", "dev2")
 REFUSED_3X, REFUSED_5 = 0x80, 0x97
+OBEDIENCE_S = 0.4  # with `sql.poll_interval=50ms`; that a second is enough by default is proven by `test_obedience`
 
 
 @dataclass
@@ -92,9 +93,9 @@ class Tenancy:
         self.house.hub.run("quota", verb, self.name, *rest)
 
     def set(self, *limits: str, device: str | None = None) -> None:
-        """Change limits under the running hub, and give it the second that it has to obey."""
+        """Change limits under the running hub, and give it time to obey: a few of its looks at the accounts."""
         quotas.set_limits(self.house.store, self.name, limits, device)
-        time.sleep(1.0)
+        time.sleep(OBEDIENCE_S)
 
     # --- what the hub counted
 
