@@ -31,11 +31,10 @@ class Distribution:
         """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none."""
         self.direct = 0
         self.receivers = 0
-        limits = tenant.limits
-        self.allowed = limits.fanout
+        self.allowed = tenant.fanout
         payload = len(message.payload)
-        if payload and limits.fanout_bytes // payload < self.allowed:
-            self.allowed = max(1, limits.fanout_bytes // payload)
+        if payload * self.allowed > tenant.fanout_bytes:
+            self.allowed = max(1, tenant.fanout_bytes // payload)
         queued: list[QueueTarget] | None = None
         for target in route.targets:
             queued = self._give(tenant, message, target, queued)
@@ -46,7 +45,7 @@ class Distribution:
         if self.receivers > self.allowed:
             left_out = self.receivers - self.allowed
             self.turn.drop(tenant, message.publisher, Drop.FANOUT, left_out)
-            name = "fanout" if self.allowed == limits.fanout else "fanout_bytes"
+            name = "fanout" if self.allowed == tenant.fanout else "fanout_bytes"
             self.turn.observer.limited(tenant, message.publisher, name, left_out)
         return queued
 

@@ -123,7 +123,7 @@ class Inbound:
         body = wire.body
         if 4 <= kind <= 7:
             tenant = connection.tenant
-            limit = 0 if length < 7 or tenant is None else tenant.limits.user_properties
+            limit = 0 if length < 7 or tenant is None else tenant.user_properties
             if connection.version == 3 and kind == 6:
                 header &= 0xF7  # 3.1 sets DUP when it sends a PUBREL again
             code = wire.read_ack(data, body, at + length, header, connection.version == 5, limit)

@@ -31,7 +31,7 @@ cdef class Publishing:
     cpdef bint publish(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header) except -1
     @cython.locals(wire=Wire, topic=bytes, alias=int, aliases=dict, known=bytes, code=int)
     cdef int _resolve_topic(self, Connection connection, TenantPlane tenant) except -1
-    @cython.locals(wire=Wire, qos=int, retain=bint, route=Route, turn=Turn, verdict=int, message=Message)
+    @cython.locals(wire=Wire, qos=int, retain=bint, route=Route, turn=Turn, verdict=int, message=Message, view="const unsigned char*")
     cdef bint _route(
         self, Connection connection, Session session, TenantPlane tenant, bytes data, Py_ssize_t at, Py_ssize_t length, int header
     ) except -1

@@ -77,9 +77,7 @@ class Publishing:
         if session is None or tenant is None:
             self.fail(connection, 0x82)
             return True
-        code = wire.read_publish(
-            data, wire.body, at + length, header, connection.version == 5, tenant.limits.user_properties
-        )
+        code = wire.read_publish(data, wire.body, at + length, header, connection.version == 5, tenant.user_properties)
         if code == 0x97:
             self.exceed(connection, code, "user_properties")
             return True
@@ -170,7 +168,8 @@ class Publishing:
             self.gate.forget(connection)
         message = self._message(session, qos, retain)
         if wire.is_plain and not wire.alias and route.targets:
-            self._keep_frame(connection, message, data[at : at + length])
+            view = data
+            self._keep_frame(connection, message, view[at : at + length])
         self._count(tenant, qos)
         if tenant.publish_hook is not None:
             replaced = tenant.publish_hook(session, message)

@@ -7,7 +7,10 @@ from iothub.engine.router cimport Router
 @cython.final
 cdef class TenantPlane:
     cdef public long long tenant_id, buffered_bytes, connections
-    cdef public object name, limits
+    cdef public object name
+    cdef object _limits
+    cdef public Py_ssize_t fanout, fanout_bytes
+    cdef public int user_properties
     cdef public Router router
     cdef public Counters counters
     cdef public dict sessions

@@ -31,7 +31,7 @@ class TenantPlane:
     ) -> None:
         self.tenant_id = tenant_id
         self.name = name
-        self.limits = limits or TenantLimits()
+        self.limits = limits or TenantLimits()  # see the property
         self.router = router if router is not None else Router()
         self.counters = Counters()
         self.sessions: dict[str, Session] = {}
@@ -48,3 +48,15 @@ class TenantPlane:
         self.buffered_bytes = 0  # backlogs and out-buffers of its sessions
         self.connections = 0
         self.control: object = None  # the control plane's own record of this tenant
+
+    @property
+    def limits(self) -> TenantLimits:
+        """What holds now. Those of every message are at hand as plain numbers too: `fanout`, `fanout_bytes`, `user_properties`."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: TenantLimits) -> None:
+        self._limits = limits
+        self.fanout = limits.fanout
+        self.fanout_bytes = limits.fanout_bytes
+        self.user_properties = limits.user_properties

@@ -16,7 +16,7 @@ cdef class Wire:
     cpdef Py_ssize_t measure(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint is_v5) except -2
     @cython.locals(code=int)
     cpdef int read_publish(self, bytes data, Py_ssize_t body, Py_ssize_t end, int header, bint is_v5, int user_properties) except -1
-    @cython.locals(qos=int, at=Py_ssize_t, topic_end=Py_ssize_t, code=int)
+    @cython.locals(qos=int, at=Py_ssize_t, topic_end=Py_ssize_t, code=int, view="const unsigned char*")
     cdef int _read_publish(self, bytes data, Py_ssize_t body, Py_ssize_t end, int header, bint is_v5, int user_properties) except -1
     @cython.locals(kind=int, length=Py_ssize_t)
     cpdef int read_ack(self, bytes data, Py_ssize_t body, Py_ssize_t end, int header, bint is_v5, int user_properties) except -1

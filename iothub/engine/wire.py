@@ -95,7 +95,8 @@ class Wire:
         topic_end = at + (data[body] << 8 | data[body + 1])
         if topic_end > end:
             return MALFORMED
-        self.topic = data[at:topic_end]
+        view = data  # slices of a C pointer make no slice objects
+        self.topic = view[at:topic_end]
         at = topic_end
         self.packet_id = 0
         if qos:
@@ -117,7 +118,7 @@ class Wire:
                 if code:
                     return code
                 at = self.at
-        self.payload = data[at:end]
+        self.payload = view[at:end]
         return 0
 
     def read_ack(self, data: bytes, body: int, end: int, header: int, is_v5: bool, user_properties: int) -> int:
