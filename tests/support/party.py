@@ -67,7 +67,7 @@ class Guest(RawClient):
         """Nothing but the answer to a PINGREQ is on its way."""
         self.ping()
         self.ping()  # a turn later
-        assert self.received == []
+        assert self.received == [], self.received
 
     def drop(self) -> None:
         """End the network connection without DISCONNECT."""

@@ -1,0 +1,371 @@
+"""What 5.0 adds to a message: forwarded unaltered, aliased, expired, windowed, limited."""
+
+from __future__ import annotations
+
+import select
+
+import pytest
+
+from tests.support import property_names as names
+from tests.support.clients import unique
+from tests.support.party import FOREIGN_BROKER, Guest, Party
+from tests.support.raw import PUBACK, PUBCOMP, PUBREC, PUBREL, Properties
+
+
+def test_message_properties_are_forwarded_unaltered(join: Party) -> None:
+    """Request/response, format, type, and User Properties in their order with repetitions.
+
+    [MQTT-3.3.2-4] [MQTT-3.3.2-15] [MQTT-3.3.2-16] [MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.2-20] [MQTT-1.5.7-1]
+    """
+    topic, publisher, guest = unique("t"), join(5), join(5)
+    guest.subscribe((topic, 2))
+    props: Properties = [
+        (names.PAYLOAD_FORMAT, 1),
+        (names.CONTENT_TYPE, "application/json; charset=ü"),
+        (names.RESPONSE_TOPIC, "answers/for me"),
+        (names.CORRELATION_DATA, bytes(range(256))),
+        (names.USER_PROPERTY, ("b", "1")),
+        (names.USER_PROPERTY, ("a", "")),
+        (names.USER_PROPERTY, ("", "日本")),
+        (names.USER_PROPERTY, ("b", "1")),
+    ]
+
+    for qos in range(3):
+        publisher.publish(topic, "{}€".encode(), qos, props=props)
+
+    assert [got.properties for got in guest.take(3)] == [props] * 3
+
+
+def test_message_properties_survive_the_queue(join: Party) -> None:
+    """The same through the store of an offline Session, with the identifiers of its subscription. [MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.4-3]"""
+    topic, publisher, guest = unique("t"), join(5), join(5, keep=True)
+    guest.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 300)])
+    guest.disconnect()
+    props: Properties = [(names.CORRELATION_DATA, b"\x00"), (names.USER_PROPERTY, ("b", "1")), (names.USER_PROPERTY, ("a", "2"))]
+    publisher.publish(topic, b"x", 1, props=props)
+
+    (got,) = join(5, guest.client_id, keep=True).take()
+
+    assert [pair for pair in got.properties if pair[0] != names.SUBSCRIPTION_ID] == props
+    assert got.all_properties(names.SUBSCRIPTION_ID) == [300]
+
+
+def test_request_and_response(join: Party) -> None:
+    """A requester gets its answer by Response Topic and Correlation Data. §4.10 [MQTT-3.3.2-15] [MQTT-3.3.2-16]"""
+    service, reply, requester, responder = unique("service"), unique("reply"), join(5), join(5)
+    responder.subscribe((service, 1))
+    requester.subscribe((reply, 1))
+
+    requester.publish(
+        service, b"6*7", 1, props=[(names.RESPONSE_TOPIC, reply), (names.CORRELATION_DATA, b"\x01\x02")]
+    )
+    (request,) = responder.take()
+    where, which = request.property(names.RESPONSE_TOPIC), request.property(names.CORRELATION_DATA)
+    responder.publish(str(where), b"42", 1, props=[(names.CORRELATION_DATA, which)])
+
+    (answer,) = requester.take()
+    assert (answer.payload, answer.property(names.CORRELATION_DATA)) == (b"42", b"\x01\x02")
+
+
+# --- Topic Alias
+
+
+def test_topic_alias_of_a_publisher(join: Party) -> None:
+    """Set, used, set anew, up to the hub's maximum; the subscriber sees names. [MQTT-3.3.2-12]"""
+    root, publisher, guest = unique("t"), join(5), join(5)
+    guest.subscribe((f"{root}/#", 1))
+    maximum = publisher.property(names.TOPIC_ALIAS_MAXIMUM, 0)
+    assert maximum >= 1
+
+    for alias, name in ((1, "a"), (maximum, "b"), (1, ""), (maximum, ""), (1, "c"), (1, "")):
+        publisher.publish(f"{root}/{name}" if name else "", b"x", 1, props=[(names.TOPIC_ALIAS, alias)])
+
+    got = guest.take(6)
+    assert [each.topic for each in got] == [f"{root}/{name}" for name in "ababcc"]
+    assert {each.property(names.TOPIC_ALIAS) for each in got} == {None}
+
+
+def test_topic_alias_above_the_maximum_is_refused(tcp: Party) -> None:
+    """[MQTT-3.2.2-17] [MQTT-3.3.2-9]"""
+    guest = tcp(5)
+    above = guest.property(names.TOPIC_ALIAS_MAXIMUM, 0) + 1
+    if above > 0xFFFF:
+        guest = tcp(5, tenant="strict")
+        above = guest.property(names.TOPIC_ALIAS_MAXIMUM, 0) + 1
+
+    guest.send(guest.publish_bytes("t", b"", 0, props=[(names.TOPIC_ALIAS, above)]))
+
+    guest.refused(0x94)
+
+
+def test_topic_alias_ends_with_its_connection(join: Party) -> None:
+    """Also for a resumed Session. [MQTT-3.3.2-7]"""
+    guest = join(5, keep=True)
+    guest.publish(unique("t"), b"", 1, props=[(names.TOPIC_ALIAS, 1)])
+    guest.disconnect()
+
+    again = join(5, guest.client_id, keep=True)
+    again.send(again.publish_bytes("", b"", 0, props=[(names.TOPIC_ALIAS, 1)]))
+
+    again.refused(0x82)
+
+
+def test_no_topic_alias_without_a_maximum(join: Party) -> None:
+    """[MQTT-3.1.2-26] [MQTT-3.1.2-27] [MQTT-3.3.2-11]"""
+    topic, publisher = unique("t"), join(5)
+    for props in ([], [(names.TOPIC_ALIAS_MAXIMUM, 0)]):
+        guest = join(5, props=props)
+        guest.subscribe((topic, 1))
+
+        for _ in range(5):
+            publisher.publish(topic, b"x", 1)
+
+        got = guest.take(5)
+        assert {(each.topic, each.property(names.TOPIC_ALIAS)) for each in got} == {(topic, None)}
+
+
+def test_topic_aliases_of_the_hub_stay_within_the_maximum(join: Party) -> None:
+    """Whatever the hub does with two aliases and five topics, the names come out right. [MQTT-3.1.2-26] [MQTT-3.3.2-11] [MQTT-3.3.2-7]"""
+    root, publisher = unique("t"), join(5)
+    guest = join(5, props=[(names.TOPIC_ALIAS_MAXIMUM, 2)])
+    guest.subscribe((f"{root}/#", 1))
+    sent = [f"{root}/{number % 5}" for number in range(25)]
+
+    for topic in sent:
+        publisher.publish(topic, b"x", 1)
+
+    known: dict[int, str] = {}
+    seen = []
+    for got in guest.take(25):
+        alias = got.property(names.TOPIC_ALIAS)
+        if alias is not None:
+            assert 1 <= int(str(alias)) <= 2
+            if got.topic:
+                known[int(str(alias))] = got.topic
+        seen.append(got.topic or known[int(str(alias))])
+    assert seen == sent
+
+
+# --- Receive Maximum
+
+
+def held(guest: Guest) -> int:
+    """How many deliveries have come."""
+    guest.ping()
+    guest.ping()
+    return sum(each.kind == 3 for each in guest.received)
+
+
+@pytest.mark.parametrize("maximum", [1, 3])
+@pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
+def test_receive_maximum_bounds_what_is_unacknowledged(join: Party, maximum: int, keep: bool) -> None:
+    """Never one more; each acknowledgement lets exactly one in; other packets are not delayed.
+
+    [MQTT-3.3.4-9] [MQTT-3.3.4-10] [MQTT-4.9.0-1] [MQTT-4.9.0-2] [MQTT-4.9.0-3]
+    """
+    topic, publisher, guest = unique("t"), join(5), join(5, keep=keep, props=[(names.RECEIVE_MAXIMUM, maximum)])
+    guest.subscribe((topic, 2))
+    for number in range(9):
+        publisher.publish(topic, b"%d" % number, 1 + number % 2)
+    waiting = guest.get(maximum)
+
+    assert held(guest) == 0
+    assert guest.subscribe((unique("t"), 0)).codes == [0]
+    for number in range(9):
+        first = waiting.pop(0)
+        assert first.payload == b"%d" % number
+        guest.complete(first)
+        if number + maximum < 9:
+            waiting += guest.get()
+        assert held(guest) == 0
+
+
+def test_pubrec_does_not_free_a_place(join: Party) -> None:
+    """A QoS 2 delivery counts until PUBCOMP. [MQTT-3.3.4-9] [MQTT-4.9.0-1]"""
+    topic, publisher, guest = unique("t"), join(5), join(5, props=[(names.RECEIVE_MAXIMUM, 1)])
+    guest.subscribe((topic, 2))
+    publisher.publish(topic, b"1", 2)
+    publisher.publish(topic, b"2", 2)
+    (first,) = guest.get()
+
+    guest.ack(PUBREC, first.packet_id)
+    guest.expect(PUBREL)
+    assert held(guest) == 0
+    guest.ack(PUBCOMP, first.packet_id)
+
+    assert guest.payloads() == [b"2"]
+
+
+def test_window_holds_after_reconnection(join: Party) -> None:
+    """The new connection's Receive Maximum bounds what is sent again, too. [MQTT-4.9.0-1] [MQTT-4.4.0-1] [MQTT-3.3.4-9]"""
+    topic, publisher, guest = unique("t"), join(5), join(5, keep=True, props=[(names.RECEIVE_MAXIMUM, 5)])
+    guest.subscribe((topic, 1))
+    for number in range(8):
+        publisher.publish(topic, b"%d" % number, 1)
+    sent = guest.get(5)
+    guest.drop()
+
+    again = join(5, guest.client_id, keep=True, props=[(names.RECEIVE_MAXIMUM, 2)])
+
+    first = again.get(2)
+    assert held(again) == 0
+    assert [each.packet_id for each in first] == [each.packet_id for each in sent[:2]]
+    for each in first:
+        again.ack(PUBACK, each.packet_id)
+    assert again.payloads(6) == [b"%d" % number for number in range(2, 8)]
+
+
+def test_exceeding_the_hubs_receive_maximum_is_an_error(tcp: Party, version: int) -> None:
+    """One unfinished QoS 2 exchange too many: 0x93, or in 3.1.1 closed. [MQTT-3.3.4-7] [MQTT-4.9.0-1]"""
+    guest = tcp(version, tenant="strict")
+    maximum = guest.property(names.RECEIVE_MAXIMUM, 5)
+    assert maximum == 5 or FOREIGN_BROKER
+    for number in range(5):
+        guest.send(guest.publish_bytes(unique("t"), b"", 2, number + 1))
+        guest.expect(PUBREC)
+    guest.nothing()
+
+    guest.send(guest.publish_bytes(unique("t"), b"", 2, 6))
+
+    guest.refused(0x93)
+
+
+def test_the_hubs_receive_maximum_may_be_used_up_again_and_again(tcp: Party, version: int) -> None:
+    """Completed exchanges give their places back. [MQTT-4.9.0-1] [MQTT-4.3.3-12]"""
+    guest = tcp(version, tenant="strict")
+    for turn in range(4):
+        for number in range(5):
+            guest.send(guest.publish_bytes(unique("t"), b"%d" % turn, 2, number + 1))
+            assert guest.expect(PUBREC).packet_id == number + 1
+        for number in range(5):
+            guest.ack(PUBREL, number + 1)
+            assert guest.expect(PUBCOMP).packet_id == number + 1
+    guest.nothing()
+
+
+# --- Maximum Packet Size
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
+def test_packets_too_large_for_a_client_are_not_sent(join: Party, qos: int, keep: bool) -> None:
+    """And count as sent: what is behind them comes, others get them. [MQTT-3.1.2-24] [MQTT-3.1.2-25]"""
+    topic, publisher, other = unique("t"), join(5), join(5)
+    guest = join(5, keep=keep, props=[(names.MAXIMUM_PACKET_SIZE, 100), (names.RECEIVE_MAXIMUM, 1)])
+    for subscriber in (guest, other):
+        subscriber.subscribe((topic, 2))
+
+    for payload in (b"1", b"x" * 100, b"2", b"y" * 1000, b"3"):
+        publisher.publish(topic, payload, qos)
+
+    assert guest.payloads(3) == [b"1", b"2", b"3"]
+    guest.nothing()
+    assert len(other.payloads(5)) == 5
+
+
+def test_a_packet_of_exactly_the_maximum_size_is_sent(join: Party) -> None:
+    """[MQTT-3.1.2-24]"""
+    topic, publisher = unique("t"), join(5)
+    payload = b"z" * (100 - 2 - 2 - len(topic) - 2 - 1)  # header and length, topic length, topic, identifier, no properties
+    guest = join(5, props=[(names.MAXIMUM_PACKET_SIZE, 100)])
+    guest.subscribe((topic, 1))
+
+    publisher.publish(topic, payload + b"!", 1)
+    publisher.publish(topic, payload, 1)
+
+    assert guest.payloads() == [payload]
+    guest.nothing()
+
+
+def test_the_hubs_own_maximum_packet_size(tcp: Party, version: int) -> None:
+    """Told in CONNACK, obeyed before the body is there: 0x95, or in 3.1.1 closed. [MQTT-3.2.2-15] §3.2.2.3.6"""
+    topic, watcher, guest = unique("t"), tcp(4, tenant="strict"), tcp(version, tenant="strict")
+    watcher.subscribe((topic, 1))
+    assert guest.property(names.MAXIMUM_PACKET_SIZE, 2048) == 2048
+    guest.publish(topic, b"x" * 1900, 1)
+    assert len(watcher.payloads()[0]) == 1900
+
+    guest.send(b"\x30\x81\x10")  # Remaining Length 2,049
+
+    guest.refused(0x95)
+
+
+# --- Message Expiry Interval
+
+
+def test_message_expiry_is_forwarded(join: Party) -> None:
+    """What remains, and never without need. [MQTT-3.3.2-6]"""
+    topic, publisher, guest = unique("t"), join(5), join(5)
+    guest.subscribe((topic, 1))
+
+    publisher.publish(topic, b"1", 1, props=[(names.MESSAGE_EXPIRY, 100)])
+    publisher.publish(topic, b"2", 1)
+
+    first, second = guest.take(2)
+    assert first.property(names.MESSAGE_EXPIRY) in (99, 100)
+    assert second.property(names.MESSAGE_EXPIRY) is None
+
+
+def test_messages_expire_in_the_queue_in_a_window_and_retained(tcp: Party) -> None:
+    """After a second and a half the ones of one second are gone, the others carry what remains, and what was sent already is completed.
+
+    [MQTT-3.3.2-5] [MQTT-3.3.2-6] [MQTT-4.3.3-7] [MQTT-4.3.3-13]
+    """
+    topic, kept, publisher = unique("t"), unique("t"), tcp(5)
+    offline = tcp(5, keep=True)
+    slow = tcp(5, props=[(names.RECEIVE_MAXIMUM, 1)])
+    for guest in (offline, slow):
+        guest.subscribe((topic, 2))
+    offline.disconnect()
+    short, long = [(names.MESSAGE_EXPIRY, 1)], [(names.MESSAGE_EXPIRY, 100)]
+    publisher.publish(topic, b"short", 2, props=short)
+    publisher.publish(topic, b"short too", 2, props=short)
+    publisher.publish(topic, b"long", 2, props=long)
+    publisher.publish(topic, b"for ever", 2)
+    publisher.publish(f"{kept}/short", b"x", 1, retain=True, props=short)
+    publisher.publish(f"{kept}/long", b"y", 1, retain=True, props=long)
+    (begun,) = slow.get()
+    assert begun.payload == b"short"
+
+    tcp.a_while()
+
+    back, late = tcp(5, offline.client_id, keep=True), tcp(5)
+    got = back.take(2)
+    assert [each.payload for each in got] == [b"long", b"for ever"]
+    assert int(str(got[0].property(names.MESSAGE_EXPIRY))) in range(95, 100)
+    back.nothing()
+    late.subscribe((f"{kept}/+", 1))
+    (found,) = late.take()
+    assert found.payload == b"y"
+    assert int(str(found.property(names.MESSAGE_EXPIRY))) in range(95, 100)
+    late.nothing()
+    slow.complete(begun)
+    assert slow.payloads(2) == [b"long", b"for ever"]
+    slow.nothing()
+
+
+# --- Keep Alive
+
+
+def test_server_keep_alive_is_told_and_holds(tcp: Party) -> None:
+    """The hub's greatest Keep Alive is 18 hours; who asks for more, or for none, is told. [MQTT-3.2.2-22] [MQTT-3.1.2-22]"""
+    assert tcp(5, keep_alive=65535).connack.property(names.SERVER_KEEP_ALIVE) == 18 * 3600
+    assert tcp(5, keep_alive=0).connack.property(names.SERVER_KEEP_ALIVE) in (18 * 3600, None)
+    assert tcp(5, keep_alive=18 * 3600).connack.property(names.SERVER_KEEP_ALIVE) in (18 * 3600, None)
+
+
+def test_any_packet_keeps_a_client_alive(tcp: Party, version: int) -> None:
+    """Keep Alive 1 with a PUBLISH now and then outlives silent neighbours. [MQTT-3.1.2-22] [MQTT3-3.1.2-24]"""
+    lively = tcp(version, keep_alive=1)
+
+    for _ in range(2):
+        neighbour = tcp(version, keep_alive=1)
+        while is_open_for(neighbour, 0.4):
+            lively.send(lively.publish_bytes(unique("t"), b""))
+        neighbour.refused(0x8D)
+
+    lively.nothing()
+
+
+def is_open_for(guest: Guest, seconds: float) -> bool:
+    return not select.select([guest.stream], [], [], seconds)[0]  # type: ignore[list-item]
