@@ -373,7 +373,7 @@ class Plane:
         window = session.window
         if window is not None and upto > window.durable_head:
             window.durable_head = upto
-            if session.backlog is not None:
+            if session.backlog is not None or window.taken < session.loaded:
                 self.turn.look()
                 self.outbound.pump(session)
                 self._settle()
