@@ -143,7 +143,7 @@ class NodeHealth:
 
     def _http_requests(self) -> Mapping[tuple[str, ...], int]:
         face = self._node.http_face
-        return {} if face is None else dict(face.requests)
+        return {} if face is None else {labels: count for labels, count in face.requests.items()}
 
     def _queued(self, broker: TenantBroker) -> TenantUsage:
         return self._node.queues.tenant_usage(broker.tenant_id)

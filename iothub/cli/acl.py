@@ -8,8 +8,8 @@ from __future__ import annotations
 import click
 
 from iothub.cli.app import App, noun, verb
-from iothub.errors import ConfigError
-from iothub_tenants import acl_rules
+from iothub.errors import ConfigError, DeniedError
+from iothub_tenants import acl_rules, verdicts
 from iothub_tenants.plain import plain
 
 command = noun(
@@ -86,6 +86,44 @@ def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: s
         raise ConfigError("expected the number of a rule, or SUBJECT ACTION FILTER; `iothub acl list` shows both")
     numbers = ", ".join(str(gone.id) for gone in removed)
     app.done(f"removed rule {numbers}", {"name": numbers, "rules": [_row(gone) for gone in removed]})
+
+
+@verb(command, "test")
+@click.argument("tenant")
+@click.argument("device")
+@click.argument("action", type=click.Choice(("publish", "subscribe")))
+@click.argument("topic", metavar="TOPIC")
+@click.option("--client-id", help="The client id that {clientid} stands for. Default: the device's name.")
+@click.pass_context
+def test(
+    context: click.Context, app: App, tenant: str, device: str, action: str, topic: str, client_id: str | None
+) -> None:
+    """Say whether DEVICE may publish to TOPIC, or subscribe to it, and which rule decides.
+
+    TOPIC is a topic name, or for subscribe also a filter. Exit code 0: allowed, 5: denied.
+
+    Examples:
+      iothub --data-dir ./hub acl test acme dev1 publish sensors/dev1/temperature
+      iothub --data-dir ./hub acl test acme dev1 subscribe '$share/workers/jobs/#' -o json
+    """
+    verdict = verdicts.verdict(app.store(), tenant, device, action, topic, client_id=client_id)
+    rule = None if verdict.rule is None else _row(verdict.rule)
+    app.record(
+        {
+            "name": device,
+            "action": action,
+            "topic": topic,
+            "is_allowed": verdict.is_allowed,
+            "reason": verdict.reason,
+            "rule": rule if app.form != "table" or rule is None else _words(rule),
+        }
+    )
+    if not verdict.is_allowed:
+        context.exit(DeniedError.exit_code)
+
+
+def _words(rule: dict[str, object]) -> str:
+    return f"{rule['name']}: {rule['effect']} {rule['subject']} to {rule['action']} {rule['filter']}"
 
 
 def _row(rule: acl_rules.AclRule) -> dict[str, object]:

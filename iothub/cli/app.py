@@ -104,9 +104,9 @@ class App:
         output.write_record(record, self.form)
 
     def done(self, message: str, record: Row | None = None) -> None:
-        """Confirm a change: a sentence for people, the changed object for `-o json`."""
-        if self.form == "json" and record is not None:
-            output.write_json(record)
+        """Confirm a change: a sentence for people, the changed object for scripts."""
+        if self.form != "table" and record is not None:
+            output.write_record(record, self.form)
         else:
             output.say(message)
 
@@ -184,7 +184,7 @@ def output_option() -> click.Option:
         type=click.Choice(output.FORMATS),
         expose_value=False,
         callback=_choose_form,
-        help="How to print: table (default) or json.",
+        help="How to print: table (default), json, jsonl (one object per line) or csv.",
     )
 
 

@@ -52,7 +52,7 @@ def show(app: App, flags: tuple[str, ...], is_origin_shown: bool, is_changed_onl
         for name, value, origin in app.load(flags).values()
         if not is_changed_only or origin != "default"
     ]
-    if app.form == "json" or is_origin_shown:
+    if app.form != "table" or is_origin_shown:
         app.rows(rows, "name", "value", "origin")
         return
     click.echo("config_version = 1")

@@ -195,7 +195,7 @@ def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:
     if made.secret is not None:
         record["secret"] = made.secret
     app.done(message, record)
-    if made.secret is not None and app.form != "json":
+    if made.secret is not None and app.form == "table":
         output.say("its secret, shown this once:")
         click.echo(made.secret)
 

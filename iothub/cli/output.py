@@ -1,11 +1,13 @@
-"""What a person or a script reads: aligned tables or JSON on standard output, everything else on standard error.
+"""What a person or a script reads: aligned tables, JSON or CSV on standard output, everything else on standard error.
 
 Knows no noun. Text that a client chose is made printable first: a topic must not drive the operator's terminal.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from collections.abc import Mapping, Sequence
 
 import click
@@ -13,13 +15,21 @@ import click
 from iothub.text import printable
 
 Row = Mapping[str, object]
-FORMATS = ("table", "json")
+FORMATS = ("table", "json", "jsonl", "csv")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run it
 
 
 def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
-    """Write a list. JSON: an array of whole objects, each with `name`; table: the given columns."""
+    """Write a list. JSON: an array of whole objects, each with `name` (jsonl: one per line); table, csv: the given columns."""
     if form == "json":
         write_json(list(rows))
+        return
+    if form == "jsonl":
+        for row in rows:
+            write_json_line(row)
+        return
+    if form == "csv":
+        _write_csv(rows, columns)
         return
     if not rows:
         say("(none)")
@@ -32,9 +42,15 @@ def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
 
 
 def write_record(record: Row, form: str) -> None:
-    """Write one object: JSON, or one `name  value` line per field."""
+    """Write one object: JSON, CSV with one row, or one `name  value` line per field."""
     if form == "json":
         write_json(record)
+        return
+    if form == "jsonl":
+        write_json_line(record)
+        return
+    if form == "csv":
+        _write_csv([record], list(record))
         return
     width = max((len(name) for name in record), default=0)
     for name, value in record.items():
@@ -43,6 +59,24 @@ def write_record(record: Row, form: str) -> None:
 
 def write_json(content: object) -> None:
     click.echo(json.dumps(content, indent=2, default=str))
+
+
+def write_json_line(content: object) -> None:
+    click.echo(json.dumps(content, default=str))
+
+
+def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow(columns)
+    lines.writerows([[_csv_cell(row.get(column)) for column in columns] for row in rows])
+
+
+def _csv_cell(value: object) -> str:
+    """Nothing for nothing; a text that a spreadsheet would take for a formula is marked as text."""
+    if value is None or value == "":
+        return ""
+    text = cell(value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
 def say(message: str) -> None:

@@ -5,13 +5,17 @@ Knows no store's inside: `iothub_tenants.tenants` does the work; what a deletion
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
+from typing import IO, Any
 
 import click
 
+from iothub.cli import output
 from iothub.cli.app import App, noun, verb
+from iothub.cli.files import read_json, write_secret_file
 from iothub.errors import ConfigError
-from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants
+from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, transfer
 from iothub_tenants.plain import plain
 from iothub_tenants.store import AccountStore
 
@@ -171,6 +175,58 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     is_gone = leftovers.finish_deletion(app, deletion)
     text = f"deleted tenant {name}" if is_gone else f"tenant {name} is being deleted; its stored messages follow"
     app.done(text, {"name": name, "is_deleted": is_gone, **belongings})
+
+
+@verb(command, "export")
+@click.argument("name")
+@click.option(
+    "--file", type=click.Path(path_type=Path), help="Write here (readable by you alone) instead of the output."
+)
+def export(app: App, name: str, file: Path | None) -> None:
+    """Write a tenant's accounts as JSON: settings, limits, devices, groups, rules, bans; no sessions and no messages.
+
+    The text holds the hashes of passwords: treat it like the hub's own database.
+
+    Examples:
+      iothub --data-dir ./hub tenant export acme --file acme.json
+      iothub --data-dir ./hub tenant export acme > acme.json
+    """
+    document = transfer.export_tenant(app.store(), name)
+    if file is None:
+        output.write_json(document)
+        return
+    write_secret_file(file, json.dumps(document, indent=2) + "\n")
+    app.done(f"exported tenant {name} to {file}", {"name": name, "file": str(file)})
+
+
+@verb(command, "import")
+@click.argument("file", type=click.File("rb", lazy=True))
+@click.option("--name", help="Create it under this name. Default: the name that it had.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Check everything, create nothing.")
+def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -> None:
+    """Create a tenant from what `tenant export` wrote; all or nothing. FILE: a path, or - for standard input.
+
+    Devices with generated secrets keep them only on the hub that made them; elsewhere each needs a new one.
+
+    Examples:
+      iothub --data-dir ./hub tenant import acme.json --dry-run
+      iothub --data-dir ./hub tenant import acme.json --name acme-copy
+    """
+    document = read_json(file)
+    imported = transfer.import_tenant(app.store(), document, name=name, is_dry_run=is_dry_run)
+    record = {
+        **plain(imported.tenant),
+        "devices": imported.devices,
+        "without_secret": list(imported.without_secret),
+        "is_imported": not is_dry_run,
+    }
+    word = "would import" if is_dry_run else "imported"
+    app.done(f"{word} tenant {imported.tenant.name}, devices: {imported.devices}", record)
+    if imported.without_secret:
+        names = ", ".join(imported.without_secret[:10])
+        output.say(
+            f"iothub: warning: {len(imported.without_secret)} devices need a new secret (`iothub device rotate-secret`): {names}"
+        )
 
 
 def _belongings(store: AccountStore, name: str) -> dict[str, int]:

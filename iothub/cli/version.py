@@ -28,7 +28,7 @@ def command(app: App) -> None:
       iothub version -o json
     """
     facts = facts_of_program()
-    if app.form == "json":
+    if app.form in {"json", "jsonl"}:
         app.record(facts)
         return
     libraries = ", ".join(f"{name} {found}" for name, found in dict(library_versions()).items())

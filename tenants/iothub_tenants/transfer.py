@@ -51,8 +51,18 @@ def export_tenant(store: AccountStore, name: str) -> dict[str, object]:
         }
 
 
-def import_tenant(store: AccountStore, document: object, *, name: str | None = None) -> Imported:
-    """Create a tenant from what `export_tenant` returned, under the old name or another; all or nothing.
+class _Undone(Exception):  # noqa: N818  not an error: the way out of a transaction that only tried
+    """Carries the answer of a dry run out of its transaction."""
+
+    def __init__(self, imported: Imported) -> None:
+        super().__init__()
+        self.imported = imported
+
+
+def import_tenant(
+    store: AccountStore, document: object, *, name: str | None = None, is_dry_run: bool = False
+) -> Imported:
+    """Create a tenant from what `export_tenant` returned, under the old name or another; all or nothing, and nothing in a dry run.
 
     Raises:
         ConfigError: the document is not such a thing, of a later version, or damaged; the place is named.
@@ -64,10 +74,16 @@ def import_tenant(store: AccountStore, document: object, *, name: str | None = N
     settings = arrivals.mapping(whole.get("tenant"), "tenant")
     name = arrivals.text(settings, "name", "tenant") if name is None else name
     is_foreign = whole.get("pepper") != fingerprint(store.pepper)
-    with store.write() as writer:
-        owner = arrivals.create_tenant(writer, name, settings)
-        without = _fill(writer, owner, whole, is_foreign=is_foreign)
-        return Imported(tenants.find(writer.connection, name), len(arrivals.rows(whole, "devices")), without)
+    try:
+        with store.write() as writer:
+            owner = arrivals.create_tenant(writer, name, settings)
+            without = _fill(writer, owner, whole, is_foreign=is_foreign)
+            imported = Imported(tenants.find(writer.connection, name), len(arrivals.rows(whole, "devices")), without)
+            if is_dry_run:
+                raise _Undone(imported)
+            return imported
+    except _Undone as undone:
+        return undone.imported
 
 
 def fingerprint(pepper: bytes) -> str:

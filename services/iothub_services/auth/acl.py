@@ -24,6 +24,7 @@ CLIENT_ID_LEVEL = "{clientid}"
 
 _PRECEDENCE = (Scope.DEVICE, Scope.GROUP, Scope.TENANT)
 _EVERYTHING = b"#"
+_A = {Effect.DENY: "a deny", Effect.ALLOW: "an allow"}
 _MOST_LEVELS = 65_536
 _MOST_BYTES = 65_535
 _NEVER_A_LEVEL = frozenset("+#/\0")
@@ -136,7 +137,7 @@ def explain(
                 filter = resolve_filter(rule, device, client_id)
                 if filter is not None and covers(filter, asked):
                     return Decision(
-                        effect is Effect.ALLOW, rule, f"the first match is a {effect.value} rule of the {scope.value}"
+                        effect is Effect.ALLOW, rule, f"the first match is {_A[effect]} rule of the {scope.value}"
                     )
     return Decision(False, None, "no rule matches, and what is not allowed is denied")
 

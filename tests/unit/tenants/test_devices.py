@@ -139,7 +139,7 @@ def test_deleted_device_leaves_nothing_to_its_successor(store: AccountStore) -> 
     groups.create(store, "acme", "sensors")
     devices.create(store, "acme", "dev1", groups=["sensors"])
     acl_rules.allow(store, "acme", "dev1", "both", "secret/#")
-    quotas.set_limits(store, "acme", "topic_bytes=100", device="dev1")
+    quotas.set_limits(store, "acme", "packet_bytes=100", device="dev1")
     bans.add(store, "acme", "device", "dev1")
 
     devices.delete(store, "acme", "dev1")

@@ -168,7 +168,7 @@ def fill(store: AccountStore, name: str) -> tenants.Tenant:
     acl_rules.deny(store, name, "dev1", "publish", "a/#")
     acl_rules.deny(store, name, "@sensors", "publish", "b/#")
     quotas.set_limits(store, name, "connections=5")
-    quotas.set_limits(store, name, "topic_bytes=100", device="dev1")
+    quotas.set_limits(store, name, "packet_bytes=100", device="dev1")
     bans.add(store, name, "device", "dev1")
     return created
 

@@ -25,7 +25,7 @@ def document(store: AccountStore) -> dict[str, object]:
     acl_rules.deny(store, "acme", "dev1", "publish", "a/{device}/#")
     acl_rules.allow(store, "acme", "@sensors", "both", "b/#")
     quotas.set_limits(store, "acme", "connections=5 dry-run:connects=1/1s")
-    quotas.set_limits(store, "acme", "topic_bytes=100", device="dev1")
+    quotas.set_limits(store, "acme", "packet_bytes=100", device="dev1")
     bans.add(store, "acme", "address", "192.0.2.1", reason="no")
     return json.loads(json.dumps(transfer.export_tenant(store, "acme")))
 
