@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import free_port
 from tests.support.raw import PUBACK, PUBLISH, ClosedError, RawClient
 from tests.support.witness import wait_until
 from tests.support.wrapped import SmallDiskHub
 
-BODY = b"x" * 4000
 REFUSED = 0x97
-PERSISTENT: list[tuple[int, object]] = [(0x11, 3600)]
 
 
 def alarms(hub: SmallDiskHub) -> int:
@@ -37,55 +36,6 @@ def small(tmp_path: Path) -> Iterator[SmallDiskHub]:
     hub.close()
 
 
-class Backlog:
-    """A publisher that goes on until nothing is acknowledged any more."""
-
-    def __init__(self, port: int, name: str = "publisher", version: int = 5) -> None:
-        self.client = RawClient(port, version)
-        self.name = name
-        self.client.connect(name, "acme/dev2", clean=False, **({"props": PERSISTENT} if version == 5 else {}))
-        self.sent = 0
-        self.acknowledged: list[int] = []
-
-    def send(self) -> None:
-        self.sent += 1
-        content = str(self.sent).encode().ljust(8) + BODY
-        self.client.send(self.client.publish_bytes("to/sleeper", content, 1, self.sent))
-
-    def take(self, timeout: float) -> bool:
-        try:
-            found = self.client.expect(PUBACK, timeout)
-        except TimeoutError:
-            return False
-        assert found.code == 0, f"{found.code:#x} although nothing was given up"
-        self.acknowledged.append(found.packet_id)
-        return True
-
-    def until_stuck(self) -> None:
-        while True:
-            self.send()
-            if not self.take(2.0):
-                return
-
-
-def make_sleeper(port: int) -> None:
-    with RawClient(port, 5) as sleeper:
-        sleeper.connect("sleeper", "acme/dev1", clean=False, props=PERSISTENT)
-        sleeper.subscribe(("to/sleeper", 1))
-        sleeper.disconnect()
-
-
-def wake_sleeper(port: int, count: int) -> list[int]:
-    got: list[int] = []
-    with RawClient(port, 5, timeout=20) as sleeper:
-        assert sleeper.connect("sleeper", "acme/dev1", clean=False, props=PERSISTENT).session_present
-        while len(set(got)) < count:
-            found = sleeper.expect(PUBLISH)
-            got.append(int(found.payload[:8]))
-            sleeper.ack(PUBACK, found.packet_id)
-    return got
-
-
 def assert_a_connect_is_answered(port: int) -> None:
     """A CONNECT whose session needs the disk is refused (or closed), not left hanging."""
     with RawClient(port, 5) as client:
@@ -103,9 +53,7 @@ def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskH
     chatter = RawClient(port)
     chatter.connect("chatter", "acme/dev2")
     publisher = Backlog(port)
-    for _ in range(20):
-        publisher.send()
-        assert publisher.take(5)
+    publisher.deliver(20)
     assert alarms(small) == 0
 
     small.fill(leave_kib=64)
@@ -118,8 +66,7 @@ def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskH
     small.make_room()
     assert publisher.take(30), "not acknowledged within 30 s of free space"
     wait_until(lambda: alarms(small) == 0, 10, "the alarm is over")
-    publisher.send()
-    assert publisher.take(5)
+    publisher.deliver(1)
     assert publisher.acknowledged == list(range(1, publisher.sent + 1))
     got = wake_sleeper(port, publisher.sent)
     assert got == list(range(1, publisher.sent + 1))
@@ -135,9 +82,7 @@ def test_connected_consumers_of_stored_messages_go_on_while_the_disk_is_full(sma
     with RawClient(port, 5) as reader:
         reader.connect("sleeper", "acme/dev1", clean=False, props=[*PERSISTENT, (0x21, 3)])
         publisher = Backlog(port)
-        for _ in range(40):
-            publisher.send()
-            assert publisher.take(5)
+        publisher.deliver(40)
         small.fill()
         publisher.until_stuck()
 
