@@ -35,7 +35,6 @@ This page is generated from `services/iothub_services/metrics/metrics.py`: `.ven
 `/metrics/tenants` takes `tenant=NAME`, or `limit=N` and `after=NAME` for pages.
 A client id, a topic or a device is never a label.
 The process itself is described by the usual `process_...` and `python_gc_...` metrics.
-A metric that is declared here and not shown by your hub is not measured yet.
 """
 
 
