@@ -16,7 +16,7 @@ Make = Callable[..., Tenancy]
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A hub that serves."""
     hub = Hub(tmp_path_factory.mktemp("quota") / "hub", ports={"tcp": free_port(), "http": free_port()})
-    hub.settings["sql.poll_interval"] = "50ms"  # so that changed limits need not be waited for
+    hub.settings |= {"sql.poll_interval": "50ms", "auth.failure_reply_ms": "20"}  # so that nobody waits long
     hub.init()
     hub.start()
     try:
