@@ -36,7 +36,7 @@ class Emission:
         """Send a delivery now; one that fails a check is counted and its position skipped."""
         tenant = session.tenant
         turn = self.turn
-        if not session.receives_everything and not session.may_receive(message.topic, turn.grants):
+        if not session.may_receive(message.topic, turn.grants):
             return self._refuse(session, qos, Drop.DENIED)
         if tenant.deliver_hook is not None and not tenant.deliver_hook(session, message):
             return self._refuse(session, qos, Drop.HOOK)

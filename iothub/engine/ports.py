@@ -51,7 +51,7 @@ class Policy(Protocol):
 
     version: int
     publishes_everything: bool  # fast path: every Topic Name that does not begin with "$" may be published
-    receives_everything: bool
+    receives_everything: bool  # the same for what is delivered
 
     def may_publish(self, topic: bytes) -> bool: ...
 

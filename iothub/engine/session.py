@@ -105,7 +105,7 @@ class Session:
 
     def may_receive(self, topic: bytes, bound: int) -> bool:
         """Ask the policy once per Topic Name; up to `bound` answers are kept until the policy changes."""
-        if self.receives_everything:
+        if self.receives_everything and topic[0] != 0x24:
             return True
         grants = self.receive_grants
         if grants is None:

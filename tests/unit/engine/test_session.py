@@ -5,7 +5,7 @@ from __future__ import annotations
 from iothub.engine.message import Delivery, Message
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.testing.engine import TopicPolicy
+from iothub.testing.engine import Bench, Permissive, TopicPolicy, packets
 
 
 def make_session() -> Session:
@@ -61,3 +61,33 @@ def test_session_keeps_a_bounded_number_of_answers() -> None:
 
     assert len(session.publish_grants or ()) <= 10
     assert len(session.receive_grants or ()) <= 10
+
+
+class EverythingButDollar(Permissive):
+    """`#` may be received, and by the specification that says nothing of Topic Names that begin with `$`."""
+
+    def may_receive(self, topic: bytes) -> bool:
+        return topic != b"$SYS/secret"
+
+
+def test_session_that_receives_everything_is_still_asked_for_dollar_topics() -> None:
+    """`#` does not cover `$SYS/...` [MQTT-4.7.2-1]: neither as a filter nor as a right."""
+    session = make_session()
+
+    session.obey(EverythingButDollar())
+
+    assert session.may_receive(b"secret", 10)
+    assert session.may_receive(b"$SYS/open", 10)
+    assert not session.may_receive(b"$SYS/secret", 10)
+
+
+def test_dollar_topics_pass_the_gate_only_with_a_right_of_their_own() -> None:
+    """The way out asks as the session does."""
+    bench = Bench()
+    reader = bench.client("reader", policy=EverythingButDollar())
+    reader.subscribe(b"$SYS/#")
+
+    for topic in (b"$SYS/secret", b"$SYS/open"):
+        bench.plane.publish(bench.tenant, Message(topic, b"x"))
+
+    assert packets(reader.take()) == [(0x30, b"\0\x09$SYS/openx")]
