@@ -209,7 +209,7 @@ def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -
     Devices with generated secrets keep them only on the hub that made them; elsewhere each needs a new one.
 
     Examples:
-      iothub --data-dir ./hub tenant import acme.json --dry-run
+      iothub --data-dir ./hub tenant import acme.json --name acme-copy --dry-run
       iothub --data-dir ./hub tenant import acme.json --name acme-copy
     """
     document = read_json(file)

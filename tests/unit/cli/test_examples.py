@@ -1,0 +1,121 @@
+"""Every example in a help text does what it says, word by word."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from iothub.cli import main, stores
+from iothub.cli.main import run
+from iothub.datadir import DataDir
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.records.message import StoredMessage, encode_message
+from iothub_services.queues.port import Append, Delivery, QueueLimits
+from iothub_services.retained.port import RetainedWrite
+from tests.support.command import Result
+
+ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
+NO_TERMINAL = {"iothub --data-dir ./hub device set-password acme dev1"}  # asks for the password
+GONE_BEFORE = {  # what an example makes must not be there yet
+    "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
+    "device create": ("device", "delete", "acme", "dev1"),
+    "device import": ("device", "delete", "acme", "dev1"),
+    "group create": ("group", "delete", "acme", "sensors"),
+}
+
+
+def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from verbs(inner, (*path, name))
+
+
+def examples() -> list[tuple[str, str]]:
+    found = []
+    for path, command in verbs(main.command):
+        lines = (command.help or "").partition("Example")[2].splitlines()
+        found += [(path, line.strip()) for line in lines if "iothub " in line]
+    return [(path, line) for path, line in found if path not in ELSEWHERE and line not in NO_TERMINAL]
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory in which everything that an example names is there."""
+    base = tmp_path_factory.mktemp("examples")
+    hub = ("--data-dir", str(base / "hub"))
+    for line in (
+        "init",
+        "tenant create acme",
+        "device create acme dev1",
+        "group create acme sensors",
+        "group join acme sensors dev1",
+        "acl allow acme dev1 publish sensors/dev1/#",
+        *(f"acl allow acme dev1 publish other/{number}" for number in range(5)),
+        "quota set acme connections=1",
+        "plan set small connections=1",
+        "ban add acme device dev1",
+        f"tenant export acme --file {base / 'acme.json'}",
+    ):
+        assert run([*hub, *line.split()]) == 0, line
+    (base / "devices.csv").write_text("name,password\ndev1,secret\n")
+    (base / "dev1.secret").write_text("secret")
+    (base / "new.toml").write_text("config_version = 1\n")
+    store_messages(DataDir(base / "hub"))
+    return base
+
+
+def store_messages(data_dir: DataDir) -> None:
+    """Session `meter-7` with a message in its queue, and two retained messages."""
+    with stores.working_alone(data_dir, "test") as alone:
+        assert alone is not None
+        subject = Subject(1, "meter-7", 7 << 24, 0)
+        created = events.session_created(
+            subject, device="dev1", queue_id=7, protocol_version=5, session_expiry_s=0xFFFFFFFF
+        )
+        alone.log.append([created])
+        alone.queues.create(1, 7, QueueLimits(), 7 << 24)
+        body = encode_message(StoredMessage(b"a/b", b"21.5", 1, False, b"", 0, b"", "c9"))
+        alone.queues.append([Append(b"m" * 16, body, 0, (Delivery(7, 1),))])
+        for topic in (b"room/temperature", b"image"):
+            kept = encode_message(StoredMessage(topic, b"21.5", 1, True, b"", 0, b"", "c9"))
+            alone.retained.put([RetainedWrite(1, topic, kept)])
+
+
+@pytest.mark.parametrize(("path", "line"), examples(), ids=lambda value: value[-60:])
+def test_example_works(
+    lived_in: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[..., Result],
+    path: str,
+    line: str,
+) -> None:
+    base = tmp_path / "here"
+    shutil.copytree(lived_in, base)
+    monkeypatch.chdir(base)
+    if path in GONE_BEFORE:
+        assert call("--data-dir", "./hub", *GONE_BEFORE[path]).code == 0
+
+    stdin, _, command = line.rpartition("| ")
+    command, _, _redirected = command.partition(" > ")
+    command = command.replace("/var/lib/iothub", str(tmp_path / "fresh"))
+    result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
+
+    assert result.code == 0, result
+    assert "Traceback" not in result.err
+
+
+def test_examples_are_found() -> None:
+    """A test over nothing is green."""
+    assert len(examples()) > 70
