@@ -23,22 +23,23 @@ def test_descriptors_run_out_and_nobody_is_harmed(tmp_path: Path) -> None:
     assert hub.process is not None
     pid, port = hub.process.pid, hub.ports["tcp"]
     try:
-        with Witness(port), RawClient(port) as keeper, Crowd(port) as crowd:
+        with RawClient(port) as keeper, Crowd(port) as crowd:
             keeper.connect("keeper", "acme/dev1", clean=False)
             keeper.subscribe(("keeper", 1))
-            for _ in range(WANTING):
-                crowd.add()
-            crowd.wait_closed(1.0)
+            with Witness(port):
+                for _ in range(WANTING):
+                    crowd.add()
+                crowd.wait_closed(1.0)
+                for number in range(1, 20):
+                    keeper.publish("keeper", b"x", 1, number)
             begun, used = time.monotonic(), cpu_s(pid)
-            for number in range(1, 20):
-                keeper.publish("keeper", b"x", 1, number)
             crowd.wait_closed(3.0)
             share = (cpu_s(pid) - used) / (time.monotonic() - begun)
         freed = time.monotonic()
         with RawClient(port) as late:
             assert late.connect("late", "acme/dev2").code == 0
         assert time.monotonic() - freed < 5
-        assert share < 0.5, f"{share:.0%} of a processor (the witness included)"
+        assert share < 0.2, f"{share:.0%} of a processor"
         assert "Traceback" not in hub.log
         assert hub.stop() == 0
     finally:
