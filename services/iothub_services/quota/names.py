@@ -136,7 +136,8 @@ class Quota(Enum):
         quota.standard, quota.least, quota.most, quota.doc = standard, least, most, doc
         return quota
 
-    __hash__ = object.__hash__  # members are single objects; Enum's own hash runs in Python at every look into a dictionary
+    # Members are single objects; Enum's own hash runs in Python at every look into a dictionary.
+    __hash__ = object.__hash__
 
     @property
     def is_for_devices(self) -> bool:
