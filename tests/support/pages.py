@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PORTS = ("1883", "1884", "8883", "8083", "8084", "8080")
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
+BLOCK_TIMEOUT_S = 300.0
 _BLOCK = re.compile(r"^```sh([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -66,7 +67,7 @@ class Walk:
         if hub is None:
             return
         os.killpg(hub.pid, signal.SIGTERM)
-        code = hub.wait(30)
+        code = hub.wait(60)
         assert code == 0, f"serve ended with {code}: {self._log()}"
 
     def _type(self, text: str, expected: int) -> None:
@@ -78,7 +79,7 @@ class Walk:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=BLOCK_TIMEOUT_S,
             check=False,
         )
         assert done.returncode == expected, (
