@@ -182,15 +182,14 @@ class Life:
             await node.http_port.stopListening()
 
     def _dismiss(self) -> None:
-        """Close every connection; 5.0 clients hear 0x8B."""
+        """Close every connection; 5.0 clients hear 0x8B. What was sent to whom is settled for those too that left earlier."""
         node = self._node
-        online: list[Session] = []
-        for session in [session for broker in node.brokers for session in broker.plane.sessions.values()]:
+        sessions: list[Session] = [session for broker in node.brokers for session in broker.plane.sessions.values()]
+        for session in sessions:
             if session.connection is not None:
-                online.append(session)
                 self._dismissed.append(session.connection)
                 node.plane.close(session.connection, Reason.SERVER_SHUTDOWN)
-        node.plane.settle_reservations([session for session in online if session.is_persistent])
+        node.plane.settle_reservations(sessions)
 
     def _is_busy(self, since_s: float) -> bool:
         node = self._node

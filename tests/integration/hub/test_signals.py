@@ -60,6 +60,29 @@ def test_stop_loses_nothing_that_was_acknowledged(make_hub: Callable[..., Hub], 
     assert again.payloads(acknowledged)[-1] == str(acknowledged).encode()
 
 
+def test_stop_knows_what_was_sent_of_sessions_that_had_left_before(
+    make_hub: Callable[..., Hub], party: Callable[..., Party]
+) -> None:
+    """DUP 1 for what was sent, DUP 0 for what came while the client was away, whether it is online at the stop or not [MQTT-3.3.1-1]."""
+    hub = make_hub()
+    hub.start()
+    join = party(hub)
+    reader = join(5, "reader", keep=True)
+    reader.subscribe(("a", 1))
+    writer = join(5, device="dev2")
+    writer.publish("a", b"sent", 1, 1)
+    reader.get()
+    reader.send_packet(0xE0)
+    reader.expect_closed()
+    writer.publish("a", b"kept", 1, 2)
+    assert hub.stop() == 0
+    hub.start()
+
+    again = join(5, "reader", keep=True)
+
+    assert [(packet.payload, packet.dup) for packet in again.take(2)] == [(b"sent", True), (b"kept", False)]
+
+
 def test_second_signal_ends_the_hub_at_once(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
     """A client that reads nothing makes the first stop wait for a moment."""
     hub = make_hub(listeners__tcp__send_buffer_bytes="4KiB")
