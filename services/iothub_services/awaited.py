@@ -79,6 +79,10 @@ class AwaitedRetained:
     async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
         return int(await self._call("delete", tenant_id, list(topics)))
 
+    async def settle(self, tenant_id: int) -> None:
+        """Wait until every write that was asked for is durable: an empty verb takes its place behind them."""
+        await self._call("delete", tenant_id, [])
+
     async def expire(self, now_ms: int, count: int) -> list[tuple[int, bytes]]:
         expired: list[tuple[int, bytes]] = await self._call("expire", now_ms, count)
         return expired

@@ -33,6 +33,9 @@ class RetainedReads(Protocol):
 
     async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int: ...
 
+    async def settle(self, tenant_id: int) -> None:
+        """Wait until every write that was asked for is durable."""
+
 
 class Retaining:
     """Invariant: `retained_messages` and `retained_bytes` count what is stored or on its way there, by topic."""
@@ -108,15 +111,15 @@ class Retaining:
             self._ledger.release(Quota.RETAINED_BYTES, reserved)
 
     async def replay(self, session: Session, subscription: Subscription) -> None:
-        """Send what matches a subscription that is active already; what came live meanwhile is not sent again."""
-        topics = self._matching(subscription.filter)
-        if not topics:
-            return
-        self._plane.expect_replay(session)
+        """Send what matches a subscription that is active already; the plane leaves out what came live since it expects this."""
         messages: list[Message] = []
-        for start in range(0, len(topics), SLICE):
-            messages += await self._fetch(topics[start : start + SLICE])
-        self._plane.replay(session, subscription, messages)
+        try:
+            await self._store.settle(self._tenant_id)  # what was published before the SUBSCRIBE is in the snapshot
+            topics = self._matching(subscription.filter)
+            for start in range(0, len(topics), SLICE):
+                messages += await self._fetch(topics[start : start + SLICE])
+        finally:
+            self._plane.replay(session, subscription, messages)
 
     def _matching(self, topic_filter: bytes) -> list[bytes]:
         now_ms = int(self._clock.wall() * 1000)

@@ -60,11 +60,15 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     if guest.session is not session:
         return
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
+    replayed = [
+        wish.subscription
+        for wish in wishes
+        if wish.code < 0x80 and broker.wants_replay(session, wish.subscription, is_new=wish.is_new)
+    ]
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
     hub.plane.resume(connection)
-    for wish in wishes:
-        if wish.code < 0x80:
-            await broker.replay(session, wish.subscription, is_new=wish.is_new)
+    for subscription in replayed:
+        await broker.replay(session, subscription)
 
 
 def _wish(
