@@ -95,7 +95,8 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
         async with hub.directory.holding(arrival.broker.tenant_id, client_id):
             if connection.control.is_gone:
                 return
-            if hub.authenticator.is_current(arrival.login):
+            is_its_broker = hub.brokers.present(arrival.broker.tenant_id) is arrival.broker  # idle ones are dropped
+            if is_its_broker and hub.authenticator.is_current(arrival.login):
                 await _enter(hub, connection, arrival)
                 return
     raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts change faster than a CONNECT can be checked")

@@ -76,7 +76,9 @@ def test_limit_of_the_whole_tenant_cannot_be_set_for_a_device(store: AccountStor
         quotas.set_limits(store, "acme", "connections=1", device="dev1")
 
 
-@pytest.mark.parametrize("limit", ["topic_levels=3", "topic_bytes=10", "user_properties=1", "fanout=2", "fanout_bytes=2"])
+@pytest.mark.parametrize(
+    "limit", ["topic_levels=3", "topic_bytes=10", "user_properties=1", "fanout=2", "fanout_bytes=2"]
+)
 def test_limit_that_is_the_same_for_all_devices_cannot_be_set_for_one(store: AccountStore, limit: str) -> None:
     """The message plane asks for all alike; a limit that would be ignored is refused."""
     with pytest.raises(ConfigError, match="the same for all devices"):
