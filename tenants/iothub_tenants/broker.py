@@ -236,12 +236,21 @@ class TenantBroker:
 
     # --- subscriptions
 
-    async def replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> None:
-        """Send the Retained Messages that a new subscription asks for (§3.3.1.3)."""
+    def wants_replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> bool:
+        """Say whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some; then `replay` must follow.
+
+        From here on the plane remembers what comes live, so that nothing older is sent after it.
+        """
         wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
         self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)
-        if wanted and subscription.group is None:
-            await self.retained.replay(session, subscription)
+        if not wanted or subscription.group is not None or self.retained.is_empty:
+            return False
+        self._shared.plane.expect_replay(session)
+        return True
+
+    async def replay(self, session: Session, subscription: Subscription) -> None:
+        """Send the Retained Messages of an active subscription."""
+        await self.retained.replay(session, subscription)
 
     # --- refusals
 
