@@ -5,7 +5,7 @@ Which twin runs is the environment's choice (IOTHUB_PURE_PYTHON=1); the hub's pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         assert "Traceback" not in running.log, running.log
     finally:
         running.close()
+
+
+@pytest.fixture
+def say(hub: Hub) -> Callable[..., None]:
+    """What an operator says to the hub."""
+    return lambda *words: prepare(hub, *words)
 
 
 @pytest.fixture(params=("tcp",) if FOREIGN_BROKER else TRANSPORTS)

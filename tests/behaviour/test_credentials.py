@@ -86,9 +86,7 @@ def test_refused_stranger_touches_nothing(tcp: Party, version: int) -> None:
     watcher.subscribe((will, 0))
 
     for clean in (True, False):
-        stranger = tcp.ask(
-            version, victim.client_id, password="wrong", clean=clean, will=(will, b"gone", 0, True)
-        )
+        stranger = tcp.ask(version, victim.client_id, password="wrong", clean=clean, will=(will, b"gone", 0, True))
         assert stranger.connack.code == refusal(version)
         stranger.expect_closed()
 

@@ -186,7 +186,16 @@ def test_bad_unsubscribe_closes(tcp: Party, version: int, rest: bytes, identifie
 
 
 FILTERS = [b"a/#/b", b"a#", b"a/b#", b"a+", b"a/b+/c", b"a/++", b"##", b"", b"a\x00b"]
-SHARED = [b"$share//t", b"$share/g", b"$share/g/", b"$share/", b"$share/g+/t", b"$share/g#/t", b"$share/+/t", b"$share/g/a#"]
+SHARED = [
+    b"$share//t",
+    b"$share/g",
+    b"$share/g/",
+    b"$share/",
+    b"$share/g+/t",
+    b"$share/g#/t",
+    b"$share/+/t",
+    b"$share/g/a#",
+]
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -262,7 +271,9 @@ def test_bad_publish_properties_close(tcp: Party, block: bytes, codes: tuple[int
     [
         pytest.param(prop(names.SUBSCRIPTION_ID, b"\x00"), EITHER, id="subscription identifier 0"),
         pytest.param(prop(names.SUBSCRIPTION_ID, b"\x01") * 2, (PROTOCOL_ERROR,), id="subscription identifier twice"),
-        pytest.param(prop(names.SUBSCRIPTION_ID, b"\x80\x80\x80\x80\x01"), EITHER, id="subscription identifier too long"),
+        pytest.param(
+            prop(names.SUBSCRIPTION_ID, b"\x80\x80\x80\x80\x01"), EITHER, id="subscription identifier too long"
+        ),
         pytest.param(prop(names.TOPIC_ALIAS, b"\x00\x01"), EITHER, id="a property of publish"),
     ],
 )
@@ -283,7 +294,9 @@ def test_bad_subscribe_properties_close(tcp: Party, block: bytes, codes: tuple[i
         pytest.param(packet(0x62, b"\x00\x01\x87"), EITHER, id="pubrel with a code of puback"),
         pytest.param(packet(0x40, b"\x00\x01\x00\x05"), EITHER, id="puback with properties cut short"),
         pytest.param(packet(0xE0, b"\x01"), EITHER, id="disconnect with a code of nobody"),
-        pytest.param(packet(0xE0, b"\x00\x05\x11\x00\x00\x00\x09"), (PROTOCOL_ERROR,), id="session expiry out of nothing"),
+        pytest.param(
+            packet(0xE0, b"\x00\x05\x11\x00\x00\x00\x09"), (PROTOCOL_ERROR,), id="session expiry out of nothing"
+        ),
         pytest.param(packet(0xE0, b"\x00\x04\x1c\x00\x01x"), EITHER, id="server reference from a client"),
     ],
 )

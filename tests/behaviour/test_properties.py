@@ -41,7 +41,11 @@ def test_message_properties_survive_the_queue(join: Party) -> None:
     topic, publisher, guest = unique("t"), join(5), join(5, keep=True)
     guest.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 300)])
     guest.disconnect()
-    props: Properties = [(names.CORRELATION_DATA, b"\x00"), (names.USER_PROPERTY, ("b", "1")), (names.USER_PROPERTY, ("a", "2"))]
+    props: Properties = [
+        (names.CORRELATION_DATA, b"\x00"),
+        (names.USER_PROPERTY, ("b", "1")),
+        (names.USER_PROPERTY, ("a", "2")),
+    ]
     publisher.publish(topic, b"x", 1, props=props)
 
     (got,) = join(5, guest.client_id, keep=True).take()
@@ -56,9 +60,7 @@ def test_request_and_response(join: Party) -> None:
     responder.subscribe((service, 1))
     requester.subscribe((reply, 1))
 
-    requester.publish(
-        service, b"6*7", 1, props=[(names.RESPONSE_TOPIC, reply), (names.CORRELATION_DATA, b"\x01\x02")]
-    )
+    requester.publish(service, b"6*7", 1, props=[(names.RESPONSE_TOPIC, reply), (names.CORRELATION_DATA, b"\x01\x02")])
     (request,) = responder.take()
     where, which = request.property(names.RESPONSE_TOPIC), request.property(names.CORRELATION_DATA)
     responder.publish(str(where), b"42", 1, props=[(names.CORRELATION_DATA, which)])
@@ -266,7 +268,9 @@ def test_packets_too_large_for_a_client_are_not_sent(join: Party, qos: int, keep
 def test_a_packet_of_exactly_the_maximum_size_is_sent(join: Party) -> None:
     """[MQTT-3.1.2-24]"""
     topic, publisher = unique("t"), join(5)
-    payload = b"z" * (100 - 2 - 2 - len(topic) - 2 - 1)  # header and length, topic length, topic, identifier, no properties
+    payload = b"z" * (
+        100 - 2 - 2 - len(topic) - 2 - 1
+    )  # header and length, topic length, topic, identifier, no properties
     guest = join(5, props=[(names.MAXIMUM_PACKET_SIZE, 100)])
     guest.subscribe((topic, 1))
 

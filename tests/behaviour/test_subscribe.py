@@ -143,7 +143,11 @@ def test_subscription_identifier_is_replaced_with_its_subscription(join: Party) 
 
 
 MATCHES = [
-    ("sport/tennis/player1/#", "sport/tennis/player1 sport/tennis/player1/ranking sport/tennis/player1/score/x", "sport/tennis"),
+    (
+        "sport/tennis/player1/#",
+        "sport/tennis/player1 sport/tennis/player1/ranking sport/tennis/player1/score/x",
+        "sport/tennis",
+    ),
     ("sport/#", "sport sport/ sport/a/b", "sports /sport"),
     ("#", "a / a/b /a a/", "$a $SYS/x"),
     ("sport/tennis/+", "sport/tennis/player1 sport/tennis/", "sport/tennis sport/tennis/player1/ranking"),

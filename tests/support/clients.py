@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, Request
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, Request, TextMessage
 
 from tests.support.hub import Hub
 from tests.support.raw import RawClient
@@ -52,6 +52,9 @@ class WebSocketStream:
         if not data:
             self.is_closed = True
 
+    def send_text(self, text: str) -> None:
+        self.sock.sendall(self.ws.send(TextMessage(text)))
+
     def sendall(self, data: bytes) -> None:
         self.sock.sendall(self.ws.send(BytesMessage(data)))
 
@@ -83,14 +86,19 @@ class Door:
     hub: Hub
     transport: str
 
-    def stream(self) -> object:
+    def stream(self, **web: str) -> object:
+        """A connected stream; `web`: path and sub-protocol other than the usual ones."""
         sock = socket.create_connection(("127.0.0.1", self.hub.ports[self.transport]), timeout=10)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.transport in ("tls", "wss"):
             context = _trust(self.hub.data_dir / "cert.pem")
             sock = context.wrap_socket(sock, server_hostname="localhost")
         if self.transport in ("ws", "wss"):
-            return WebSocketStream(sock)
+            try:
+                return WebSocketStream(sock, **web)
+            except ConnectionError:
+                sock.close()
+                raise
         return sock
 
     def client(self, version: int = 4) -> RawClient:

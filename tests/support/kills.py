@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import subprocess
 import time
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from tests.support.hub import Hub
 from tests.support.ledger import Ledger
 from tests.support.load import Plan, Publisher, Subscriber, drained, settle, spawn
 from tests.support.raw import PUBLISH, RawClient
+
+KILLED_STARTS = 0.25
 
 
 @dataclass
@@ -84,7 +87,7 @@ async def _run(hub: Hub, kills: int, seconds: float, rate_per_s: float, drain_s:
     if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), 20):
         ledger.wrong("everybody", "not all subscribers could subscribe")
     speaking = spawn(*(one.run() for one in people.publishers))
-    starts = [await _death(hub, seconds / kills * chance.uniform(0.3, 1.7)) for _ in range(kills)]
+    starts = [await _death(hub, chance, seconds / kills) for _ in range(kills)]
     await asyncio.sleep(1.0)
     plan.is_publishing, plan.is_draining = False, True
     begun = time.monotonic()
@@ -106,12 +109,22 @@ async def _run(hub: Hub, kills: int, seconds: float, rate_per_s: float, drain_s:
     return Outcome(ledger, ledger.verdict(), kills, starts, took, seed)
 
 
-async def _death(hub: Hub, after_s: float) -> float:
-    await asyncio.sleep(after_s)
+async def _death(hub: Hub, chance: random.Random, mean_s: float) -> float:
+    """Let the hub live for a while, kill it, start it again; one start in four is killed as well, at any stage of its recovery."""
+    await asyncio.sleep(mean_s * chance.uniform(0.3, 1.7))
     await asyncio.to_thread(hub.kill)
+    if chance.random() < KILLED_STARTS:
+        hub.process = await asyncio.to_thread(_launch, hub)
+        await asyncio.sleep(chance.uniform(0.1, 2.5))
+        await asyncio.to_thread(hub.kill)
     begun = time.monotonic()
     await asyncio.to_thread(hub.start)
     return time.monotonic() - begun
+
+
+def _launch(hub: Hub) -> subprocess.Popen[bytes]:
+    with hub.log_file.open("ab") as log:
+        return subprocess.Popen(hub.command(), stdout=log, stderr=log)
 
 
 def _judge_retained(hub: Hub, ledger: Ledger) -> None:

@@ -22,6 +22,7 @@ USERNAME = "acme/dev1"
 RETRY_S = 0.1
 CONNACK_TIMEOUT_S = 15.0
 SESSION_EXPIRY_S = 3600
+ID_SPAN = 60  # Packet Identifiers of a publisher
 
 
 class Wire(asyncio.Protocol):
@@ -264,9 +265,10 @@ class Publisher(Client):
         self._send(self.last_id, dup=False)
 
     def _free_id(self) -> int:
-        found = self.last_id % 65535 + 1
+        """Identifiers come again soon: a hub that does not forget a completed one would take the next message for it."""
+        found = self.last_id % ID_SPAN + 1
         while found in self.open:
-            found = found % 65535 + 1
+            found = found % ID_SPAN + 1
         return found
 
     def _send(self, packet_id: int, *, dup: bool) -> None:

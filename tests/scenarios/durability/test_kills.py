@@ -10,7 +10,7 @@ from tests.support.hub import Hub
 from tests.support.kills import run_kills
 
 
-@pytest.mark.timeout(110)
+@pytest.mark.timeout(240)
 def test_five_kills_lose_nothing_acknowledged(hub: Hub) -> None:
     """PUBACK and PUBREC mean "survives kill -9"; sessions, identifiers and order survive it too."""
     seed = int(os.environ.get("IOTHUB_KILLS_SEED") or int.from_bytes(os.urandom(4)))

@@ -1,0 +1,298 @@
+"""What an operator says to a running hub is obeyed within a second, without a restart.
+
+The second is counted from the moment when the command has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import property_names as names
+from tests.support.clients import unique
+from tests.support.party import Guest, Party
+from tests.support.raw import DISCONNECT, PUBACK, ClosedError
+
+Say = Callable[..., None]
+OBEYED_WITHIN_S = 1.0
+DENIED = {4: 5, 5: 0x87}
+SUBACK_DENIED = {4: 0x80, 5: 0x87}
+
+
+@pytest.fixture(scope="module")
+def tenants() -> Iterator[list[str]]:
+    """Names of tenants that nobody has touched yet."""
+    yield [f"admin-{number}" for number in range(30)]
+
+
+@pytest.fixture
+def tenant(say: Say, tenants: list[str], tmp_path: Path) -> str:
+    """A fresh tenant with devices dev1 and dev2."""
+    name = tenants.pop()
+    devices = tmp_path / "devices.csv"
+    devices.write_text("name,password\ndev1,secret\ndev2,secret\n")
+    say("tenant", "create", name, "--plan", "unlimited")
+    say("device", "import", name, str(devices))
+    return name
+
+
+def closed_in_time(*guests: Guest, codes: tuple[int, ...] = ()) -> None:
+    """Every connection is gone within the second; in 5.0 it was told why."""
+    deadline = time.monotonic() + OBEYED_WITHIN_S
+    for guest in guests:
+        said = guest.expect_closed(timeout=max(deadline - time.monotonic(), 0.01))
+        if guest.version == 5:
+            assert said[-1].kind == DISCONNECT
+            assert said[-1].code in codes, f"0x{said[-1].code:02X}"
+
+
+def within_a_second(fact: object, what: str) -> None:
+    """Ask until it is so; each question is a round trip."""
+    deadline = time.monotonic() + OBEYED_WITHIN_S
+    while not fact():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+
+
+def test_a_new_tenant_works_at_once(tcp: Party, tenant: str) -> None:
+    """Tenant and devices were made under the running hub."""
+    one, two, topic = tcp(5, tenant=tenant), tcp(4, tenant=tenant, device="dev2"), unique("t")
+    one.subscribe((topic, 1))
+
+    two.publish(topic, b"hello", 1)
+
+    assert one.payloads() == [b"hello"]
+
+
+def test_suspending_a_tenant_closes_and_refuses(tcp: Party, say: Say, tenant: str) -> None:
+    """Everybody of the tenant, nobody else; resuming finds sessions and messages in place (tenancy.md section 1)."""
+    topic, bystander = unique("t"), tcp(5)
+    three, five = tcp(4, tenant=tenant, keep=True), tcp(5, tenant=tenant, keep=True, device="dev2")
+    for guest in (three, five):
+        guest.subscribe((topic, 1))
+    three.publish(topic, b"before", 1)
+
+    say("tenant", "suspend", tenant)
+
+    closed_in_time(three, five, codes=(0x87, 0x8A, 0x98))
+    assert tcp.ask(4, three.client_id, tenant=tenant).connack.code in (3, 5)
+    assert tcp.ask(5, five.client_id, tenant=tenant, device="dev2").connack.code in (0x87, 0x88, 0x8A)
+    bystander.nothing()
+    say("tenant", "resume", tenant)
+    within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 0, "the tenant may connect again")
+    back = tcp(4, three.client_id, tenant=tenant, keep=True)
+    assert back.connack.session_present
+    assert back.payloads() == [b"before"]
+
+
+@pytest.mark.parametrize("verb", ["disable", "delete", "set-password"])
+def test_revoking_a_device_closes_its_connections(tcp: Party, say: Say, tenant: str, verb: str, tmp_path: Path) -> None:
+    """And lets the old secret in no more; the neighbour stays."""
+    three, five = tcp(4, tenant=tenant), tcp(5, tenant=tenant)
+    neighbour = tcp(5, tenant=tenant, device="dev2")
+
+    (tmp_path / "secret").write_text("another")
+    file = ("--secret-file", str(tmp_path / "secret")) if verb == "set-password" else ()
+    say("device", verb, tenant, "dev1", *file)
+
+    closed_in_time(three, five, codes=(0x87, 0x98))
+    for version in (4, 5):
+        assert tcp.ask(version, tenant=tenant).connack.code == DENIED[version]
+    neighbour.nothing()
+    if verb == "set-password":
+        assert tcp(5, tenant=tenant, password="another").connack.code == 0
+
+
+def test_a_denied_filter_stops_deliveries(tcp: Party, say: Say, tenant: str) -> None:
+    """A rule inside an allowed filter acts on live messages, on the queue and on retained replay; new SUBSCRIBEs are refused. (P4)"""
+    publisher = tcp(5, tenant=tenant, device="dev2")
+    live, waiting = tcp(5, tenant=tenant), tcp(5, tenant=tenant, keep=True)
+    for guest in (live, waiting):
+        guest.subscribe(("a/#", 1))
+    waiting.disconnect()
+    publisher.publish("a/secret", b"queued", 1)
+    publisher.publish("a/secret/kept", b"kept", 1, retain=True)
+    publisher.publish("a/open", b"open", 1)
+    assert live.payloads(3) == [b"queued", b"kept", b"open"]
+
+    say("acl", "deny", tenant, "dev1", "subscribe", "a/secret/#")
+    time_is_up = time.monotonic() + OBEYED_WITHIN_S
+
+    def is_obeyed() -> bool:
+        publisher.publish("a/secret", b"late", 1)
+        publisher.publish("a/open", b"fence", 1)
+        return live.payloads() == [b"fence"] or live.payloads() == []
+
+    while not is_obeyed():
+        assert time.monotonic() < time_is_up, "denied messages are still delivered"
+    publisher.publish("a/secret", b"never", 1)
+    publisher.publish("a/open", b"open", 1)
+    assert live.payloads() == [b"open"]
+    back = tcp(5, waiting.client_id, tenant=tenant, keep=True)
+    payloads = set()
+    while b"open" not in payloads:
+        payloads |= set(back.payloads())
+    back.ping()
+    assert payloads <= {b"open", b"fence"}
+    assert back.subscribe(("a/secret/x", 0), ("a/#", 0x10), ("b/#", 0)).codes == [0x87, 0, 0]
+    assert tcp(4, tenant=tenant).subscribe(("a/secret", 1)).codes == [0x80]
+
+
+def test_a_denied_topic_cannot_be_published(tcp: Party, say: Say, tenant: str, version: int) -> None:
+    """5.0 is told 0x87; 3.1.1 gets its acknowledgement and the message goes nowhere; the connection stays. [MQTT3-3.3.5-2]"""
+    publisher, watcher = tcp(version, tenant=tenant), tcp(4, tenant=tenant, device="dev2")
+    watcher.subscribe(("#", 1))
+
+    say("acl", "deny", tenant, "dev1", "publish", "locked/#")
+
+    def is_obeyed() -> bool:
+        answer = publisher.publish("locked/a", b"maybe", 1)
+        publisher.publish("open", b"fence", 1)
+        assert answer is not None
+        got = watcher.payloads()
+        if got == [b"maybe"]:
+            watcher.take()
+        return got == [b"fence"]
+
+    within_a_second(is_obeyed, "a denied topic is still published")
+    for qos in range(3):
+        answer = publisher.publish("locked/a", b"no", qos, retain=True)
+        assert answer is None or answer.code == (0x87 if version == 5 else 0)
+    publisher.publish("open", b"yes", 1)
+    assert watcher.payloads() == [b"yes"]
+    watcher.subscribe(("locked/#", 1))
+    watcher.nothing()
+
+
+def test_a_will_is_checked_at_connect_and_again_when_it_fires(tcp: Party, say: Say, tenant: str) -> None:
+    """Denied at CONNECT it is refused; denied afterwards it is not published."""
+    watcher = tcp(4, tenant=tenant, device="dev2")
+    watcher.subscribe(("wills/#", 0))
+    guest = tcp(5, tenant=tenant, will=("wills/late", b"x", 0, False))
+    say("acl", "deny", tenant, "dev1", "publish", "wills/#")
+
+    def refuses() -> bool:
+        asked = tcp.ask(5, tenant=tenant, will=("wills/now", b"x", 0, False))
+        if asked.connack.code == 0:
+            asked.disconnect()
+        return asked.connack.code == 0x87
+
+    within_a_second(refuses, "a denied Will is still accepted")
+    assert tcp.ask(4, tenant=tenant, will=("wills/now", b"x", 0, False)).connack.code == 5
+    guest.drop()
+    tcp(5, tenant=tenant).ping()
+    watcher.nothing()
+
+
+def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenants: list[str], tmp_path: Path) -> None:
+    """Default deny; SUBSCRIBE needs an allowed filter that covers it; templates know the device. (tenancy.md section 1)"""
+    name = tenants.pop()
+    say("tenant", "create", name, "--plan", "unlimited", "--closed")
+    (tmp_path / "secret").write_text("secret")
+    say("device", "create", name, "dev1", "--secret-file", str(tmp_path / "secret"))
+    say("acl", "allow", name, "*", "subscribe", "to/{device}/#")
+    say("acl", "allow", name, "dev1", "publish", "from/+/x")
+    guest = tcp(5, tenant=name)
+
+    codes = guest.subscribe(
+        ("to/dev1/a", 0),
+        ("to/dev1/#", 1),
+        ("to/+/a", 0),
+        ("to/dev2/a", 0),
+        ("#", 0),
+        ("$share/g/to/dev1/+", 0),
+        ("$share/g/#", 0),
+    ).codes
+    answers = [guest.publish(topic, b"", 1) for topic in ("from/me/x", "from/me/y", "to/dev1/a")]
+
+    assert codes == [0, 1, 0x87, 0x87, 0x87, 0, 0x87]
+    assert [answer.code in (0, 0x10) for answer in answers if answer] == [True, False, False]
+    assert [answer.code for answer in answers[1:] if answer] == [0x87, 0x87]
+
+
+def test_quota_changes_are_obeyed(tcp: Party, say: Say, tenant: str) -> None:
+    """Connections and subscriptions: counted exactly, refused as the table says, and let in again. (tenancy.md section 4)"""
+    three, five = tcp(4, tenant=tenant), tcp(5, tenant=tenant)
+    say("quota", "set", tenant, "connections=2", "session_subscriptions=2")
+
+    def refuses() -> bool:
+        asked = tcp.ask(5, tenant=tenant)
+        if asked.connack.code == 0:
+            asked.disconnect()
+        return asked.connack.code == 0x97
+
+    within_a_second(refuses, "a third connection is still let in")
+    assert tcp.ask(4, tenant=tenant).connack.code == 3
+    for guest, code in ((three, 0x80), (five, 0x97)):
+        assert guest.subscribe(("a", 0), ("b", 0), ("c", 0)).codes == [0, 0, code]
+        assert guest.subscribe(("a", 1)).codes == [1]
+        guest.unsubscribe("b")
+        assert guest.subscribe(("c", 0), ("d", 0)).codes == [0, code]
+    say("quota", "set", tenant, "connections=3")
+    within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 0, "a third connection may come again")
+
+
+def test_message_rate_is_obeyed_live(tcp: Party, say: Say, tenant: str) -> None:
+    """An inbound rate makes the publisher wait, refuses nothing and loses nothing; raising it lets go."""
+    topic, guest = unique("t"), tcp(5, tenant=tenant)
+    guest.subscribe((topic, 0))
+    say("quota", "set", tenant, "publish_messages=10/1s")
+    began = time.monotonic()
+
+    for number in range(30):
+        guest.send(guest.publish_bytes(topic, b"%d" % number, 1, number + 1))
+    codes = [guest.expect(PUBACK).code for _ in range(30)]
+
+    assert time.monotonic() - began > 0.8
+    assert set(codes) <= {0, 0x97}
+    assert codes.count(0) >= 10
+
+
+def test_limits_of_the_strict_tenant(tcp: Party, version: int) -> None:
+    """Levels, lengths, filters, Topic Alias Maximum, Session Expiry and Keep Alive as its quotas say. (tenancy.md section 4)"""
+    guest = tcp(version, tenant="strict", keep=True, keep_alive=5)
+    if version == 5:
+        told = guest.connack
+        assert told.property(names.TOPIC_ALIAS_MAXIMUM) == 3
+        assert told.property(names.RECEIVE_MAXIMUM) == 5
+        assert told.property(names.MAXIMUM_PACKET_SIZE) == 2048
+        assert told.property(names.SESSION_EXPIRY) == 1000
+        assert told.property(names.SERVER_KEEP_ALIVE) == 10
+    code = 0x80 if version == 4 else 0x8F
+    assert guest.subscribe(("1/2/3/4/5/6/7/8", 0), ("1/2/3/4/5/6/7/8/9", 0), ("x" * 201, 0)).codes == [0, code, code]
+    guest.publish("1/2/3/4/5/6/7/8", b"", 1)
+
+    for topic in ("1/2/3/4/5/6/7/8/9", "x" * 201):
+        guest = tcp(version, tenant="strict")
+        assert is_refused(guest, topic)
+
+
+def is_refused(guest: Guest, topic: str) -> bool:
+    """0x90 by PUBACK or DISCONNECT; in 3.1.1 closed."""
+    guest.send(guest.publish_bytes(topic, b"", 1, 1))
+    try:
+        return guest.expect(PUBACK).code == 0x90
+    except ClosedError:
+        return guest.version == 4 or [each.code for each in guest.received] == [0x90]
+
+
+def test_retained_messages_above_the_limit(tcp: Party, version: int) -> None:
+    """Delivered live, not retained; 5.0 is told 0x97; replacing one of the retained is allowed. (tenancy.md section 4)"""
+    root, guest, watcher = unique("t"), tcp(version, tenant="strict"), tcp(4, tenant="strict")
+    watcher.subscribe((f"{root}/+", 1))
+
+    answers = [guest.publish(f"{root}/{number}", b"%d" % number, 1, retain=True) for number in range(3)]
+    again = guest.publish(f"{root}/0", b"new", 1, retain=True)
+
+    assert [answer.code for answer in answers if answer] == [0, 0, 0x97 if version == 5 else 0]
+    assert again is not None
+    assert again.code == 0
+    assert watcher.payloads(4) == [b"0", b"1", b"2", b"new"]
+    late = tcp(4, tenant="strict")
+    late.subscribe((f"{root}/+", 1))
+    assert sorted(late.payloads(2)) == [b"1", b"new"]
+    late.nothing()
+    for number in range(2):
+        guest.publish(f"{root}/{number}", b"", 1, retain=True)

@@ -1,0 +1,113 @@
+"""A stream is bytes: where it is cut must not matter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.clients import Door, WebSocketStream, unique
+from tests.support.party import Guest, Party
+from tests.support.raw import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
+
+VERSIONS = pytest.mark.parametrize("version", [3, 4, 5], ids=["3.1", "3.1.1", "5.0"])
+
+
+def stream(guest: Guest, client_id: str, topic: str) -> bytes:
+    """CONNECT, SUBSCRIBE, PUBLISH QoS 1 to oneself."""
+    middle = b"\x00\x07" + (b"\x00" if guest.version == 5 else b"") + string(topic) + b"\x01"
+    return (
+        guest.connect_bytes(client_id, "acme/dev1")
+        + packet(0x82, middle)
+        + guest.publish_bytes(topic, b"in pieces", 1, 5)
+    )
+
+
+def check(guest: Guest, topic: str) -> None:
+    """The same answers whatever the cuts were."""
+    assert guest.expect(CONNACK).code == 0
+    assert (guest.expect(SUBACK).packet_id, guest.expect(PUBACK).packet_id) == (7, 5)
+    got = guest.expect(PUBLISH)
+    assert (got.topic, got.payload, got.qos) == (topic, b"in pieces", 1)
+    assert guest.received == []
+
+
+@VERSIONS
+def test_a_stream_may_be_cut_at_every_byte(tcp: Party, version: int) -> None:
+    """Between the halves a witness makes a round trip, so that the hub has seen the first one. [MQTT-4.2.0-1] [MQTT3-7.1.1-1]"""
+    witness, topic, client_id = tcp(4), unique("t"), unique()
+    data = stream(tcp.stranger(version), client_id, topic)
+
+    for cut in range(1, len(data)):
+        guest = tcp.stranger(version)
+        guest.send(data[:cut])
+        witness.ping()
+        guest.send(data[cut:])
+        check(guest, topic)
+        guest.disconnect()
+
+
+@VERSIONS
+def test_a_stream_may_come_byte_by_byte(join: Party, version: int) -> None:
+    """[MQTT-4.2.0-1] [MQTT3-7.1.1-1]"""
+    guest, topic = join.stranger(version), unique("t")
+
+    for byte in stream(guest, unique(), topic):
+        guest.send(bytes([byte]))
+
+    check(guest, topic)
+
+
+def test_many_packets_may_come_at_once(join: Party, version: int) -> None:
+    """A thousand packets of several kinds in one write. [MQTT-4.2.0-1] [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT3-7.1.1-1]"""
+    guest, topic = join(version), unique("t")
+    guest.subscribe((topic, 0))
+
+    guest.send(b"".join(guest.publish_bytes(topic, b"%d" % number) + packet(0xC0, b"") for number in range(500)))
+
+    assert guest.payloads(500) == [b"%d" % number for number in range(500)]
+    assert len(guest.received) <= 500
+    for _ in range(500):
+        guest.expect(13)
+    guest.nothing()
+
+
+@pytest.fixture(params=("ws", "wss"))
+def web(door: Door, request: pytest.FixtureRequest) -> Door:
+    """The two doors that speak WebSocket."""
+    return Door(door.hub, request.param)
+
+
+@pytest.mark.parametrize("door", ["tcp"], indirect=True)
+def test_packets_are_not_aligned_on_frames(web: Door, version: int) -> None:
+    """Frames of seven bytes and of everything. [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT-6.0.0-1] [MQTT3-6.0.0-1]"""
+    for size in (7, 10_000):
+        guest, topic = Guest(0, version, stream=web.stream()), unique("t")
+        data = stream(guest, unique(), topic)
+        for start in range(0, len(data), size):
+            guest.send(data[start : start + size])
+        check(guest, topic)
+        guest.close()
+
+
+@pytest.mark.parametrize("door", ["tcp"], indirect=True)
+def test_text_frames_are_refused(web: Door) -> None:
+    """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]"""
+    guest = Guest(0, 4, stream=web.stream())
+    socket: WebSocketStream = guest.stream  # type: ignore[assignment]
+
+    socket.send_text("hello")
+
+    assert guest.expect_closed(timeout=3) == []
+    guest.close()
+
+
+@pytest.mark.parametrize("door", ["tcp"], indirect=True)
+def test_the_sub_protocol_is_selected_and_needed(web: Door) -> None:
+    """`mqtt` is selected; another one, or another path, is refused. [MQTT-6.0.0-4] [MQTT3-6.0.0-4]"""
+    chosen = web.stream(protocol="mqtt")
+    assert isinstance(chosen, WebSocketStream)
+    assert chosen.accepted is not None
+    assert chosen.accepted.subprotocol == "mqtt"
+    chosen.close()
+    for wrong in ({"protocol": "chat"}, {"path": "/other"}):
+        with pytest.raises(ConnectionError):
+            web.stream(**wrong)

@@ -1,0 +1,82 @@
+"""What `make run` prints works word by word, its data stays, and Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.hub import free_port
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 60
+
+
+@contextmanager
+def demo(data_dir: Path, port: int) -> Iterator[list[str]]:
+    """`make run` without the Makefile; the two commands that it prints. Ended as by Ctrl-C."""
+    running = subprocess.Popen(
+        [sys.executable, str(ROOT / "ops" / "demo.py"), "--port", str(port), "--data-dir", str(data_dir)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert running.stdout is not None
+    try:
+        lines: list[str] = []
+        while len(lines) < 2:
+            line = running.stdout.readline()
+            assert line, f"make run ended with {running.wait()}"
+            if line.startswith("mosquitto_"):
+                lines.append(line.rstrip("\n"))
+        yield lines
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=TIMEOUT_S) == 0
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+
+
+def received(line: str, count: int) -> list[str]:
+    """What the printed mosquitto_sub shows; `-C` only makes it end."""
+    words = [*shlex.split(line), "-C", str(count), "-W", "20"]
+    return subprocess.run(words, text=True, capture_output=True, check=True, timeout=TIMEOUT_S).stdout.splitlines()
+
+
+def test_printed_commands_work_word_by_word(program: Callable[[str], str], tmp_path: Path) -> None:
+    """Subscribe and publish as printed; stop the subscriber, publish again, start it again: nothing is lost; also over a restart."""
+    for name in ("mosquitto_sub", "mosquitto_pub"):
+        program(name)
+    data_dir, port = tmp_path / "demo", free_port()
+
+    with demo(data_dir, port) as (subscribe, publish):
+        assert subscribe.startswith("mosquitto_sub ")
+        assert publish.startswith("mosquitto_pub ")
+        subscriber = subprocess.Popen(["/bin/sh", "-c", f"exec {subscribe}"], text=True, stdout=subprocess.PIPE)
+        assert subscriber.stdout is not None
+        first = first_line(subscriber, publish)
+        subscriber.terminate()
+        subscriber.wait(timeout=TIMEOUT_S)
+        subscriber.stdout.close()
+        assert first == "room/temperature 21.5\n"
+        subprocess.run(["/bin/sh", "-c", publish], check=True, timeout=TIMEOUT_S)
+
+    with demo(data_dir, port) as again:
+        assert again == [subscribe, publish]
+        assert received(subscribe, 1) == ["room/temperature 21.5"]
+
+
+def first_line(subscriber: subprocess.Popen[str], publish: str) -> str:
+    """Publish until the subscriber, who needs a moment to subscribe, shows something."""
+    reader = subprocess.Popen(["/bin/sh", "-c", f"for i in 1 2 3 4 5 6 7 8 9 10; do {publish} || exit 1; done"])
+    try:
+        assert subscriber.stdout is not None
+        return subscriber.stdout.readline()
+    finally:
+        reader.kill()
+        reader.wait()
