@@ -23,7 +23,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
     (
         "iothub.cli.content",
         "iothub.cli.files",
-        "iothub.cli.output",
         "iothub.config_check",
         "iothub.engine.ports",
         "iothub.kinds",
@@ -38,7 +37,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub_services.sessions.deadlines",
         "iothub_services.sessions.manager",
         "iothub_services.threads",
-        "iothub_tenants.allowance",
         "iothub_tenants.awakening",
         "iothub_tenants.broker",
         "iothub_tenants.brokers",
@@ -50,9 +48,7 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub_tenants.obey",
         "iothub_tenants.plugging",
         "iothub_tenants.proving",
-        "iothub_tenants.queue_bounds",
         "iothub_tenants.reauthenticate",
-        "iothub_tenants.retaining",
         "iothub_tenants.upkeep",
         "iothub_tenants.verdicts",
     )
