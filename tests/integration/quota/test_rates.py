@@ -16,6 +16,9 @@ SECONDS = 10.0
 RATE = 80
 SIZE = 100  # bytes of what is counted by bytes
 REFUSING_RATE = 10
+STANDSTILL_S = (
+    0.3  # a bucket holds less than half a second's worth: what a longer pause of the whole machine costs is lost
+)
 VERSIONS = (4, 5)
 HOLDING_BACK = (
     "publish_messages",
@@ -48,14 +51,20 @@ class Flow:
         return sum(moment < self.passed[0] + seconds for moment in self.passed)
 
 
-def offer(flows: dict[RawClient, Flow]) -> None:
-    """Let every flow ask, evenly, and note what passes, until all have been measured."""
+def offer(flows: dict[RawClient, Flow]) -> float:
+    """Let every flow ask, evenly, and note what passes, until all have been measured; returns the longest pause that the machine made.
+
+    Who is refused at once is listened to until every question is answered.
+    """
     chosen = selectors.DefaultSelector()
     for client, flow in flows.items():
         chosen.register(client.stream, selectors.EVENT_READ, (client, flow))  # type: ignore[arg-type]
-    begun = time.monotonic()
-    while (now := time.monotonic()) < begun + SECONDS + 1.0:
-        for flow in flows.values():
+    begun = before = now = time.monotonic()
+    longest = 0.0
+    while now < begun + SECONDS + 1.0 or (now < begun + 2 * SECONDS and not all(map(is_answered, flows.values()))):
+        longest = max(longest, now - before)
+        before = now
+        for flow in flows.values() if now < begun + SECONDS + 1.0 else ():
             while flow.sent < (now - begun) * flow.rate * 1.5:
                 flow.sent += 1
                 another = flow.send(flow.sent)
@@ -72,7 +81,13 @@ def offer(flows: dict[RawClient, Flow]) -> None:
                 flow.answers += 1
                 if flow.has_passed(came):
                     flow.passed.append(time.monotonic())
+        now = time.monotonic()
     chosen.close()
+    return longest
+
+
+def is_answered(flow: Flow) -> bool:
+    return flow.rate != REFUSING_RATE or flow.answers >= flow.sent
 
 
 def publishing(here: Tenancy, version: int, quota: str) -> tuple[RawClient, Flow]:
@@ -127,7 +142,18 @@ def subscribing(here: Tenancy, version: int) -> tuple[RawClient, Flow]:
 
 @pytest.fixture(scope="module")
 def measured(house: House) -> Iterator[dict[tuple[str, int], Flow]]:
-    """All flows after their ten seconds."""
+    """All flows after their ten seconds; measured again if the machine stood still so long that it was the one who was measured."""
+    for _ in range(3):
+        house.clear()
+        named, flows = begin(house)
+        if offer(flows) < STANDSTILL_S:
+            break
+    yield named
+    house.clear()
+
+
+def begin(house: House) -> tuple[dict[tuple[str, int], Flow], dict[RawClient, Flow]]:
+    """A tenant and a flow for every name and version."""
     flows: dict[RawClient, Flow] = {}
     named: dict[tuple[str, int], Flow] = {}
     for version in VERSIONS:
@@ -141,9 +167,7 @@ def measured(house: House) -> Iterator[dict[tuple[str, int], Flow]]:
             else:
                 client, flow = publishing(here, version, quota)
             flows[client] = named[quota, version] = flow
-    offer(flows)
-    yield named
-    house.clear()
+    return named, flows
 
 
 @pytest.mark.parametrize("quota", HOLDING_BACK)
