@@ -39,7 +39,13 @@ $bin/ruff format --check -q . || status=1
 $bin/ruff check -q . || status=1
 $bin/mypy || status=1
 PYTHONPATH=. $bin/lint-imports --config setup.cfg || status=1
-$bin/python -m pytest -q || status=1
-echo "and the plain twin:"
-IOTHUB_PURE_PYTHON=1 $bin/python -m pytest -q tests/unit/engine tests/property tests/behaviour || status=1
+spread="-n $(nproc) --dist loadfile"  # what measures nothing and opens no port
+echo "units, contracts, properties, structure:"
+$bin/python -m pytest -q $spread tests/unit tests/contract tests/property tests/architecture tests/conformance || status=1
+echo "real processes, sockets and clients:"
+$bin/python -m pytest -q tests/integration tests/behaviour tests/scenarios || status=1
+echo "the plain twin: engine, properties and behaviour again"
+IOTHUB_PURE_PYTHON=1 $bin/python -m pytest -q $spread tests/unit/engine tests/property || status=1
+IOTHUB_PURE_PYTHON=1 $bin/python -m pytest -q tests/behaviour || status=1
+[ $status = 0 ] && echo "all tests passed" || echo "some tests failed: look above"
 exit $status
