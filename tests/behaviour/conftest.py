@@ -18,9 +18,18 @@ from tests.support.party import FOREIGN_BROKER, Party
 DEVICES = ("dev1", "dev2", "dev3", "dev4")
 # Every number is far from the plan's, so that a test sees whose limit acts.
 STRICT = (
-    "packet_bytes=2KiB receive_maximum=5 topic_aliases=3 topic_levels=8 filter_levels=8 topic_bytes=200 "
-    "subscribe_filters=4 session_subscriptions=6 session_expiry_s=1000 keep_alive_min_s=10 retained_messages=2"
-).split()
+    "packet_bytes=2KiB",
+    "receive_maximum=5",
+    "topic_aliases=3",
+    "topic_levels=8",
+    "filter_levels=8",
+    "topic_bytes=200",
+    "subscribe_filters=4",
+    "session_subscriptions=6",
+    "session_expiry_s=1000",
+    "keep_alive_min_s=10",
+    "retained_messages=2",
+)
 
 
 def prepare(hub: Hub, *words: str) -> None:

@@ -46,7 +46,7 @@ def test_connect_is_answered_with_one_connack(join: Party, version: int) -> None
 
 @ALL_VERSIONS
 def test_packets_sent_before_connack_are_served_in_order(join: Party, version: int) -> None:
-    """A client need not wait for CONNACK; its SUBSCRIBE and PUBLISH behind CONNECT count. [MQTT-3.2.0-1] [MQTT-4.2.0-1] [MQTT3-7.1.1-1]"""
+    """A client need not wait for CONNACK; its SUBSCRIBE and PUBLISH behind CONNECT count. [MQTT-3.2.0-1] [MQTT-4.2.0-1] [MQTT3-7.1.1-1]."""
     guest, topic = join.stranger(version), unique("t")
     body = b"\x00\x07" + (b"\x00" if version == 5 else b"") + string(topic) + b"\x00"
 
@@ -59,7 +59,7 @@ def test_packets_sent_before_connack_are_served_in_order(join: Party, version: i
 
 
 def test_connack_states_what_the_hub_can_do(tcp: Party) -> None:
-    """Nothing in a 5.0 CONNACK says that a feature is missing, and numbers are within their ranges. [MQTT-3.2.2-22]"""
+    """Nothing in a 5.0 CONNACK says that a feature is missing, and numbers are within their ranges. [MQTT-3.2.2-22]."""
     guest = tcp(5, keep_alive=60)
 
     for feature in (
@@ -76,13 +76,13 @@ def test_connack_states_what_the_hub_can_do(tcp: Party) -> None:
 
 
 def test_connack_has_no_response_information_unless_asked(tcp: Party) -> None:
-    """[MQTT-3.1.2-28]"""
+    """[MQTT-3.1.2-28]."""
     assert tcp(5).connack.property(names.RESPONSE_INFORMATION) is None
     assert tcp(5, props=[(names.REQUEST_RESPONSE, 0)]).connack.property(names.RESPONSE_INFORMATION) is None
 
 
 def test_connect_with_an_unknown_protocol_level_is_refused(tcp: Party) -> None:
-    """Level 6 gets "unacceptable protocol version" in one of the two languages. [MQTT-3.1.2-2] [MQTT3-3.1.2-2]"""
+    """Level 6 gets "unacceptable protocol version" in one of the two languages. [MQTT-3.1.2-2] [MQTT3-3.1.2-2]."""
     guest = tcp.stranger(4)
 
     guest.send(connect_body(level=6))
@@ -93,7 +93,7 @@ def test_connect_with_an_unknown_protocol_level_is_refused(tcp: Party) -> None:
 
 @pytest.mark.parametrize("name", ["MQTX", "mqtt", "MQIsdp", "", "MQTT\x00"])
 def test_connect_with_another_protocol_name_is_closed(tcp: Party, name: str) -> None:
-    """The name is compared exactly; 3.1's belongs to level 3. [MQTT-3.1.2-1] [MQTT3-3.1.2-1]"""
+    """The name is compared exactly; 3.1's belongs to level 3. [MQTT-3.1.2-1] [MQTT3-3.1.2-1]."""
     guest = tcp.stranger(4)
 
     guest.send(connect_body(name=name))
@@ -137,7 +137,7 @@ def test_malformed_connect_is_closed(tcp: Party, version: int, flags: int, rest:
 
 
 def test_connect_with_will_qos_3_is_closed(tcp: Party, version: int) -> None:
-    """[MQTT-3.1.2-12] [MQTT3-3.1.2-14]"""
+    """[MQTT-3.1.2-12] [MQTT3-3.1.2-14]."""
     guest = tcp.stranger(version)
 
     guest.send(guest.connect_bytes(unique(), "acme/dev1", will=("w", b"", 3, False)))
@@ -146,7 +146,7 @@ def test_connect_with_will_qos_3_is_closed(tcp: Party, version: int) -> None:
 
 
 def test_password_without_a_user_name(tcp: Party, version: int) -> None:
-    """Malformed in 3.1.1; well-formed in 5.0, where it is no account of ours. [MQTT3-3.1.2-22]"""
+    """Malformed in 3.1.1; well-formed in 5.0, where it is no account of ours. [MQTT3-3.1.2-22]."""
     guest = tcp.stranger(version)
 
     guest.send(connect_body(level=version, flags=0x42, rest=b"\x00\x03abc\x00\x01p"))
@@ -165,7 +165,7 @@ def test_password_without_a_user_name(tcp: Party, version: int) -> None:
     ids=lambda first: first[:4].hex(),
 )
 def test_first_packet_that_is_not_connect_closes(tcp: Party, first: bytes) -> None:
-    """Nothing is said to somebody who never said CONNECT. [MQTT-3.1.0-1] [MQTT-3.14.0-1] [MQTT3-3.1.0-1] [MQTT-4.13.1-1]"""
+    """Nothing is said to somebody who never said CONNECT. [MQTT-3.1.0-1] [MQTT-3.14.0-1] [MQTT3-3.1.0-1] [MQTT-4.13.1-1]."""
     guest = tcp.stranger(5)
 
     guest.send(first)
@@ -174,7 +174,7 @@ def test_first_packet_that_is_not_connect_closes(tcp: Party, first: bytes) -> No
 
 
 def test_second_connect_is_a_protocol_error(join: Party, version: int) -> None:
-    """[MQTT-3.1.0-2] [MQTT3-3.1.0-2] [MQTT-4.13.1-1]"""
+    """[MQTT-3.1.0-2] [MQTT3-3.1.0-2] [MQTT-4.13.1-1]."""
     guest = join(version)
 
     guest.send(guest.connect_bytes(guest.client_id, "acme/dev1"))
@@ -200,7 +200,7 @@ def test_empty_client_identifier_gets_an_assigned_one(join: Party) -> None:
 
 
 def test_empty_client_identifier_in_3_1_1(tcp: Party) -> None:
-    """Welcome for a clean session, refused with 2 for a kept one. [MQTT3-3.1.3-6] [MQTT3-3.1.3-7] [MQTT3-3.1.3-8]"""
+    """Welcome for a clean session, refused with 2 for a kept one. [MQTT3-3.1.3-6] [MQTT3-3.1.3-7] [MQTT3-3.1.3-8]."""
     assert tcp(4, "").connack.code == 0
     assert tcp(4, "").connack.code == 0
 
@@ -222,12 +222,12 @@ def test_empty_client_identifier_in_3_1_is_refused(tcp: Party) -> None:
     "client_id", ["0", "abcdefghijklmnopqrstuvw", "ABCXYZ0189", "Grüße/日本#+ ", "x" * 256, "\ufeffmark"]
 )
 def test_client_identifiers_that_are_allowed(tcp: Party, version: int, client_id: str) -> None:
-    """Digits and letters up to 23 must be; ours are any text up to 256 bytes. [MQTT-3.1.3-5] [MQTT3-3.1.3-5] [MQTT-1.5.4-3] [MQTT3-1.5.3-3]"""
+    """Digits and letters up to 23 must be; ours are any text up to 256 bytes. [MQTT-3.1.3-5] [MQTT3-3.1.3-5] [MQTT-1.5.4-3] [MQTT3-1.5.3-3]."""
     assert tcp(version, client_id).connack.code == 0
 
 
 def test_client_identifier_too_long_is_refused(tcp: Party, version: int) -> None:
-    """257 bytes. [MQTT-3.1.3-8] [MQTT3-3.1.3-9] [MQTT3-3.2.2-5]"""
+    """257 bytes. [MQTT-3.1.3-8] [MQTT3-3.1.3-9] [MQTT3-3.2.2-5]."""
     guest = tcp.ask(version, "x" * 257)
 
     assert guest.connack.code == (0x85 if version == 5 else 2)
@@ -235,7 +235,7 @@ def test_client_identifier_too_long_is_refused(tcp: Party, version: int) -> None
 
 
 def test_client_identifiers_are_compared_literally(tcp: Party) -> None:
-    """Neither case nor Unicode form is folded: three Sessions, nobody taken over. [MQTT-3.1.3-2] [MQTT3-3.1.3-2]"""
+    """Neither case nor Unicode form is folded: three Sessions, nobody taken over. [MQTT-3.1.3-2] [MQTT3-3.1.3-2]."""
     base = unique()
 
     guests = [tcp(5, base + end) for end in ("é", "e\u0301", "É", "")]
@@ -259,7 +259,7 @@ def test_client_identifiers_are_compared_literally(tcp: Party) -> None:
     ],
 )
 def test_connect_properties_that_break_a_rule(tcp: Party, props: list[tuple[int, object]], codes: tuple[int]) -> None:
-    """Each is a Protocol Error by §3.1.2.11; the answer may be given in CONNACK. [MQTT-3.1.4-1] [MQTT-4.13.1-1]"""
+    """Each is a Protocol Error by §3.1.2.11; the answer may be given in CONNACK. [MQTT-3.1.4-1] [MQTT-4.13.1-1]."""
     guest = tcp.stranger(5)
 
     guest.send(guest.connect_bytes(unique(), "acme/dev1", props=props))
@@ -269,7 +269,7 @@ def test_connect_properties_that_break_a_rule(tcp: Party, props: list[tuple[int,
 
 
 def test_property_length_beyond_the_packet_is_malformed(tcp: Party) -> None:
-    """[MQTT-2.2.2-1] [MQTT-3.1.4-1]"""
+    """[MQTT-2.2.2-1] [MQTT-3.1.4-1]."""
     guest = tcp.stranger(5)
 
     guest.send(packet(0x10, string("MQTT") + b"\x05\x02\x00\x3c" + b"\x7f" + string(unique())))
@@ -278,7 +278,7 @@ def test_property_length_beyond_the_packet_is_malformed(tcp: Party) -> None:
 
 
 def test_no_problem_information_is_sent_when_not_wanted(tcp: Party) -> None:
-    """Request Problem Information 0: neither Reason String nor User Property in SUBACK, PUBACK, UNSUBACK. [MQTT-3.1.2-29]"""
+    """Request Problem Information 0: neither Reason String nor User Property in SUBACK, PUBACK, UNSUBACK. [MQTT-3.1.2-29]."""
     guest = tcp(5, props=[(names.REQUEST_PROBLEM, 0)])
 
     answers = [
@@ -293,14 +293,14 @@ def test_no_problem_information_is_sent_when_not_wanted(tcp: Party) -> None:
 
 
 def test_reserved_user_names_with_empty_properties(tcp: Party) -> None:
-    """Property Length 0 and a User Property in CONNECT are both fine. [MQTT-2.2.2-1] [MQTT-1.5.7-1]"""
+    """Property Length 0 and a User Property in CONNECT are both fine. [MQTT-2.2.2-1] [MQTT-1.5.7-1]."""
     assert tcp(5, props=[]).connack.code == 0
     assert tcp(5, props=[(names.USER_PROPERTY, ("a", "b")), (names.USER_PROPERTY, ("a", "b"))]).connack.code == 0
     assert properties(None) == b"\x00"
 
 
 def test_ping_is_answered(join: Party, version: int) -> None:
-    """[MQTT-3.12.4-1] [MQTT3-3.12.4-1]"""
+    """[MQTT-3.12.4-1] [MQTT3-3.12.4-1]."""
     guest = join(version)
 
     for _ in range(3):
@@ -324,7 +324,7 @@ def test_disconnect_is_obeyed_and_nothing_follows(join: Party, version: int) -> 
 
 
 def test_subscribe_is_unknown_to_a_closed_connection(join: Party) -> None:
-    """After a Protocol Error nothing that was pipelined behind it counts. [MQTT-4.13.1-1] [MQTT-4.13.2-1] [MQTT3-4.8.0-1]"""
+    """After a Protocol Error nothing that was pipelined behind it counts. [MQTT-4.13.1-1] [MQTT-4.13.2-1] [MQTT3-4.8.0-1]."""
     topic, watcher, guest = unique("t"), join(4), join(5)
     watcher.subscribe((topic, 0))
 

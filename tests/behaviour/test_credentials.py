@@ -52,7 +52,7 @@ def test_bad_credentials_are_indistinguishable(
 
 
 def test_bad_credentials_through_every_door(join: Party, version: int) -> None:
-    """[MQTT-3.2.2-7] [MQTT3-3.2.2-5]"""
+    """[MQTT-3.2.2-7] [MQTT3-3.2.2-5]."""
     guest = join.ask(version, password="wrong")
 
     assert guest.connack.code == refusal(version)
@@ -68,7 +68,7 @@ def test_reason_strings_of_refusals_do_not_differ(tcp: Party) -> None:
 
 
 def test_nothing_behind_a_refused_connect_is_processed(tcp: Party, version: int) -> None:
-    """[MQTT-3.1.4-6] [MQTT3-3.1.4-5]"""
+    """[MQTT-3.1.4-6] [MQTT3-3.1.4-5]."""
     topic, watcher, guest = unique("t"), tcp(version), tcp.stranger(version)
     watcher.subscribe((topic, 0))
 
@@ -79,7 +79,7 @@ def test_nothing_behind_a_refused_connect_is_processed(tcp: Party, version: int)
 
 
 def test_refused_stranger_touches_nothing(tcp: Party, version: int) -> None:
-    """Clean start with a victim's Client Identifier and a retained Will: the victim stays, its Session stays, no Will, nothing retained. (P6)"""
+    """Clean start with a victim's Client Identifier and a retained Will: the victim stays, its Session stays, no Will, nothing retained. (P6)."""
     topic, will = unique("t"), unique("w")
     victim, publisher, watcher = tcp(version, keep=True), tcp(4), tcp(4)
     victim.subscribe((topic, 1))
@@ -160,7 +160,7 @@ def test_every_device_of_a_tenant_has_its_own_door(join: Party, version: int) ->
 
 
 def test_authentication_method_is_refused(tcp: Party) -> None:
-    """Without an extended method there is only 0x8C, and it is said in CONNACK. [MQTT-4.12.0-1] [MQTT-4.12.0-4]"""
+    """Without an extended method there is only 0x8C, and it is said in CONNACK. [MQTT-4.12.0-1] [MQTT-4.12.0-4]."""
     guest = tcp.ask(5, props=[(names.AUTH_METHOD, "SCRAM-SHA-1"), (names.AUTH_DATA, b"n,,n=user")])
 
     assert guest.connack.code == 0x8C
@@ -169,7 +169,7 @@ def test_authentication_method_is_refused(tcp: Party) -> None:
 
 @pytest.mark.parametrize("code", [0x00, 0x18, 0x19])
 def test_auth_without_a_method_is_a_protocol_error(tcp: Party, code: int) -> None:
-    """Nobody may send AUTH whose CONNECT had no method. [MQTT-4.12.0-6] [MQTT-4.12.0-7]"""
+    """Nobody may send AUTH whose CONNECT had no method. [MQTT-4.12.0-6] [MQTT-4.12.0-7]."""
     guest = tcp(5)
     assert guest.connack.property(names.AUTH_METHOD) is None
 
@@ -179,7 +179,7 @@ def test_auth_without_a_method_is_a_protocol_error(tcp: Party, code: int) -> Non
 
 
 def test_auth_is_no_packet_of_3_1_1(tcp: Party) -> None:
-    """Type 15 is reserved before 5.0. [MQTT3-2.2.2-1]"""
+    """Type 15 is reserved before 5.0. [MQTT3-2.2.2-1]."""
     guest = tcp(4)
 
     guest.send(packet(0xF0, b""))

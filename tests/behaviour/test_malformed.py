@@ -62,7 +62,7 @@ def test_bad_fixed_headers_close(tcp: Party, version: int, bad: bytes, codes: tu
 
 
 def test_bad_packet_closes_through_every_door(join: Party, version: int) -> None:
-    """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]"""
+    """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]."""
     guest = join(version)
 
     guest.send(packet(0xC0, b"x"))
@@ -98,7 +98,7 @@ def test_bad_topic_names_close(tcp: Party, version: int, topic: bytes) -> None:
 
 
 def test_empty_topic_name_closes(tcp: Party, version: int) -> None:
-    """Without a Topic Alias it means nothing. [MQTT-4.7.3-1] [MQTT3-4.7.3-1]"""
+    """Without a Topic Alias it means nothing. [MQTT-4.7.3-1] [MQTT3-4.7.3-1]."""
     guest = tcp(version)
 
     guest.send(publish(b"", version=version))
@@ -115,7 +115,7 @@ def test_empty_topic_name_closes(tcp: Party, version: int) -> None:
     ],
 )
 def test_publish_against_the_rules_closes(tcp: Party, version: int, header: int, identifier: bytes) -> None:
-    """[MQTT-2.2.1-3] [MQTT-3.3.1-2] [MQTT-4.3.1-1] [MQTT3-2.3.1-1] [MQTT3-3.3.1-2] [MQTT3-4.3.1-1]"""
+    """[MQTT-2.2.1-3] [MQTT-3.3.1-2] [MQTT-4.3.1-1] [MQTT3-2.3.1-1] [MQTT3-3.3.1-2] [MQTT3-4.3.1-1]."""
     guest = tcp(version)
 
     guest.send(publish(b"t", header, identifier, version))
@@ -127,7 +127,7 @@ def test_publish_against_the_rules_closes(tcp: Party, version: int, header: int,
     "bad", [packet(0x30, b"\x00\x09t"), packet(0x30, b"\x00"), packet(0x32, b"\x00\x01t\x00"), packet(0x30, b"")]
 )
 def test_publish_cut_short_closes(tcp: Party, version: int, bad: bytes) -> None:
-    """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]"""
+    """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]."""
     guest = tcp(version)
 
     guest.send(bad)
@@ -177,7 +177,7 @@ def test_bad_subscribe_closes(
     ],
 )
 def test_bad_unsubscribe_closes(tcp: Party, version: int, rest: bytes, identifier: int) -> None:
-    """[MQTT-3.10.3-1] [MQTT-3.10.3-2] [MQTT3-3.10.3-1] [MQTT3-3.10.3-2]"""
+    """[MQTT-3.10.3-1] [MQTT-3.10.3-2] [MQTT3-3.10.3-1] [MQTT3-3.10.3-2]."""
     guest = tcp(version)
 
     guest.send(packet(0xA2, identifier.to_bytes(2, "big") + (b"\x00" if version == 5 else b"") + rest))
@@ -213,7 +213,7 @@ def test_bad_topic_filters_are_refused(tcp: Party, version: int, name: bytes) ->
 
 @pytest.mark.parametrize("name", SHARED)
 def test_bad_shared_subscriptions_are_refused(tcp: Party, name: bytes) -> None:
-    """[MQTT-4.8.2-1] [MQTT-4.8.2-2]"""
+    """[MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
     guest = tcp(5)
 
     guest.send(packet(0x82, subscribe_body(5, (name, 0))))
@@ -258,7 +258,7 @@ PUBLISH_PROPERTIES = [
 
 @pytest.mark.parametrize(("block", "codes"), PUBLISH_PROPERTIES)
 def test_bad_publish_properties_close(tcp: Party, block: bytes, codes: tuple[int, ...]) -> None:
-    """[MQTT-3.3.2-8] [MQTT-3.3.2-13] [MQTT-3.3.2-14] [MQTT-3.3.2-19] [MQTT-3.3.4-6] [MQTT-1.5.4-1] [MQTT-1.5.4-2] [MQTT-1.5.7-1]"""
+    """[MQTT-3.3.2-8] [MQTT-3.3.2-13] [MQTT-3.3.2-14] [MQTT-3.3.2-19] [MQTT-3.3.4-6] [MQTT-1.5.4-1] [MQTT-1.5.4-2] [MQTT-1.5.7-1]."""
     guest = tcp(5)
 
     guest.send(publish(b"t", 0x32, b"\x00\x01", 5, block))
@@ -278,7 +278,7 @@ def test_bad_publish_properties_close(tcp: Party, block: bytes, codes: tuple[int
     ],
 )
 def test_bad_subscribe_properties_close(tcp: Party, block: bytes, codes: tuple[int, ...]) -> None:
-    """§3.8.2.1"""
+    """§3.8.2.1."""
     guest = tcp(5)
 
     guest.send(packet(0x82, b"\x00\x01" + bytes([len(block)]) + block + string("t") + b"\x00"))
@@ -313,7 +313,7 @@ def test_bad_reason_codes_and_properties_close(tcp: Party, bad: bytes, codes: tu
     "bad", [packet(0x40, b"\x00\x01\x00"), packet(0xE0, b"\x00"), packet(0x62, b"\x00\x01\x00"), packet(0x50, b"\x00")]
 )
 def test_acknowledgements_of_3_1_1_have_one_length(tcp: Party, bad: bytes) -> None:
-    """What 5.0 appends does not exist in 3.1.1. [MQTT3-4.8.0-1] [MQTT3-2.3.1-6]"""
+    """What 5.0 appends does not exist in 3.1.1. [MQTT3-4.8.0-1] [MQTT3-2.3.1-6]."""
     guest = tcp(4)
 
     guest.send(bad)

@@ -37,7 +37,7 @@ def test_message_properties_are_forwarded_unaltered(join: Party) -> None:
 
 
 def test_message_properties_survive_the_queue(join: Party) -> None:
-    """The same through the store of an offline Session, with the identifiers of its subscription. [MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.4-3]"""
+    """The same through the store of an offline Session, with the identifiers of its subscription. [MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.4-3]."""
     topic, publisher, guest = unique("t"), join(5), join(5, keep=True)
     guest.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 300)])
     guest.disconnect()
@@ -55,7 +55,7 @@ def test_message_properties_survive_the_queue(join: Party) -> None:
 
 
 def test_request_and_response(join: Party) -> None:
-    """A requester gets its answer by Response Topic and Correlation Data. §4.10 [MQTT-3.3.2-15] [MQTT-3.3.2-16]"""
+    """A requester gets its answer by Response Topic and Correlation Data. §4.10 [MQTT-3.3.2-15] [MQTT-3.3.2-16]."""
     service, reply, requester, responder = unique("service"), unique("reply"), join(5), join(5)
     responder.subscribe((service, 1))
     requester.subscribe((reply, 1))
@@ -73,7 +73,7 @@ def test_request_and_response(join: Party) -> None:
 
 
 def test_topic_alias_of_a_publisher(join: Party) -> None:
-    """Set, used, set anew, up to the hub's maximum; the subscriber sees names. [MQTT-3.3.2-12]"""
+    """Set, used, set anew, up to the hub's maximum; the subscriber sees names. [MQTT-3.3.2-12]."""
     root, publisher, guest = unique("t"), join(5), join(5)
     guest.subscribe((f"{root}/#", 1))
     maximum = publisher.property(names.TOPIC_ALIAS_MAXIMUM, 0)
@@ -88,7 +88,7 @@ def test_topic_alias_of_a_publisher(join: Party) -> None:
 
 
 def test_topic_alias_above_the_maximum_is_refused(tcp: Party) -> None:
-    """[MQTT-3.2.2-17] [MQTT-3.3.2-9]"""
+    """[MQTT-3.2.2-17] [MQTT-3.3.2-9]."""
     guest = tcp(5)
     above = guest.property(names.TOPIC_ALIAS_MAXIMUM, 0) + 1
     if above > 0xFFFF:
@@ -101,7 +101,7 @@ def test_topic_alias_above_the_maximum_is_refused(tcp: Party) -> None:
 
 
 def test_topic_alias_ends_with_its_connection(join: Party) -> None:
-    """Also for a resumed Session. [MQTT-3.3.2-7]"""
+    """Also for a resumed Session. [MQTT-3.3.2-7]."""
     guest = join(5, keep=True)
     guest.publish(unique("t"), b"", 1, props=[(names.TOPIC_ALIAS, 1)])
     guest.disconnect()
@@ -113,7 +113,7 @@ def test_topic_alias_ends_with_its_connection(join: Party) -> None:
 
 
 def test_no_topic_alias_without_a_maximum(join: Party) -> None:
-    """[MQTT-3.1.2-26] [MQTT-3.1.2-27] [MQTT-3.3.2-11]"""
+    """[MQTT-3.1.2-26] [MQTT-3.1.2-27] [MQTT-3.3.2-11]."""
     topic, publisher = unique("t"), join(5)
     for props in ([], [(names.TOPIC_ALIAS_MAXIMUM, 0)]):
         guest = join(5, props=props)
@@ -127,7 +127,7 @@ def test_no_topic_alias_without_a_maximum(join: Party) -> None:
 
 
 def test_topic_aliases_of_the_hub_stay_within_the_maximum(join: Party) -> None:
-    """Whatever the hub does with two aliases and five topics, the names come out right. [MQTT-3.1.2-26] [MQTT-3.3.2-11] [MQTT-3.3.2-7]"""
+    """Whatever the hub does with two aliases and five topics, the names come out right. [MQTT-3.1.2-26] [MQTT-3.3.2-11] [MQTT-3.3.2-7]."""
     root, publisher = unique("t"), join(5)
     guest = join(5, props=[(names.TOPIC_ALIAS_MAXIMUM, 2)])
     guest.subscribe((f"{root}/#", 1))
@@ -183,7 +183,7 @@ def test_receive_maximum_bounds_what_is_unacknowledged(join: Party, maximum: int
 
 
 def test_pubrec_does_not_free_a_place(join: Party) -> None:
-    """A QoS 2 delivery counts until PUBCOMP. [MQTT-3.3.4-9] [MQTT-4.9.0-1]"""
+    """A QoS 2 delivery counts until PUBCOMP. [MQTT-3.3.4-9] [MQTT-4.9.0-1]."""
     topic, publisher, guest = unique("t"), join(5), join(5, props=[(names.RECEIVE_MAXIMUM, 1)])
     guest.subscribe((topic, 2))
     publisher.publish(topic, b"1", 2)
@@ -199,7 +199,7 @@ def test_pubrec_does_not_free_a_place(join: Party) -> None:
 
 
 def test_window_holds_after_reconnection(join: Party) -> None:
-    """The new connection's Receive Maximum bounds what is sent again, too. [MQTT-4.9.0-1] [MQTT-4.4.0-1] [MQTT-3.3.4-9]"""
+    """The new connection's Receive Maximum bounds what is sent again, too. [MQTT-4.9.0-1] [MQTT-4.4.0-1] [MQTT-3.3.4-9]."""
     topic, publisher, guest = unique("t"), join(5), join(5, keep=True, props=[(names.RECEIVE_MAXIMUM, 5)])
     guest.subscribe((topic, 1))
     for number in range(8):
@@ -217,9 +217,9 @@ def test_window_holds_after_reconnection(join: Party) -> None:
     assert again.payloads(6) == [b"%d" % number for number in range(2, 8)]
 
 
-def test_exceeding_the_hubs_receive_maximum_is_an_error(tcp: Party, version: int) -> None:
-    """One unfinished QoS 2 exchange too many: 0x93, or in 3.1.1 closed. [MQTT-3.3.4-7] [MQTT-4.9.0-1]"""
-    guest = tcp(version, tenant="strict")
+def test_exceeding_the_hubs_receive_maximum_is_an_error(tcp: Party) -> None:
+    """One unfinished QoS 2 exchange too many: 0x93. [MQTT-3.3.4-7] [MQTT-4.9.0-1]."""
+    guest = tcp(5, tenant="strict")
     maximum = guest.property(names.RECEIVE_MAXIMUM, 5)
     assert maximum == 5 or FOREIGN_BROKER
     for number in range(5):
@@ -232,8 +232,18 @@ def test_exceeding_the_hubs_receive_maximum_is_an_error(tcp: Party, version: int
     guest.refused(0x93)
 
 
+def test_old_clients_were_told_no_receive_maximum(tcp: Party) -> None:
+    """3.1.1 has none: QoS 2 exchanges that wait for their PUBREL are the client's affair. [MQTT3-4.3.3-2]."""
+    guest = tcp(4, tenant="strict")
+    for number in range(50):
+        guest.send(guest.publish_bytes(unique("t"), b"", 2, number + 1))
+
+    assert [guest.expect(PUBREC).packet_id for _ in range(50)] == list(range(1, 51))
+    guest.nothing()
+
+
 def test_the_hubs_receive_maximum_may_be_used_up_again_and_again(tcp: Party, version: int) -> None:
-    """Completed exchanges give their places back. [MQTT-4.9.0-1] [MQTT-4.3.3-12]"""
+    """Completed exchanges give their places back. [MQTT-4.9.0-1] [MQTT-4.3.3-12]."""
     guest = tcp(version, tenant="strict")
     for turn in range(4):
         for number in range(5):
@@ -251,7 +261,7 @@ def test_the_hubs_receive_maximum_may_be_used_up_again_and_again(tcp: Party, ver
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
 def test_packets_too_large_for_a_client_are_not_sent(join: Party, qos: int, keep: bool) -> None:
-    """And count as sent: what is behind them comes, others get them. [MQTT-3.1.2-24] [MQTT-3.1.2-25]"""
+    """And count as sent: what is behind them comes, others get them. [MQTT-3.1.2-24] [MQTT-3.1.2-25]."""
     topic, publisher, other = unique("t"), join(5), join(5)
     guest = join(5, keep=keep, props=[(names.MAXIMUM_PACKET_SIZE, 100), (names.RECEIVE_MAXIMUM, 1)])
     for subscriber in (guest, other):
@@ -266,7 +276,7 @@ def test_packets_too_large_for_a_client_are_not_sent(join: Party, qos: int, keep
 
 
 def test_a_packet_of_exactly_the_maximum_size_is_sent(join: Party) -> None:
-    """[MQTT-3.1.2-24]"""
+    """[MQTT-3.1.2-24]."""
     topic, publisher = unique("t"), join(5)
     payload = b"z" * (
         100 - 2 - 2 - len(topic) - 2 - 1
@@ -282,7 +292,7 @@ def test_a_packet_of_exactly_the_maximum_size_is_sent(join: Party) -> None:
 
 
 def test_the_hubs_own_maximum_packet_size(tcp: Party, version: int) -> None:
-    """Told in CONNACK, obeyed before the body is there: 0x95, or in 3.1.1 closed. [MQTT-3.2.2-15] §3.2.2.3.6"""
+    """Told in CONNACK, obeyed before the body is there: 0x95, or in 3.1.1 closed. [MQTT-3.2.2-15] §3.2.2.3.6."""
     topic, watcher, guest = unique("t"), tcp(4, tenant="strict"), tcp(version, tenant="strict")
     watcher.subscribe((topic, 1))
     assert guest.property(names.MAXIMUM_PACKET_SIZE, 2048) == 2048
@@ -298,7 +308,7 @@ def test_the_hubs_own_maximum_packet_size(tcp: Party, version: int) -> None:
 
 
 def test_message_expiry_is_forwarded(join: Party) -> None:
-    """What remains, and never without need. [MQTT-3.3.2-6]"""
+    """What remains, and never without need. [MQTT-3.3.2-6]."""
     topic, publisher, guest = unique("t"), join(5), join(5)
     guest.subscribe((topic, 1))
 
@@ -352,14 +362,14 @@ def test_messages_expire_in_the_queue_in_a_window_and_retained(tcp: Party) -> No
 
 
 def test_server_keep_alive_is_told_and_holds(tcp: Party) -> None:
-    """The hub's greatest Keep Alive is 18 hours; who asks for more, or for none, is told. [MQTT-3.2.2-22] [MQTT-3.1.2-22]"""
+    """The hub's greatest Keep Alive is 18 hours; who asks for more, or for none, is told. [MQTT-3.2.2-22] [MQTT-3.1.2-22]."""
     assert tcp(5, keep_alive=65535).connack.property(names.SERVER_KEEP_ALIVE) == 18 * 3600
     assert tcp(5, keep_alive=0).connack.property(names.SERVER_KEEP_ALIVE) in (18 * 3600, None)
     assert tcp(5, keep_alive=18 * 3600).connack.property(names.SERVER_KEEP_ALIVE) in (18 * 3600, None)
 
 
 def test_any_packet_keeps_a_client_alive(tcp: Party, version: int) -> None:
-    """Keep Alive 1 with a PUBLISH now and then outlives silent neighbours. [MQTT-3.1.2-22] [MQTT3-3.1.2-24]"""
+    """Keep Alive 1 with a PUBLISH now and then outlives silent neighbours. [MQTT-3.1.2-22] [MQTT3-3.1.2-24]."""
     lively = tcp(version, keep_alive=1)
 
     for _ in range(2):

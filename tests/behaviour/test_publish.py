@@ -37,7 +37,7 @@ def test_publish_is_delivered_at_the_lower_qos(join: Party, version: int, qos: i
 @pytest.mark.parametrize("publishing", [3, 4, 5])
 @pytest.mark.parametrize("receiving", [3, 4, 5])
 def test_versions_understand_each_other(join: Party, publishing: int, receiving: int) -> None:
-    """A message of any version reaches a subscriber of any other; what only 5.0 knows stays in 5.0. [MQTT-3.3.2-3] [MQTT3-3.3.2-3]"""
+    """A message of any version reaches a subscriber of any other; what only 5.0 knows stays in 5.0. [MQTT-3.3.2-3] [MQTT3-3.3.2-3]."""
     topic, publisher, subscriber = unique("t"), join(publishing), join(receiving)
     subscriber.subscribe((topic, 2))
     props = [(names.CONTENT_TYPE, "text/plain")] if publishing == 5 else None
@@ -53,7 +53,7 @@ def test_versions_understand_each_other(join: Party, publishing: int, receiving:
 
 
 def test_empty_and_big_payloads_pass(join: Party, version: int) -> None:
-    """Zero bytes, every byte value, and more than one buffer's worth. [MQTT-4.2.0-1] [MQTT3-7.1.1-1]"""
+    """Zero bytes, every byte value, and more than one buffer's worth. [MQTT-4.2.0-1] [MQTT3-7.1.1-1]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 1))
     payloads = [b"", bytes(range(256)), b"x" * 127, b"y" * 128, b"z" * 16384, bytes(range(256)) * 1200]
@@ -89,7 +89,7 @@ def test_pipelined_publications_keep_their_order(join: Party, version: int, qos:
 
 
 def test_order_holds_for_each_of_many_publishers(tcp: Party, version: int) -> None:
-    """Three publishers at once to one wildcard subscriber. [MQTT-4.6.0-5] [MQTT3-4.6.0-6]"""
+    """Three publishers at once to one wildcard subscriber. [MQTT-4.6.0-5] [MQTT3-4.6.0-6]."""
     root, subscriber = unique("t"), tcp(version)
     subscriber.subscribe((f"{root}/+", 1))
     publishers = [tcp(version) for _ in range(3)]
@@ -106,7 +106,7 @@ def test_order_holds_for_each_of_many_publishers(tcp: Party, version: int) -> No
 
 
 def test_incoming_dup_is_not_passed_on(join: Party, version: int) -> None:
-    """The outgoing flag has its own meaning: first delivery. [MQTT-3.3.1-3] [MQTT3-3.3.1-3] [MQTT-4.3.2-2] [MQTT-4.3.3-2]"""
+    """The outgoing flag has its own meaning: first delivery. [MQTT-3.3.1-3] [MQTT3-3.3.1-3] [MQTT-4.3.2-2] [MQTT-4.3.3-2]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 2))
 
@@ -117,7 +117,7 @@ def test_incoming_dup_is_not_passed_on(join: Party, version: int) -> None:
 
 
 def test_packet_identifiers_of_deliveries_are_unused_and_not_zero(join: Party, version: int) -> None:
-    """[MQTT-2.2.1-4] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT3-2.3.1-4]"""
+    """[MQTT-2.2.1-4] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT3-2.3.1-4]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 2))
 
@@ -130,7 +130,7 @@ def test_packet_identifiers_of_deliveries_are_unused_and_not_zero(join: Party, v
 
 
 def test_identifiers_of_both_directions_are_independent(join: Party, version: int) -> None:
-    """A client may use for its own PUBLISH the Packet Identifier that the hub is using. [MQTT-2.2.1-5] [MQTT3-2.3.1-6]"""
+    """A client may use for its own PUBLISH the Packet Identifier that the hub is using. [MQTT-2.2.1-5] [MQTT3-2.3.1-6]."""
     topic, guest = unique("t"), join(version)
     guest.subscribe((topic, 1))
     guest.publish(topic, b"1", 1, packet_id=1)
@@ -143,7 +143,7 @@ def test_identifiers_of_both_directions_are_independent(join: Party, version: in
 
 
 def test_acknowledgements_of_nothing_are_ignored(join: Party, version: int) -> None:
-    """PUBACK and PUBCOMP of an identifier that is not in use change nothing; in 5.0 PUBREC and PUBREL are answered with 0x92. §4.3.3"""
+    """PUBACK and PUBCOMP of an identifier that is not in use change nothing; in 5.0 PUBREC and PUBREL are answered with 0x92. §4.3.3."""
     guest = join(version)
 
     guest.ack(PUBACK, 999)
@@ -206,7 +206,7 @@ def test_qos_2_to_a_client_takes_four_steps(join: Party, version: int) -> None:
 
 
 def test_failed_pubrec_ends_the_delivery(join: Party) -> None:
-    """A 5.0 subscriber that says 0x80 gets no PUBREL, and the identifier is free. [MQTT-4.3.3-4] [MQTT-4.3.3-9] [MQTT-4.4.0-2]"""
+    """A 5.0 subscriber that says 0x80 gets no PUBREL, and the identifier is free. [MQTT-4.3.3-4] [MQTT-4.3.3-9] [MQTT-4.4.0-2]."""
     topic, publisher, subscriber = unique("t"), join(5), join(5, props=[(names.RECEIVE_MAXIMUM, 1)])
     subscriber.subscribe((topic, 2))
     publisher.publish(topic, b"1", 2)
@@ -221,7 +221,7 @@ def test_failed_pubrec_ends_the_delivery(join: Party) -> None:
 
 
 def test_failed_puback_acknowledges(join: Party) -> None:
-    """[MQTT-4.4.0-2]"""
+    """[MQTT-4.4.0-2]."""
     topic, publisher, subscriber = unique("t"), join(5), join(5, props=[(names.RECEIVE_MAXIMUM, 1)])
     subscriber.subscribe((topic, 1))
     for number in (b"1", b"2"):
@@ -234,7 +234,7 @@ def test_failed_puback_acknowledges(join: Party) -> None:
 
 
 def test_publish_without_subscribers_is_acknowledged(join: Party) -> None:
-    """Success or 0x10, No matching subscribers. [MQTT-3.3.4-1] [MQTT-4.3.2-4]"""
+    """Success or 0x10, No matching subscribers. [MQTT-3.3.4-1] [MQTT-4.3.2-4]."""
     publisher = join(5)
 
     for qos in (1, 2):
@@ -244,7 +244,7 @@ def test_publish_without_subscribers_is_acknowledged(join: Party) -> None:
 
 
 def test_publisher_that_subscribes_gets_its_own_messages(join: Party, version: int) -> None:
-    """[MQTT-4.5.0-1] [MQTT3-4.5.0-1]"""
+    """[MQTT-4.5.0-1] [MQTT3-4.5.0-1]."""
     topic, guest = unique("t"), join(version)
     guest.subscribe((topic, 2))
 
@@ -255,7 +255,7 @@ def test_publisher_that_subscribes_gets_its_own_messages(join: Party, version: i
 
 
 def test_fan_out_reaches_everybody_once(tcp: Party) -> None:
-    """[MQTT-4.5.0-1] [MQTT3-4.5.0-1]"""
+    """[MQTT-4.5.0-1] [MQTT3-4.5.0-1]."""
     topic, publisher = unique("t"), tcp(4)
     crowd = [tcp(4 + number % 2) for number in range(40)]
     for subscriber in crowd:
@@ -270,7 +270,7 @@ def test_fan_out_reaches_everybody_once(tcp: Party) -> None:
 
 
 def test_qos_1_is_sent_once_on_a_connection(join: Party, version: int) -> None:
-    """Without PUBACK nothing is repeated while the connection lives. [MQTT-4.4.0-1] [MQTT-4.3.2-3] [MQTT-4.3.2-5]"""
+    """Without PUBACK nothing is repeated while the connection lives. [MQTT-4.4.0-1] [MQTT-4.3.2-3] [MQTT-4.3.2-5]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 1))
     publisher.publish(topic, b"1", 1)
@@ -285,7 +285,7 @@ def test_qos_1_is_sent_once_on_a_connection(join: Party, version: int) -> None:
 
 
 def test_deliveries_begin_only_after_connack(tcp: Party) -> None:
-    """A resumed Session's messages come behind CONNACK. [MQTT-3.2.0-1] [MQTT3-3.2.0-1]"""
+    """A resumed Session's messages come behind CONNACK. [MQTT-3.2.0-1] [MQTT3-3.2.0-1]."""
     topic, guest, publisher = unique("t"), tcp(4, keep=True), tcp(4)
     guest.subscribe((topic, 1))
     guest.disconnect()

@@ -46,7 +46,7 @@ def test_retained_message_waits_for_new_subscribers(join: Party, version: int, q
 
 
 def test_established_subscriptions_get_retain_0(join: Party, version: int) -> None:
-    """[MQTT3-3.3.1-9] [MQTT-3.3.1-12]"""
+    """[MQTT3-3.3.1-9] [MQTT-3.3.1-12]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((topic, 1))
 
@@ -57,7 +57,7 @@ def test_established_subscriptions_get_retain_0(join: Party, version: int) -> No
 
 
 def test_a_new_retained_message_replaces_the_old(join: Party, version: int) -> None:
-    """Also when the new one is of QoS 0. [MQTT-3.3.1-5] [MQTT3-3.3.1-5] [MQTT3-3.3.1-7]"""
+    """Also when the new one is of QoS 0. [MQTT-3.3.1-5] [MQTT3-3.3.1-5] [MQTT3-3.3.1-7]."""
     topic, publisher = unique("t"), join(version)
 
     publisher.publish(topic, b"1", 1, retain=True)
@@ -71,7 +71,10 @@ def test_a_new_retained_message_replaces_the_old(join: Party, version: int) -> N
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_subscription_misses_no_retained_message_on_its_way_to_disk(join: Party, version: int, qos: int) -> None:
-    """Who subscribes behind the PUBLISH gets its message, as live or as retained, however slow the disk. [MQTT-3.3.1-5] [MQTT-3.3.1-9] [MQTT3-3.3.1-6]"""
+    """Who subscribes behind the PUBLISH gets its message, as live or as retained, however slow the disk.
+
+    [MQTT-3.3.1-5] [MQTT-3.3.1-9] [MQTT3-3.3.1-6]
+    """
     guest = join(version)
     for number in range(10):
         topic = unique("t")
@@ -84,7 +87,7 @@ def test_a_subscription_misses_no_retained_message_on_its_way_to_disk(join: Part
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_an_empty_payload_removes_and_is_not_kept(join: Party, version: int, qos: int) -> None:
-    """It is delivered to those who are there as any message. [MQTT-3.3.1-6] [MQTT-3.3.1-7] [MQTT3-3.3.1-10] [MQTT3-3.3.1-11]"""
+    """It is delivered to those who are there as any message. [MQTT-3.3.1-6] [MQTT-3.3.1-7] [MQTT3-3.3.1-10] [MQTT3-3.3.1-11]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     publisher.publish(topic, b"x", 1, retain=True)
     guest.subscribe((topic, 1))
@@ -98,7 +101,7 @@ def test_an_empty_payload_removes_and_is_not_kept(join: Party, version: int, qos
 
 
 def test_retain_0_neither_stores_nor_removes(join: Party, version: int) -> None:
-    """[MQTT-3.3.1-8] [MQTT3-3.3.1-12]"""
+    """[MQTT-3.3.1-8] [MQTT3-3.3.1-12]."""
     one, two, publisher = unique("t"), unique("t"), join(version)
     publisher.publish(one, b"kept", 1, retain=True)
 
@@ -111,7 +114,7 @@ def test_retain_0_neither_stores_nor_removes(join: Party, version: int) -> None:
 
 
 def test_wildcards_find_retained_messages(join: Party, version: int) -> None:
-    """Every match once, nothing else. [MQTT-3.3.1-9] [MQTT3-3.3.1-6] [MQTT-3.3.2-3]"""
+    """Every match once, nothing else. [MQTT-3.3.1-9] [MQTT3-3.3.1-6] [MQTT-3.3.2-3]."""
     root, publisher = unique("t"), join(version)
     for name in ("a", "b", "c/d", "c/e/f"):
         publisher.publish(f"{root}/{name}", name.encode(), 1, retain=True)
@@ -127,7 +130,7 @@ def test_wildcards_find_retained_messages(join: Party, version: int) -> None:
 
 
 def test_resubscribing_sends_retained_messages_again(join: Party, version: int) -> None:
-    """[MQTT-3.8.4-4] [MQTT3-3.8.4-3] [MQTT-3.3.1-9]"""
+    """[MQTT-3.8.4-4] [MQTT3-3.8.4-3] [MQTT-3.3.1-9]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     publisher.publish(topic, b"kept", 1, retain=True)
 
@@ -138,7 +141,7 @@ def test_resubscribing_sends_retained_messages_again(join: Party, version: int) 
 
 
 def test_many_retained_messages_all_arrive(tcp: Party, version: int) -> None:
-    """Three hundred, more than any window. [MQTT-3.3.1-9] [MQTT3-3.3.1-6]"""
+    """Three hundred, more than any window. [MQTT-3.3.1-9] [MQTT3-3.3.1-6]."""
     root, publisher, guest = unique("t"), tcp(version), tcp(version)
     for start in range(0, 300, 20):
         numbers = range(start, start + 20)
@@ -154,7 +157,7 @@ def test_many_retained_messages_all_arrive(tcp: Party, version: int) -> None:
 
 
 def test_persistent_session_gets_retained_messages_with_qos(join: Party, version: int) -> None:
-    """Replay goes the way of everything else: window, acknowledgement, resend. [MQTT-3.3.1-9] [MQTT-4.4.0-1] [MQTT3-4.4.0-1]"""
+    """Replay goes the way of everything else: window, acknowledgement, resend. [MQTT-3.3.1-9] [MQTT-4.4.0-1] [MQTT3-4.4.0-1]."""
     topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
     publisher.publish(topic, b"kept", 1, retain=True)
     guest.subscribe((topic, 1))
@@ -179,7 +182,7 @@ def subscribed(join: Party, topic: str, options: int) -> Guest:
 
 
 def test_retain_handling_0_always_sends(join: Party) -> None:
-    """[MQTT-3.3.1-9]"""
+    """[MQTT-3.3.1-9]."""
     topic = unique("t")
     join(5).publish(topic, b"kept", 1, retain=True)
     guest = subscribed(join, topic, 0x01)
@@ -191,7 +194,7 @@ def test_retain_handling_0_always_sends(join: Party) -> None:
 
 
 def test_retain_handling_1_sends_to_a_new_subscription_only(join: Party) -> None:
-    """[MQTT-3.3.1-10]"""
+    """[MQTT-3.3.1-10]."""
     topic = unique("t")
     join(5).publish(topic, b"kept", 1, retain=True)
     guest = subscribed(join, topic, 0x11)
@@ -207,7 +210,7 @@ def test_retain_handling_1_sends_to_a_new_subscription_only(join: Party) -> None
 
 
 def test_retain_handling_1_knows_a_resumed_subscription(join: Party) -> None:
-    """A subscription that survived in the Session is not new. [MQTT-3.3.1-10]"""
+    """A subscription that survived in the Session is not new. [MQTT-3.3.1-10]."""
     topic = unique("t")
     join(5).publish(topic, b"kept", 1, retain=True)
     guest = join(5, keep=True)
@@ -222,7 +225,7 @@ def test_retain_handling_1_knows_a_resumed_subscription(join: Party) -> None:
 
 
 def test_retain_handling_2_sends_none(join: Party) -> None:
-    """[MQTT-3.3.1-11]"""
+    """[MQTT-3.3.1-11]."""
     topic, publisher = unique("t"), join(5)
     publisher.publish(topic, b"kept", 1, retain=True)
     guest = subscribed(join, topic, 0x21)
@@ -234,7 +237,7 @@ def test_retain_handling_2_sends_none(join: Party) -> None:
 
 
 def test_retain_as_published_keeps_the_flag(join: Party) -> None:
-    """1 keeps what the publisher set, 0 clears it. [MQTT-3.3.1-12] [MQTT-3.3.1-13]"""
+    """1 keeps what the publisher set, 0 clears it. [MQTT-3.3.1-12] [MQTT-3.3.1-13]."""
     topic, publisher = unique("t"), join(5)
     keeping, clearing = subscribed(join, topic, 0x01 | RETAIN_AS_PUBLISHED), subscribed(join, topic, 0x01)
 
@@ -246,7 +249,7 @@ def test_retain_as_published_keeps_the_flag(join: Party) -> None:
 
 
 def test_no_local_keeps_own_messages_away(join: Party) -> None:
-    """Also those of the same Session on a wildcard; others get them. [MQTT-3.8.3-3]"""
+    """Also those of the same Session on a wildcard; others get them. [MQTT-3.8.3-3]."""
     topic, other = unique("t"), join(5)
     guest = subscribed(join, f"{topic}/#", 0x02 | NO_LOCAL)
     other.subscribe((f"{topic}/a", 0x02))
@@ -261,7 +264,7 @@ def test_no_local_keeps_own_messages_away(join: Party) -> None:
 
 
 def test_no_local_belongs_to_one_subscription(join: Party) -> None:
-    """Another subscription of the same Session without it delivers. [MQTT-3.8.3-3]"""
+    """Another subscription of the same Session without it delivers. [MQTT-3.8.3-3]."""
     topic, guest = unique("t"), join(5)
     guest.subscribe((f"{topic}/a", 0x01 | NO_LOCAL), (f"{topic}/+", 0x01))
 
@@ -272,7 +275,7 @@ def test_no_local_belongs_to_one_subscription(join: Party) -> None:
 
 
 def test_no_local_holds_for_the_queue_of_a_persistent_session(join: Party) -> None:
-    """[MQTT-3.8.3-3]"""
+    """[MQTT-3.8.3-3]."""
     topic, guest = unique("t"), join(5, keep=True)
     guest.subscribe((topic, 0x01 | NO_LOCAL))
 
@@ -283,7 +286,7 @@ def test_no_local_holds_for_the_queue_of_a_persistent_session(join: Party) -> No
 
 
 def test_retained_message_carries_its_properties(join: Party) -> None:
-    """[MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.2-20] [MQTT-3.3.2-4] [MQTT-3.3.4-3]"""
+    """[MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.2-20] [MQTT-3.3.2-4] [MQTT-3.3.4-3]."""
     topic, guest = unique("t"), join(5)
     props = [
         (names.PAYLOAD_FORMAT, 1),

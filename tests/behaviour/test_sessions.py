@@ -31,7 +31,7 @@ def test_session_present_tells_the_truth(join: Party, version: int) -> None:
 
 
 def test_subscriptions_survive_the_connection(join: Party, version: int) -> None:
-    """[MQTT-4.1.0-1] [MQTT-3.1.2-5] [MQTT-3.1.2-23] [MQTT3-4.1.0-1] [MQTT3-3.1.2-4] [MQTT3-4.1.0-2]"""
+    """[MQTT-4.1.0-1] [MQTT-3.1.2-5] [MQTT-3.1.2-23] [MQTT3-4.1.0-1] [MQTT3-3.1.2-4] [MQTT3-4.1.0-2]."""
     topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
     guest.subscribe((f"{topic}/a", 0), (f"{topic}/b", 1), (f"{topic}/gone", 1))
     guest.unsubscribe(f"{topic}/gone")
@@ -46,7 +46,7 @@ def test_subscriptions_survive_the_connection(join: Party, version: int) -> None
 
 
 def test_clean_session_keeps_nothing(join: Party, version: int) -> None:
-    """[MQTT3-3.1.2-6] [MQTT-3.1.2-4] [MQTT-4.1.0-2]"""
+    """[MQTT3-3.1.2-6] [MQTT-3.1.2-4] [MQTT-4.1.0-2]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((topic, 1))
     guest.drop()
@@ -60,7 +60,7 @@ def test_clean_session_keeps_nothing(join: Party, version: int) -> None:
 
 
 def test_clean_start_throws_queue_and_subscriptions_away(join: Party, version: int) -> None:
-    """[MQTT-3.1.2-4] [MQTT3-3.1.2-6]"""
+    """[MQTT-3.1.2-4] [MQTT3-3.1.2-6]."""
     topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
     guest.subscribe((topic, 1))
     guest.disconnect()
@@ -97,7 +97,7 @@ def test_messages_wait_for_an_offline_session(join: Party, version: int, qos: in
 
 
 def test_offline_and_online_messages_do_not_overtake(tcp: Party, version: int) -> None:
-    """The publisher goes on while the session comes back: one unbroken order across store and memory. [MQTT-4.6.0-5] [MQTT3-4.6.0-6]"""
+    """The publisher goes on while the session comes back: one unbroken order across store and memory. [MQTT-4.6.0-5] [MQTT3-4.6.0-6]."""
     topic, publisher, guest = unique("t"), tcp(version), tcp(version, keep=True)
     guest.subscribe((topic, 1))
     guest.drop()
@@ -199,7 +199,10 @@ def test_qos_2_goes_on_where_it_was_broken_off(join: Party, version: int) -> Non
 
 
 def test_qos_2_publisher_may_break_off_anywhere(join: Party, version: int) -> None:
-    """The PUBLISH repeated on a new connection is the same message; its PUBREL ends it. [MQTT-4.3.3-10] [MQTT-4.3.3-11] [MQTT3-4.3.3-2] [MQTT-4.1.0-1]"""
+    """The PUBLISH repeated on a new connection is the same message; its PUBREL ends it.
+
+    [MQTT-4.3.3-10] [MQTT-4.3.3-11] [MQTT3-4.3.3-2] [MQTT-4.1.0-1]
+    """
     topic, guest, publisher = unique("t"), join(version), join(version, keep=True)
     guest.subscribe((topic, 2))
     publisher.send(publisher.publish_bytes(topic, b"once", 2, 9))
@@ -241,7 +244,7 @@ def test_take_over_moves_the_session(join: Party, version: int) -> None:
 
 
 def test_take_over_of_a_transient_session(join: Party, version: int) -> None:
-    """Without anything to keep there is no session to be present. [MQTT-3.1.4-3] [MQTT3-3.1.4-2]"""
+    """Without anything to keep there is no session to be present. [MQTT-3.1.4-3] [MQTT3-3.1.4-2]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((topic, 1))
 
@@ -254,7 +257,7 @@ def test_take_over_of_a_transient_session(join: Party, version: int) -> None:
 
 
 def test_take_over_across_versions(tcp: Party) -> None:
-    """A session is the client's, not the protocol level's. [MQTT-3.1.4-3] [MQTT3-3.1.4-2] [MQTT-3.1.2-5]"""
+    """A session is the client's, not the protocol level's. [MQTT-3.1.4-3] [MQTT3-3.1.4-2] [MQTT-3.1.2-5]."""
     topic, publisher, old = unique("t"), tcp(5), tcp(4, keep=True)
     old.subscribe((topic, 1))
 
@@ -267,7 +270,7 @@ def test_take_over_across_versions(tcp: Party) -> None:
 
 
 def test_a_storm_of_take_overs_leaves_one(tcp: Party, version: int) -> None:
-    """Twenty connections with one Client Identifier: the last one lives, the session never broke. [MQTT-3.1.4-3] [MQTT3-3.1.4-2]"""
+    """Twenty connections with one Client Identifier: the last one lives, the session never broke. [MQTT-3.1.4-3] [MQTT3-3.1.4-2]."""
     topic, publisher, first = unique("t"), tcp(version), tcp(version, keep=True)
     first.subscribe((topic, 1))
 
@@ -284,7 +287,7 @@ def test_a_storm_of_take_overs_leaves_one(tcp: Party, version: int) -> None:
 
 
 def test_expiry_interval_zero_ends_with_the_connection(join: Party) -> None:
-    """Absent is the same as 0. [MQTT-4.1.0-2] [MQTT-3.2.2-3]"""
+    """Absent is the same as 0. [MQTT-4.1.0-2] [MQTT-3.2.2-3]."""
     for props in ([], [(names.SESSION_EXPIRY, 0)]):
         guest = join(5, clean=False, props=props)
         guest.disconnect()
@@ -292,7 +295,7 @@ def test_expiry_interval_zero_ends_with_the_connection(join: Party) -> None:
 
 
 def test_disconnect_may_change_the_expiry_interval(join: Party) -> None:
-    """To 0: the Session ends at once; from 3600 to the greatest: it stays. §3.14.2.2.2 [MQTT-3.1.2-23] [MQTT-4.1.0-2]"""
+    """To 0: the Session ends at once; from 3600 to the greatest: it stays. §3.14.2.2.2 [MQTT-3.1.2-23] [MQTT-4.1.0-2]."""
     ended, kept = join(5, keep=True), join(5, keep=True)
 
     ended.disconnect(0, [(names.SESSION_EXPIRY, 0)])
@@ -303,7 +306,7 @@ def test_disconnect_may_change_the_expiry_interval(join: Party) -> None:
 
 
 def test_connect_without_expiry_ends_a_kept_session_at_its_end(join: Party) -> None:
-    """The last CONNECT's interval holds: a Session resumed without one ends with that connection. [MQTT-3.1.2-23] [MQTT-4.1.0-2]"""
+    """The last CONNECT's interval holds: a Session resumed without one ends with that connection. [MQTT-3.1.2-23] [MQTT-4.1.0-2]."""
     guest = join(5, keep=True)
     guest.disconnect()
     resumed = join(5, guest.client_id, clean=False)
@@ -314,7 +317,10 @@ def test_connect_without_expiry_ends_a_kept_session_at_its_end(join: Party) -> N
 
 
 def test_sessions_expire_and_others_do_not(tcp: Party) -> None:
-    """One second; ten seconds; DISCONNECT makes a second out of an hour; a 3.1.1 session has no end. [MQTT-4.1.0-2] [MQTT-3.1.2-23] [MQTT3-4.1.0-1]"""
+    """One second; ten seconds; DISCONNECT makes a second out of an hour; a 3.1.1 session has no end.
+
+    [MQTT-4.1.0-2] [MQTT-3.1.2-23] [MQTT3-4.1.0-1]
+    """
     topic, publisher = unique("t"), tcp(5)
     short = tcp(5, props=[(names.SESSION_EXPIRY, 1)])
     longer = tcp(5, props=[(names.SESSION_EXPIRY, 30)])
@@ -339,7 +345,7 @@ def test_sessions_expire_and_others_do_not(tcp: Party) -> None:
 
 
 def test_a_connected_session_does_not_expire(tcp: Party) -> None:
-    """The interval begins when the connection ends. [MQTT-3.1.2-23] [MQTT-4.1.0-1] [MQTT3-4.1.0-2]"""
+    """The interval begins when the connection ends. [MQTT-3.1.2-23] [MQTT-4.1.0-1] [MQTT3-4.1.0-2]."""
     topic, guest = unique("t"), tcp(5, props=[(names.SESSION_EXPIRY, 1)])
     guest.subscribe((topic, 1))
     tcp.a_while()
@@ -350,7 +356,7 @@ def test_a_connected_session_does_not_expire(tcp: Party) -> None:
 
 
 def test_malformed_packet_does_not_end_a_session(join: Party, version: int) -> None:
-    """The connection is closed, the Session stays as its interval says. [MQTT-4.13.1-1] [MQTT3-4.8.0-1] [MQTT-3.1.2-23]"""
+    """The connection is closed, the Session stays as its interval says. [MQTT-4.13.1-1] [MQTT3-4.8.0-1] [MQTT-3.1.2-23]."""
     topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
     guest.subscribe((topic, 1))
 
@@ -362,7 +368,7 @@ def test_malformed_packet_does_not_end_a_session(join: Party, version: int) -> N
 
 
 def test_publications_of_a_client_that_goes_at_once_arrive(join: Party, version: int) -> None:
-    """PUBLISH, DISCONNECT, close in one write: what was sent before counts. [MQTT-4.5.0-1] [MQTT3-4.5.0-1]"""
+    """PUBLISH, DISCONNECT, close in one write: what was sent before counts. [MQTT-4.5.0-1] [MQTT3-4.5.0-1]."""
     topic, guest, publisher = unique("t"), join(version), join(version)
     guest.subscribe((topic, 1))
 
@@ -374,7 +380,7 @@ def test_publications_of_a_client_that_goes_at_once_arrive(join: Party, version:
 
 
 def test_disconnect_properties_are_accepted(join: Party) -> None:
-    """Reason String and User Property of a DISCONNECT are no error. §3.14.2.2"""
+    """Reason String and User Property of a DISCONNECT are no error. §3.14.2.2."""
     guest = join(5, keep=True)
 
     body = properties([(names.REASON_STRING, "bye"), (names.USER_PROPERTY, ("a", "b"))])

@@ -26,7 +26,7 @@ def numbers(count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_each_message_goes_to_one_member(join: Party, version: int, qos: int) -> None:
-    """Three online members: together exactly the messages, each its share. §4.8.2 [MQTT-4.8.2-1]"""
+    """Three online members: together exactly the messages, each its share. §4.8.2 [MQTT-4.8.2-1]."""
     topic, publisher = unique("t"), join(version)
     members = [join(version) for _ in range(3)]
     for member in members:
@@ -37,12 +37,12 @@ def test_each_message_goes_to_one_member(join: Party, version: int, qos: int) ->
     publisher.ping()
 
     shares = drain(*members)
-    assert sorted(sum(shares, [])) == sorted(numbers(30))
+    assert sorted(payload for share in shares for payload in share) == sorted(numbers(30))
     assert all(len(share) >= 5 for share in shares)
 
 
 def test_groups_and_plain_subscriptions_each_get_everything(join: Party) -> None:
-    """Two groups, the same group name on another filter, and a plain subscription are four subscriptions. §4.8.2"""
+    """Two groups, the same group name on another filter, and a plain subscription are four subscriptions. §4.8.2."""
     topic, publisher = unique("t"), join(5)
     one, two, other, plain = (join(5) for _ in range(4))
     one.subscribe((f"$share/a/{topic}", 1))
@@ -59,7 +59,7 @@ def test_groups_and_plain_subscriptions_each_get_everything(join: Party) -> None
 
 
 def test_a_member_with_a_plain_subscription_gets_both(join: Party) -> None:
-    """A shared and a non-shared subscription of one Session are separate deliveries. §4.8.2"""
+    """A shared and a non-shared subscription of one Session are separate deliveries. §4.8.2."""
     topic, publisher, guest = unique("t"), join(5), join(5)
     guest.subscribe((f"$share/g/{topic}", 1), props=[(names.SUBSCRIPTION_ID, 1)])
     guest.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 2)])
@@ -72,7 +72,7 @@ def test_a_member_with_a_plain_subscription_gets_both(join: Party) -> None:
 
 
 def test_shared_delivery_respects_the_members_qos(join: Party) -> None:
-    """[MQTT-4.8.2-3]"""
+    """[MQTT-4.8.2-3]."""
     topic, publisher, guest = unique("t"), join(5), join(5)
     guest.subscribe((f"$share/g/{topic}", 1))
 
@@ -82,7 +82,7 @@ def test_shared_delivery_respects_the_members_qos(join: Party) -> None:
 
 
 def test_shared_subscriptions_get_no_retained_messages(join: Party, version: int) -> None:
-    """§4.8.2"""
+    """§4.8.2."""
     topic, guest = unique("t"), join(version)
     join(version).publish(topic, b"kept", 1, retain=True)
 
@@ -94,7 +94,7 @@ def test_shared_subscriptions_get_no_retained_messages(join: Party, version: int
 
 
 def test_unsubscribing_leaves_the_group(join: Party, version: int) -> None:
-    """The others go on; the plain filter of the same text is another subscription. [MQTT-3.10.4-1] [MQTT-3.10.4-2]"""
+    """The others go on; the plain filter of the same text is another subscription. [MQTT-3.10.4-1] [MQTT-3.10.4-2]."""
     topic, publisher, leaving, staying = unique("t"), join(version), join(version), join(version)
     for member in (leaving, staying):
         member.subscribe((f"$share/g/{topic}", 1))
@@ -146,7 +146,7 @@ def test_online_members_come_first(join: Party, version: int) -> None:
 
 @pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
 def test_unsent_qos_1_of_an_ended_session_goes_to_another_member(join: Party, keep: bool) -> None:
-    """What waited behind the first member's window when its Session ended reaches the second (storage.md section 8). §4.8.2"""
+    """What waited behind the first member's window when its Session ended reaches the second (storage.md section 8). §4.8.2."""
     topic, publisher = unique("t"), join(5)
     failing = join(5, keep=keep, props=[(names.RECEIVE_MAXIMUM, 1)])
     failing.subscribe((f"$share/g/{topic}", 1))
@@ -179,7 +179,7 @@ def test_unacknowledged_qos_1_of_an_ended_session_goes_to_another_member(join: P
 
 
 def test_qos_2_begun_is_completed_with_its_member(join: Party) -> None:
-    """The member's Session lives: it gets the rest at reconnection, nobody else does. [MQTT-4.8.2-4]"""
+    """The member's Session lives: it gets the rest at reconnection, nobody else does. [MQTT-4.8.2-4]."""
     topic, publisher = unique("t"), join(5)
     member = join(5, keep=True)
     member.subscribe((f"$share/g/{topic}", 2))
@@ -197,7 +197,7 @@ def test_qos_2_begun_is_completed_with_its_member(join: Party) -> None:
 
 
 def test_qos_2_begun_dies_with_its_session(join: Party) -> None:
-    """[MQTT-4.8.2-5]"""
+    """[MQTT-4.8.2-5]."""
     topic, publisher, watcher = unique("t"), join(5), join(5)
     member = join(5, will=(topic + "/gone", b"", 0, False))
     watcher.subscribe((topic + "/gone", 0))
@@ -215,7 +215,7 @@ def test_qos_2_begun_dies_with_its_session(join: Party) -> None:
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_rejected_message_is_discarded(join: Party, qos: int) -> None:
-    """Nobody else gets what a member refused. [MQTT-4.8.2-6]"""
+    """Nobody else gets what a member refused. [MQTT-4.8.2-6]."""
     topic, publisher = unique("t"), join(5)
     member = join(5)
     member.subscribe((f"$share/g/{topic}", qos))
@@ -232,7 +232,7 @@ def test_a_rejected_message_is_discarded(join: Party, qos: int) -> None:
 
 
 def test_retain_as_published_holds_for_shared_subscriptions(join: Party) -> None:
-    """[MQTT-3.3.1-13]"""
+    """[MQTT-3.3.1-13]."""
     topic, publisher, guest = unique("t"), join(5), join(5)
     guest.subscribe((f"$share/g/{topic}", 0x09))
 

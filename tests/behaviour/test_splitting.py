@@ -32,7 +32,7 @@ def check(guest: Guest, topic: str) -> None:
 
 @VERSIONS
 def test_a_stream_may_be_cut_at_every_byte(tcp: Party, version: int) -> None:
-    """Between the halves a witness makes a round trip, so that the hub has seen the first one. [MQTT-4.2.0-1] [MQTT3-7.1.1-1]"""
+    """Between the halves a witness makes a round trip, so that the hub has seen the first one. [MQTT-4.2.0-1] [MQTT3-7.1.1-1]."""
     witness, topic, client_id = tcp(4), unique("t"), unique()
     data = stream(tcp.stranger(version), client_id, topic)
 
@@ -47,7 +47,7 @@ def test_a_stream_may_be_cut_at_every_byte(tcp: Party, version: int) -> None:
 
 @VERSIONS
 def test_a_stream_may_come_byte_by_byte(join: Party, version: int) -> None:
-    """[MQTT-4.2.0-1] [MQTT3-7.1.1-1]"""
+    """[MQTT-4.2.0-1] [MQTT3-7.1.1-1]."""
     guest, topic = join.stranger(version), unique("t")
 
     for byte in stream(guest, unique(), topic):
@@ -57,7 +57,7 @@ def test_a_stream_may_come_byte_by_byte(join: Party, version: int) -> None:
 
 
 def test_many_packets_may_come_at_once(join: Party, version: int) -> None:
-    """A thousand packets of several kinds in one write. [MQTT-4.2.0-1] [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT3-7.1.1-1]"""
+    """A thousand packets of several kinds in one write. [MQTT-4.2.0-1] [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT3-7.1.1-1]."""
     guest, topic = join(version), unique("t")
     guest.subscribe((topic, 0))
 
@@ -78,7 +78,7 @@ def web(door: Door, request: pytest.FixtureRequest) -> Door:
 
 @pytest.mark.parametrize("door", ["tcp"], indirect=True)
 def test_packets_are_not_aligned_on_frames(web: Door, version: int) -> None:
-    """Frames of seven bytes and of everything. [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT-6.0.0-1] [MQTT3-6.0.0-1]"""
+    """Frames of seven bytes and of everything. [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
     for size in (7, 10_000):
         guest, topic = Guest(0, version, stream=web.stream()), unique("t")
         data = stream(guest, unique(), topic)
@@ -90,7 +90,7 @@ def test_packets_are_not_aligned_on_frames(web: Door, version: int) -> None:
 
 @pytest.mark.parametrize("door", ["tcp"], indirect=True)
 def test_text_frames_are_refused(web: Door) -> None:
-    """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]"""
+    """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
     guest = Guest(0, 4, stream=web.stream())
     socket: WebSocketStream = guest.stream  # type: ignore[assignment]
 
@@ -102,7 +102,7 @@ def test_text_frames_are_refused(web: Door) -> None:
 
 @pytest.mark.parametrize("door", ["tcp"], indirect=True)
 def test_the_sub_protocol_is_selected_and_needed(web: Door) -> None:
-    """`mqtt` is selected; another one, or another path, is refused. [MQTT-6.0.0-4] [MQTT3-6.0.0-4]"""
+    """`mqtt` is selected; another one, or another path, is refused. [MQTT-6.0.0-4] [MQTT3-6.0.0-4]."""
     chosen = web.stream(protocol="mqtt")
     assert isinstance(chosen, WebSocketStream)
     assert chosen.accepted is not None

@@ -26,7 +26,11 @@ def test_suback_answers_filter_by_filter(join: Party, version: int) -> None:
 
 
 def test_unsuback_answers_also_if_nothing_was_deleted(join: Party, version: int) -> None:
-    """[MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT-3.10.4-6] [MQTT-3.11.3-1] [MQTT-3.11.3-2] [MQTT-2.2.1-6] [MQTT3-3.10.4-4] [MQTT3-3.10.4-5] [MQTT3-3.10.4-6] [MQTT3-2.3.1-7]"""
+    """Its identifier and one code for each filter come back.
+
+    [MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT-3.10.4-6] [MQTT-3.11.3-1] [MQTT-3.11.3-2] [MQTT-2.2.1-6]
+    [MQTT3-3.10.4-4] [MQTT3-3.10.4-5] [MQTT3-3.10.4-6] [MQTT3-2.3.1-7]
+    """
     topic, guest = unique("t"), join(version)
     guest.subscribe((topic, 1))
 
@@ -39,7 +43,7 @@ def test_unsuback_answers_also_if_nothing_was_deleted(join: Party, version: int)
 
 
 def test_unsubscribe_ends_deliveries(join: Party, version: int) -> None:
-    """Nothing new afterwards; other subscriptions of the Session stay. [MQTT-3.10.4-2] [MQTT3-3.10.4-2]"""
+    """Nothing new afterwards; other subscriptions of the Session stay. [MQTT-3.10.4-2] [MQTT3-3.10.4-2]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((f"{topic}/a", 1), (f"{topic}/b", 1))
 
@@ -52,7 +56,7 @@ def test_unsubscribe_ends_deliveries(join: Party, version: int) -> None:
 
 
 def test_unsubscribe_compares_filters_character_by_character(join: Party, version: int) -> None:
-    """A filter that would match is not the filter. [MQTT-3.10.4-1] [MQTT3-3.10.4-1]"""
+    """A filter that would match is not the filter. [MQTT-3.10.4-1] [MQTT3-3.10.4-1]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((f"{topic}/+", 1))
 
@@ -63,7 +67,7 @@ def test_unsubscribe_compares_filters_character_by_character(join: Party, versio
 
 
 def test_deliveries_begun_are_completed_after_unsubscribe(join: Party, version: int) -> None:
-    """[MQTT-3.10.4-3] [MQTT3-3.10.4-3]"""
+    """[MQTT-3.10.4-3] [MQTT3-3.10.4-3]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((topic, 2))
     publisher.publish(topic, b"begun", 2)
@@ -76,7 +80,7 @@ def test_deliveries_begun_are_completed_after_unsubscribe(join: Party, version: 
 
 
 def test_same_filter_replaces_the_subscription(join: Party, version: int) -> None:
-    """The new QoS holds and there is one copy. [MQTT-3.8.4-3] [MQTT3-3.8.4-3]"""
+    """The new QoS holds and there is one copy. [MQTT-3.8.4-3] [MQTT3-3.8.4-3]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((topic, 2))
 
@@ -88,7 +92,7 @@ def test_same_filter_replaces_the_subscription(join: Party, version: int) -> Non
 
 
 def test_replacement_loses_nothing(join: Party, version: int) -> None:
-    """Messages pipelined around a repeated SUBSCRIBE all arrive. [MQTT-3.8.4-4] [MQTT3-3.8.4-3]"""
+    """Messages pipelined around a repeated SUBSCRIBE all arrive. [MQTT-3.8.4-4] [MQTT3-3.8.4-3]."""
     topic, guest = unique("t"), join(version)
     guest.subscribe((topic, 1))
     middle = b"\x00\x09" + (b"\x00" if version == 5 else b"") + string(topic) + b"\x01"
@@ -105,7 +109,7 @@ def test_replacement_loses_nothing(join: Party, version: int) -> None:
 
 
 def test_overlapping_subscriptions_deliver_at_the_highest_qos(join: Party, version: int) -> None:
-    """One copy, QoS 2, although the exact filter asked for 0. [MQTT-3.3.4-2] [MQTT3-3.3.5-1]"""
+    """One copy, QoS 2, although the exact filter asked for 0. [MQTT-3.3.4-2] [MQTT3-3.3.5-1]."""
     topic, publisher, guest = unique("t"), join(version), join(version)
     guest.subscribe((f"{topic}/a", 0), (f"{topic}/#", 2), (f"{topic}/+", 1))
 
@@ -116,7 +120,7 @@ def test_overlapping_subscriptions_deliver_at_the_highest_qos(join: Party, versi
 
 
 def test_subscription_identifiers_of_all_matches_are_sent(join: Party) -> None:
-    """One copy carries all of them; a subscription without one adds none. [MQTT-3.3.4-3] [MQTT-3.3.4-4]"""
+    """One copy carries all of them; a subscription without one adds none. [MQTT-3.3.4-3] [MQTT-3.3.4-4]."""
     topic, publisher, guest = unique("t"), join(5), join(5)
     guest.subscribe((f"{topic}/a", 1), props=[(names.SUBSCRIPTION_ID, 7)])
     guest.subscribe((f"{topic}/+", 1), props=[(names.SUBSCRIPTION_ID, 268_435_455)])
@@ -132,7 +136,7 @@ def test_subscription_identifiers_of_all_matches_are_sent(join: Party) -> None:
 
 
 def test_subscription_identifier_is_replaced_with_its_subscription(join: Party) -> None:
-    """[MQTT-3.8.4-3] [MQTT-3.3.4-3]"""
+    """[MQTT-3.8.4-3] [MQTT-3.3.4-3]."""
     topic, publisher, guest = unique("t"), join(5), join(5)
 
     for identifier in ([(names.SUBSCRIPTION_ID, 1)], [(names.SUBSCRIPTION_ID, 2)], None):
@@ -185,7 +189,7 @@ def test_filters_match_as_the_specification_says(
 
 
 def test_dollar_topics_need_a_dollar_filter(tcp: Party, version: int) -> None:
-    """$SYS is published by the hub, and wildcards at the beginning do not see it. [MQTT-4.7.2-1] [MQTT3-4.7.2-1]"""
+    """$SYS is published by the hub, and wildcards at the beginning do not see it. [MQTT-4.7.2-1] [MQTT3-4.7.2-1]."""
     everything, system = tcp(version, tenant="wild"), tcp(version, tenant="wild")
 
     everything.subscribe(("#", 0), ("+/#", 0))
@@ -196,7 +200,7 @@ def test_dollar_topics_need_a_dollar_filter(tcp: Party, version: int) -> None:
 
 
 def test_long_filters_and_many_levels_work(tcp: Party, version: int) -> None:
-    """128 levels, 4,096 bytes: far beyond what people use. [MQTT-4.7.3-3] [MQTT3-4.7.3-3]"""
+    """128 levels, 4,096 bytes: far beyond what people use. [MQTT-4.7.3-3] [MQTT3-4.7.3-3]."""
     root, publisher, guest = unique("t"), tcp(version), tcp(version)
     deep = root + "/x" * 100
     long = root + "/" + "y" * 3000
@@ -210,7 +214,7 @@ def test_long_filters_and_many_levels_work(tcp: Party, version: int) -> None:
 
 @pytest.mark.parametrize("topic", ["/" * 65535, "x" * 65535])
 def test_topics_of_the_greatest_length_do_no_harm(tcp: Party, version: int, topic: str) -> None:
-    """65,535 levels or bytes: refused or served, at once, in either packet; the witness does not wait. [MQTT-4.7.3-3] [MQTT3-4.7.3-3]"""
+    """65,535 levels or bytes: refused or served, at once, in either packet; the witness does not wait. [MQTT-4.7.3-3] [MQTT3-4.7.3-3]."""
     witness = tcp(4)
     for data in (
         lambda guest: guest.publish_bytes(topic, b"", 0),
@@ -224,7 +228,7 @@ def test_topics_of_the_greatest_length_do_no_harm(tcp: Party, version: int, topi
 
 
 def test_many_filters_in_one_subscribe(tcp: Party, version: int) -> None:
-    """A hundred filters, a hundred codes. [MQTT-3.8.4-5] [MQTT-3.8.4-6] [MQTT3-3.8.4-4]"""
+    """A hundred filters, a hundred codes. [MQTT-3.8.4-5] [MQTT-3.8.4-6] [MQTT3-3.8.4-4]."""
     root, publisher, guest = unique("t"), tcp(version), tcp(version)
 
     answer = guest.subscribe(*((f"{root}/{number}", number % 3) for number in range(100)))

@@ -20,7 +20,7 @@ def watch(join: Party, version: int, topic: str, options: int = 2) -> Guest:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_will_is_published_when_the_connection_breaks(join: Party, version: int, qos: int) -> None:
-    """At its QoS, RETAIN 0, once. [MQTT-3.1.2-7] [MQTT-3.1.2-8] [MQTT-3.1.2-14] [MQTT3-3.1.2-8] [MQTT3-3.1.2-16]"""
+    """At its QoS, RETAIN 0, once. [MQTT-3.1.2-7] [MQTT-3.1.2-8] [MQTT-3.1.2-14] [MQTT3-3.1.2-8] [MQTT3-3.1.2-16]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
 
@@ -32,7 +32,7 @@ def test_will_is_published_when_the_connection_breaks(join: Party, version: int,
 
 
 def test_retained_will_is_retained(join: Party, version: int) -> None:
-    """[MQTT-3.1.2-15] [MQTT3-3.1.2-17]"""
+    """[MQTT-3.1.2-15] [MQTT3-3.1.2-17]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
 
@@ -44,7 +44,7 @@ def test_retained_will_is_retained(join: Party, version: int) -> None:
 
 
 def test_disconnect_discards_the_will(join: Party, version: int) -> None:
-    """[MQTT-3.1.2-10] [MQTT-3.14.4-3] [MQTT3-3.1.2-10] [MQTT3-3.14.4-3]"""
+    """[MQTT-3.1.2-10] [MQTT-3.14.4-3] [MQTT3-3.1.2-10] [MQTT3-3.14.4-3]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
 
@@ -56,7 +56,7 @@ def test_disconnect_discards_the_will(join: Party, version: int) -> None:
 
 
 def test_disconnect_with_will_publishes_it(join: Party) -> None:
-    """Reason Code 0x04. [MQTT-3.1.2-8] §3.14.2.1"""
+    """Reason Code 0x04. [MQTT-3.1.2-8] §3.14.2.1."""
     topic = unique("w")
     watcher = watch(join, 5, topic)
 
@@ -67,7 +67,7 @@ def test_disconnect_with_will_publishes_it(join: Party) -> None:
 
 @pytest.mark.parametrize("code", [0x80, 0x81, 0x93])
 def test_disconnect_with_an_error_publishes_the_will(tcp: Party, code: int) -> None:
-    """Any code but 0x00 keeps the Will. [MQTT-3.1.2-8] [MQTT-3.14.4-3]"""
+    """Any code but 0x00 keeps the Will. [MQTT-3.1.2-8] [MQTT-3.14.4-3]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
 
@@ -77,7 +77,7 @@ def test_disconnect_with_an_error_publishes_the_will(tcp: Party, code: int) -> N
 
 
 def test_connections_without_a_will_publish_none(join: Party, version: int) -> None:
-    """Nor does one whose earlier connection had one. [MQTT3-3.1.2-12] [MQTT-3.1.2-10] [MQTT3-3.1.2-10]"""
+    """Nor does one whose earlier connection had one. [MQTT3-3.1.2-12] [MQTT-3.1.2-10] [MQTT3-3.1.2-10]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
     first = join(version, keep=True, will=(topic, b"1", 1, False))
@@ -92,7 +92,7 @@ def test_connections_without_a_will_publish_none(join: Party, version: int) -> N
 
 
 def test_protocol_error_publishes_the_will(join: Party, version: int) -> None:
-    """[MQTT-3.1.2-8] [MQTT3-3.1.2-8]"""
+    """[MQTT-3.1.2-8] [MQTT3-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
 
@@ -102,7 +102,7 @@ def test_protocol_error_publishes_the_will(join: Party, version: int) -> None:
 
 
 def test_take_over_publishes_the_will_of_the_old_connection(join: Party, version: int) -> None:
-    """Its connection was closed without DISCONNECT; there was no delay to wait for. [MQTT-3.1.2-8] [MQTT3-3.1.2-8] [MQTT-3.1.4-3]"""
+    """Its connection was closed without DISCONNECT; there was no delay to wait for. [MQTT-3.1.2-8] [MQTT3-3.1.2-8] [MQTT-3.1.4-3]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
     old = join(version, will=(topic, b"taken over", 1, False))
@@ -114,7 +114,7 @@ def test_take_over_publishes_the_will_of_the_old_connection(join: Party, version
 
 
 def test_keep_alive_publishes_the_will(tcp: Party, version: int) -> None:
-    """A silent client is gone after one and a half Keep Alive. [MQTT-3.1.2-22] [MQTT-3.1.2-8] [MQTT3-3.1.2-24] [MQTT3-3.1.2-8]"""
+    """A silent client is gone after one and a half Keep Alive. [MQTT-3.1.2-22] [MQTT-3.1.2-8] [MQTT3-3.1.2-24] [MQTT3-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(tcp, version, topic)
     began = time.monotonic()
@@ -126,7 +126,7 @@ def test_keep_alive_publishes_the_will(tcp: Party, version: int) -> None:
 
 
 def test_will_carries_its_properties(join: Party) -> None:
-    """Everything but the delay, in order. [MQTT-3.1.3-10] [MQTT-3.3.2-4] [MQTT-3.3.2-15] [MQTT-3.3.2-16] [MQTT-3.3.2-20]"""
+    """Everything but the delay, in order. [MQTT-3.1.3-10] [MQTT-3.3.2-4] [MQTT-3.3.2-15] [MQTT-3.3.2-16] [MQTT-3.3.2-20]."""
     topic = unique("w")
     watcher = watch(join, 5, topic)
     props: Properties = [
@@ -146,7 +146,7 @@ def test_will_carries_its_properties(join: Party) -> None:
 
 
 def test_will_expires_like_any_message(tcp: Party) -> None:
-    """The remaining Message Expiry Interval is forwarded. [MQTT-3.3.2-6]"""
+    """The remaining Message Expiry Interval is forwarded. [MQTT-3.3.2-6]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
 
@@ -157,7 +157,7 @@ def test_will_expires_like_any_message(tcp: Party) -> None:
 
 
 def test_will_of_an_empty_payload_removes_a_retained_message(join: Party, version: int) -> None:
-    """A Will is a publication like any other. [MQTT-3.1.2-15] [MQTT-3.3.1-6] [MQTT3-3.1.2-17]"""
+    """A Will is a publication like any other. [MQTT-3.1.2-15] [MQTT-3.3.1-6] [MQTT3-3.1.2-17]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
     watcher.publish(topic, b"online", 1, retain=True)
@@ -171,7 +171,7 @@ def test_will_of_an_empty_payload_removes_a_retained_message(join: Party, versio
 
 
 def test_will_reaches_offline_sessions(tcp: Party, version: int) -> None:
-    """[MQTT-4.5.0-1] [MQTT3-3.1.2-5]"""
+    """[MQTT-4.5.0-1] [MQTT3-3.1.2-5]."""
     topic = unique("w")
     sleeper, watcher = tcp(version, keep=True), watch(tcp, version, topic)
     sleeper.subscribe((topic, 1))
@@ -185,7 +185,7 @@ def test_will_reaches_offline_sessions(tcp: Party, version: int) -> None:
 
 @pytest.mark.parametrize("topic", ["a/+", "#", "", "a\x00b"])
 def test_bad_will_topics_are_refused(tcp: Party, version: int, topic: str) -> None:
-    """At CONNECT, not when it is too late. [MQTT-3.1.3-11] [MQTT-4.7.0-1] [MQTT3-3.1.3-10] [MQTT3-4.7.1-1]"""
+    """At CONNECT, not when it is too late. [MQTT-3.1.3-11] [MQTT-4.7.0-1] [MQTT3-3.1.3-10] [MQTT3-4.7.1-1]."""
     guest = tcp.stranger(version)
 
     guest.send(guest.connect_bytes(unique(), "acme/dev1", will=(topic, b"", 0, False)))
@@ -195,7 +195,10 @@ def test_bad_will_topics_are_refused(tcp: Party, version: int, topic: str) -> No
 
 
 def test_user_name_stands_behind_the_will(tcp: Party, version: int) -> None:
-    """Client Identifier, Will, User Name, Password. [MQTT-3.1.3-1] [MQTT3-3.1.3-1] [MQTT-3.1.3-12] [MQTT3-3.1.3-11] [MQTT-3.1.2-17] [MQTT-3.1.2-19]"""
+    """Client Identifier, Will, User Name, Password.
+
+    [MQTT-3.1.3-1] [MQTT3-3.1.3-1] [MQTT-3.1.3-12] [MQTT3-3.1.3-11] [MQTT-3.1.2-17] [MQTT-3.1.2-19]
+    """
     guest = tcp.stranger(version)
     props = b"\x00" if version == 5 else b""
     payload = string(unique()) + props + string("w") + string("gone") + string("acme/dev1") + string("secret")
@@ -213,7 +216,7 @@ def delayed(topic: str, seconds: int) -> dict[str, object]:
 
 
 def test_will_delay_is_waited_for(tcp: Party) -> None:
-    """[MQTT-3.1.2-8]"""
+    """[MQTT-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
     began = time.monotonic()
@@ -248,7 +251,7 @@ def test_session_end_comes_before_the_will_delay(tcp: Party) -> None:
 
 
 def test_reconnecting_in_time_prevents_the_will(tcp: Party) -> None:
-    """The delay runs out later, and nothing happens; a new connection's own Will is another. [MQTT-3.1.3-9]"""
+    """The delay runs out later, and nothing happens; a new connection's own Will is another. [MQTT-3.1.3-9]."""
     topic, other = unique("w"), unique("w")
     watcher = tcp(5)
     watcher.subscribe((topic, 1), (other, 1))
@@ -264,7 +267,7 @@ def test_reconnecting_in_time_prevents_the_will(tcp: Party) -> None:
 
 
 def test_disconnect_changes_when_a_delayed_will_comes(tcp: Party) -> None:
-    """DISCONNECT 0x04 that ends the Session publishes at once. [MQTT-3.1.2-8]"""
+    """DISCONNECT 0x04 that ends the Session publishes at once. [MQTT-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
 
@@ -274,7 +277,7 @@ def test_disconnect_changes_when_a_delayed_will_comes(tcp: Party) -> None:
 
 
 def test_take_over_within_the_delay_prevents_the_will(tcp: Party) -> None:
-    """The Session goes on with a new connection before the delay is over. [MQTT-3.1.3-9] [MQTT-3.1.4-3]"""
+    """The Session goes on with a new connection before the delay is over. [MQTT-3.1.3-9] [MQTT-3.1.4-3]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
     old = tcp(5, keep=True, **delayed(topic, 1))

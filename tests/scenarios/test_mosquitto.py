@@ -96,7 +96,7 @@ def test_retained_state_is_there_for_newcomers_until_it_is_removed(mosquitto: Mo
 
 
 def test_a_killed_light_says_goodbye_by_its_will(mosquitto: Mosquitto) -> None:
-    """kill -9 of a client with a retained Will: those who wait hear it, newcomers find it."""
+    """Kill -9 of a client with a retained Will: those who wait hear it, newcomers find it."""
     topic, console = unique("light"), mosquitto.keep(unique("console"))
     mosquitto.run("sub", "console", *console, "-q", "1", "-t", f"{topic}/state", "-E")
     mosquitto.run("pub", "console", "-q", "1", "-r", "-t", f"{topic}/command", "-m", "shine")
