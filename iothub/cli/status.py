@@ -9,10 +9,12 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Mapping
 
 import click
 
 from iothub.cli.app import App, Command
+from iothub.cli.content import time_of
 from iothub.datadir import Holder
 from iothub.errors import IotHubError, UnavailableError
 from iothub.verbs import Verb
@@ -38,7 +40,7 @@ def command(context: click.Context) -> None:
         app.record({"name": "hub", "state": "stopped", "data_dir": str(app.data_dir.path)})
         context.exit(UnavailableError.exit_code)
     facts = _facts(app, holder)
-    app.record(facts)
+    app.record(_short(facts) if app.form == "table" else facts)
     if facts["state"] != "running":
         context.exit(UnavailableError.exit_code)
 
@@ -59,6 +61,36 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     if isinstance(address, str) and address:
         facts.update(_over_http(address))
     return facts
+
+
+def _short(facts: Mapping[str, object]) -> dict[str, object]:
+    """Leave to a person what is worth a line; scripts get everything."""
+    answer, ready = _part(facts, "answer"), _part(facts, "ready")
+    shown = {
+        name: value for name, value in facts.items() if name not in {"name", "command", "answer", "ready", "health"}
+    }
+    if isinstance(facts.get("started"), int | float):
+        shown["started"] = time_of(int(float(str(facts["started"])) * 1000))
+    for source in (answer, ready):
+        if "ready" in source:
+            shown["ready"] = source["ready"]
+            shown["not ready because"] = source.get("reasons")
+    shown |= {name: answer[name] for name in ("connections", "tenants") if name in answer}
+    alarms = answer.get("alarms")
+    if isinstance(alarms, list):
+        shown["alarms"] = len(alarms)
+        shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
+    return {name: value for name, value in shown.items() if value is not None and value != []}
+
+
+def _part(facts: Mapping[str, object], name: str) -> Mapping[str, object]:
+    part = facts.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _words(alarm: Mapping[str, object]) -> str:
+    subject = f" ({alarm['subject']})" if alarm.get("subject") else ""
+    return f"{alarm.get('severity')}: {alarm.get('name')}{subject}: {alarm.get('detail')} - {alarm.get('advice')}"
 
 
 def _over_http(address: str) -> dict[str, object]:

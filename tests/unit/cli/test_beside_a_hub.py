@@ -33,6 +33,24 @@ def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypat
     assert shown["state"] == "not answering"
 
 
+def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
+    alarm = {
+        "name": "disk_low",
+        "severity": "warning",
+        "subject": "",
+        "detail": "1MiB left",
+        "advice": "Free some space.",
+    }
+    answer = {"version": "1", "ready": False, "reasons": ["a store refuses writes"], "tenants": 2, "alarms": [alarm]}
+    with AnsweringHub(cli.data_dir, lambda _command: answer) as hub:
+        hub.data_dir.write_hub({"started": 1_800_000_000.5})
+        shown = cli("status").out
+
+    assert "warning: disk_low: 1MiB left - Free some space." in shown
+    assert "a store refuses writes" in shown
+    assert "2027-01-15T08:00:00Z" in shown
+
+
 def test_status_says_when_http_is_gone(cli: Cli) -> None:
     with AnsweringHub(cli.data_dir, lambda _command: {}) as hub:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
