@@ -52,6 +52,9 @@ class Answers:
             connection.pending = None
         elif index:
             del pending[:index]
+        if index and connection.is_unanswered:
+            connection.is_unanswered = connection.is_blocked = False  # there is room now
+            self.turn.unblocked.append(connection)
 
     def pubrel(self, connection: Connection, session: Session, packet_id: int) -> None:
         """Forget the identifier, durably first for a persistent session, then PUBCOMP [MQTT-4.3.3-11]."""

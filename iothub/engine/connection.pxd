@@ -12,7 +12,7 @@ cdef class Connection:
     cdef public TenantPlane tenant
     cdef public int version
     cdef public bytes farewell
-    cdef public bint is_waiting, is_blocked, is_paused, is_closing, is_lost, is_buried
+    cdef public bint is_waiting, is_blocked, is_unanswered, is_paused, is_closing, is_lost, is_buried
     cdef public bint is_dirty, is_congested, is_watched, has_connect
     cdef public Py_ssize_t needed, accounted, packet_bytes, maximum_packet_size
     cdef public double last_seen, blocked_since, wake_at

@@ -23,7 +23,8 @@ class Connection:
     """One network connection.
 
     `version` is 0 before CONNECT was accepted. `is_waiting`: the control plane has a packet; `is_blocked`: a PUBLISH waits for a quota or the
-    store; in both cases the parser stands still and the transport is paused. `is_closing`: noted for burial; nothing is parsed any more.
+    store; in both cases the parser stands still and the transport is paused. `is_unanswered`: blocked until an answer to the client makes room.
+    `is_closing`: noted for burial; nothing is parsed any more.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Connection:
         self.needed = 0  # bytes that `partial` must have before there is something to parse
         self.is_waiting = False
         self.is_blocked = False
+        self.is_unanswered = False
         self.is_paused = False
         self.is_closing = False
         self.is_lost = False

@@ -60,7 +60,8 @@ class ConnectionSettings:
     receive_maximum: int = 64  # the client's, or `mqtt.max_inflight` in 3.x: our QoS 1/2 in flight towards it
     maximum_packet_size: int = 0  # the client's; 0: none
     topic_alias_maximum: int = 0  # the client's: aliases that we may use
-    inbound_maximum: int = 64  # ours: QoS 1/2 of the client not yet completed; more closes it (0x93)
+    # ours: QoS 1/2 of the client not yet completed, more closes it (0x93); in 3.x: not yet answered, it is not read until there is room
+    inbound_maximum: int = 64
     topic_aliases: int = 0  # ours: aliases that the client may use
     packet_bytes: int = 1 << 20  # ours: largest packet that the client may send
 

@@ -29,6 +29,7 @@ cdef class Publishing:
     cpdef object exceed(self, Connection connection, int code, object limit)
     @cython.locals(wire=Wire, session=Session, tenant=TenantPlane, code=int, qos=int, known=int, verdict=int)
     cpdef bint publish(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header) except -1
+    cdef bint _is_full(self, Connection connection) except -1
     @cython.locals(wire=Wire, topic=bytes, alias=int, aliases=dict, known=bytes, code=int)
     cdef int _resolve_topic(self, Connection connection, TenantPlane tenant) except -1
     @cython.locals(wire=Wire, qos=int, retain=bint, route=Route, turn=Turn, verdict=int, message=Message, view="const unsigned char*")

@@ -91,11 +91,12 @@ class Publishing:
         if qos:
             if qos == 2 and session.inbound is not None:
                 known = session.inbound.get(wire.packet_id, 0)
-            if known == 0 and connection.inbound_open >= connection.inbound_maximum:
-                if connection.version == 5 or connection.pending is None:
+            if known == 0 and self._is_full(connection):
+                if connection.version == 5:
                     self.exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
                     return True
-                self._starve(connection)
+                connection.is_blocked = connection.is_unanswered = True
+                self.pause(connection)
                 return False
         if known:
             self._publish_again(connection, session, tenant, known)
@@ -111,6 +112,12 @@ class Publishing:
             self._deny(connection, session, tenant, qos)
             return True
         return self._route(connection, session, tenant, data, at, length, header)
+
+    def _is_full(self, connection: Connection) -> bool:
+        """Whether one more QoS 1 or 2 is too many: not completed (5.0), or not answered (3.x, whose clients were told no bound)."""
+        if connection.version == 5:
+            return connection.inbound_open >= connection.inbound_maximum
+        return connection.pending is not None and len(connection.pending) >= connection.inbound_maximum
 
     def _resolve_topic(self, connection: Connection, tenant: TenantPlane) -> int:
         """Check the Topic Name, once per cached route, and take or set the alias."""

@@ -62,6 +62,7 @@ class Effect(Enum):
     BY_POLICY = "dropped by policy"
     NOT_RETAINED = "delivered live, not retained"
     ADJUSTED = "adjusted"
+    UNREAD = "not read until earlier ones are answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ REACTIONS: dict[Hit, tuple[Reaction, Reaction]] = {
     Hit.PACKET_PARTS: (_CLOSE, _disconnect(0x97)),
     Hit.TOPIC_NAME: (_CLOSE, _disconnect(0x90)),
     Hit.TOPIC_FILTER: (_suback(0x80), _suback(0x8F)),
-    Hit.RECEIVE_MAXIMUM: (_CLOSE, _disconnect(0x93)),
+    Hit.RECEIVE_MAXIMUM: (_quietly(Effect.UNREAD), _disconnect(0x93)),
     Hit.TOPIC_ALIAS: (_CLOSE, _disconnect(0x94)),
     Hit.QUEUE: (_quietly(Effect.BY_POLICY), _quietly(Effect.BY_POLICY)),
     Hit.FANOUT: (_quietly(Effect.DROPPED), _quietly(Effect.DROPPED)),

@@ -49,8 +49,8 @@ _NOTES = """\
   most; a message that would have to wait longer is refused at once.
 - A CONNECT is held to `packet_bytes`, `user_properties`, and its Will to `will_bytes`, `topic_levels` and `topic_bytes`: the refusal is a
   CONNACK with the code of the table, in 3.x the connection closes without one.
-- `receive_maximum` in 3.x: a client cannot know it, so it is not read while acknowledgements of the hub are on their way, and closed only
-  when all the room is taken by QoS 2 exchanges that it does not finish itself.
+- `receive_maximum` in 3.x: a client cannot know it, so it is never closed for it. So many of its messages may wait for their PUBACK or
+  PUBREC; until one of them is answered the client is not read.
 - `filter_levels` counts what follows `$share/{group}/`, `topic_bytes` counts all of a Topic Filter.
 - `fanout` and `fanout_bytes`: the deliveries above it are dropped; the publisher's acknowledgement says nothing of it.
 - The deliver rates refuse nothing: what is too much waits in the session's backlog, and is dropped only when that is full.

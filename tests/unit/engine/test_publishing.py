@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.publishing import REASONS
 from iothub.engine.session import STORING, UNSTORED
@@ -71,3 +73,42 @@ def test_publishing_that_waits_has_done_nothing() -> None:
     assert len(packets(online.take())) == 1
     assert bench.tenant.counters.received_1 == 2
     assert publisher.take() == ack(0x40, 1) + ack(0x40, 2)
+
+
+def test_publishing_of_old_clients_goes_on_with_the_answers_and_not_with_the_clock() -> None:
+    """3.x has no Receive Maximum: what waits for the store is bounded by not reading on, and no tick is waited for."""
+    bench = Bench()
+    bench.client("kept", queue_id=7).subscribe(b"a", 1)
+    bench.settle()
+    publisher = bench.client("p", inbound_maximum=4)
+
+    answers = publisher.send(b"".join(publish(b"a", b"x", 1, number) for number in range(1, 41)))
+    assert (publisher.connection.unstored, publisher.transport.is_paused) == (4, True)
+    for _ in range(10):
+        bench.store.commit()
+        answers += publisher.take()
+
+    assert answers == b"".join(ack(0x40, number) for number in range(1, 41))
+    assert not publisher.transport.is_paused
+
+
+@pytest.mark.parametrize("queue_id", [0, 9])
+@pytest.mark.parametrize("version", [3, 4])
+def test_publishing_qos2_of_old_clients_may_run_ahead_of_their_pubrel(version: int, queue_id: int) -> None:
+    """A 3.x client was told no bound, so it breaks none: every identifier that 16 bits can name may be open."""
+    bench = Bench()
+    publisher = bench.client("p", queue_id=queue_id, version=version, inbound_maximum=4)
+    bench.settle()
+    publisher.take()
+
+    answers = publisher.send(b"".join(publish(b"a", b"x", 2, number) for number in range(1, 101)))
+    for _ in range(25):
+        bench.store.commit()
+        answers += publisher.take()
+    assert answers == b"".join(ack(0x50, number) for number in range(1, 101))
+    answers = publisher.send(b"".join(ack(0x62, number) for number in range(1, 101)))
+    bench.settle()
+
+    assert answers + publisher.take() == b"".join(ack(0x70, number) for number in range(1, 101))
+    assert publisher.session.inbound in (None, {})
+    assert bench.observer.limits == []
