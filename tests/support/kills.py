@@ -56,6 +56,8 @@ def cast(plan: Plan, rate_per_s: float) -> Cast:
         Publisher(plan, "p-v5-b", 5, is_persistent=True, rate_per_s=rate_per_s, window=3),
         Publisher(plan, "p-v4-transient", 4, is_persistent=False, rate_per_s=rate_per_s / 2),
         Publisher(plan, "p-v5-transient", 5, is_persistent=False, rate_per_s=rate_per_s / 2),
+        Publisher(plan, "p-deaf-v4", 4, is_persistent=True, rate_per_s=rate_per_s, is_deaf_at_times=True),
+        Publisher(plan, "p-deaf-v5", 5, is_persistent=True, rate_per_s=rate_per_s, is_deaf_at_times=True),
         Publisher(plan, "p-retained", 5, is_persistent=True, rate_per_s=rate_per_s / 2, is_retained=True),
     ]
     going = (0.3, 3.0)

@@ -50,7 +50,7 @@ class Wire(asyncio.Protocol):
         if self.transport is not None and not self.is_lost.is_set():
             self.transport.write(data)
 
-    def close(self, *, is_abrupt: bool) -> None:
+    def close(self, is_abrupt: bool) -> None:
         if self.transport is not None:
             if is_abrupt:
                 self.transport.abort()
@@ -202,7 +202,8 @@ class Publisher(Client):
     """Publishes on one topic per QoS at a steady rate and resends as the specification demands [MQTT-4.4.0-1].
 
     A persistent one resends with the original Packet Identifier and DUP; a transient one has no session to resume, so
-    what was not acknowledged is published anew.
+    what was not acknowledged is published anew. One that is deaf at times misses answers that were given, and resends
+    what the hub has long stored: the hub's memory of inbound QoS 2 is tried by it.
     """
 
     def __init__(
@@ -216,9 +217,12 @@ class Publisher(Client):
         rate_per_s: float = 20.0,
         window: int = 20,
         is_retained: bool = False,
+        is_deaf_at_times: bool = False,
         size_bytes: int = 200,
     ) -> None:
         super().__init__(plan, name, version, is_persistent=is_persistent)
+        self.is_deaf_at_times = is_deaf_at_times
+        self.is_deaf = False
         root = "state" if is_retained else "load"
         self.streams = [
             plan.ledger.stream(f"{root}/{name}/q{qos}", qos, is_persistent=is_persistent) for qos in qualities
@@ -241,7 +245,7 @@ class Publisher(Client):
             assert self.wire is not None
             producing = asyncio.ensure_future(self._produce(self.wire))
             await self.wire.is_lost.wait()
-            self.is_up = False
+            self.is_up = self.is_deaf = False
             producing.cancel()
             self.wire = None
             await asyncio.sleep(self.plan.random.uniform(0, RETRY_S))
@@ -294,8 +298,18 @@ class Publisher(Client):
                 self.answer(PUBREL, packet_id)
             else:
                 self._send(packet_id, dup=self.is_persistent)
+        if self.is_deaf_at_times and not self.plan.is_draining and self.wire is not None:
+            asyncio.get_running_loop().call_later(self.plan.random.uniform(0.2, 3.0), self._turn_deaf, self.wire)
+
+    def _turn_deaf(self, wire: Wire) -> None:
+        """Hear nothing more on this connection, and end it some time later."""
+        if wire is self.wire:
+            self.is_deaf = True
+            asyncio.get_running_loop().call_later(self.plan.random.uniform(0.5, 4.0), wire.close, True)
 
     def on_packet(self, packet: Packet) -> None:
+        if self.is_deaf:
+            return
         if packet.kind in (PUBACK, PUBREC):
             self._acknowledged(packet)
         elif packet.kind == PUBCOMP:
