@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
@@ -105,7 +106,7 @@ class Registry:
             if metric in self._sources:
                 lines.extend(_head(metric))
                 numbers = _by_labels(self._sources[metric]())
-                lines.extend(_lines(metric, metric.labels, (), _with_known(metric, numbers)))
+                lines.extend(_lines(metric, _with_known(metric, numbers)))
             elif metric in self._timings:
                 lines.extend(_head(metric))
                 for labels, timing in self._timings[metric].items():
@@ -134,23 +135,27 @@ class TenantPages:
         by_metric: dict[Metric, list[str]] = {}
         count = 0
         for sample in samples:
-            series = {metric: list(_tenant_lines(metric, sample)) for metric in sample.values}
-            size = sum(len(lines) for lines in series.values())
+            series = {metric: _with_known(metric, _by_labels(values)) for metric, values in sample.values.items()}
+            size = sum(map(len, series.values()))
             if count + size > self._series_max:
                 self.dropped += size
                 continue
             count += size
-            for metric, lines in series.items():
-                by_metric.setdefault(metric, []).extend(lines)
+            for metric, numbers in series.items():
+                by_metric.setdefault(metric, []).extend(_tenant_lines(metric, sample.tenant, numbers))
         page = [
             line for metric in metrics.DECLARED if metric in by_metric for line in (*_head(metric), *by_metric[metric])
         ]
         return "\n".join([*page, ""]).encode()
 
 
-def _tenant_lines(metric: Metric, sample: TenantSample) -> Iterator[str]:
-    numbers = _with_known(metric, _by_labels(sample.values[metric]))
-    return _lines(metric, ("tenant", *metric.labels), (sample.tenant,), numbers)
+def _tenant_lines(metric: Metric, tenant: str, numbers: Mapping[tuple[str, ...], Number]) -> list[str]:
+    head = f'{metric.name}{{tenant="{tenant.translate(_ESCAPES)}"'
+    lines = []
+    for labels, number in numbers.items():
+        pairs = _pairs(metric, labels)
+        lines.append(f"{head},{pairs}}} {number}" if pairs else f"{head}}} {number}")
+    return lines
 
 
 def _by_labels(values: Values) -> dict[tuple[str, ...], Number]:
@@ -167,23 +172,25 @@ def _head(metric: Metric) -> tuple[str, str]:
     return f"# HELP {metric.name} {metric.sentence}", f"# TYPE {metric.name} {metric.kind.value}"
 
 
-def _lines(
-    metric: Metric, names: tuple[str, ...], first: tuple[str, ...], numbers: Mapping[tuple[str, ...], Number]
-) -> Iterator[str]:
+def _lines(metric: Metric, numbers: Mapping[tuple[str, ...], Number]) -> Iterator[str]:
     for labels, number in numbers.items():
-        values = first + labels
-        if len(values) != len(names):
-            raise ValueError(f"{metric.name}: expected labels {names}, got {values}")
-        pairs = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))
+        pairs = _pairs(metric, labels)
         yield f"{metric.name}{{{pairs}}} {number}" if pairs else f"{metric.name} {number}"
 
 
+@lru_cache(maxsize=4096)  # label values come from the program: there are few, and each is asked for at every scrape
+def _pairs(metric: Metric, labels: tuple[str, ...]) -> str:
+    if len(labels) != len(metric.labels):
+        raise ValueError(f"{metric.name}: expected labels {metric.labels}, got {labels}")
+    return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(metric.labels, labels, strict=True))
+
+
 def _histogram_lines(metric: Metric, labels: tuple[str, ...], timing: Timing) -> Iterator[str]:
-    pairs = "".join(f'{name}="{value.translate(_ESCAPES)}",' for name, value in zip(metric.labels, labels, strict=True))
-    whole = f"{{{pairs.removesuffix(',')}}}" if pairs else ""
+    pairs = _pairs(metric, labels)
+    first, whole = (f"{pairs},", f"{{{pairs}}}") if pairs else ("", "")
     seen = 0
     for bound, count in zip((*timing.buckets, "+Inf"), timing.counts, strict=True):
         seen += count
-        yield f'{metric.name}_bucket{{{pairs}le="{bound}"}} {seen}'
+        yield f'{metric.name}_bucket{{{first}le="{bound}"}} {seen}'
     yield f"{metric.name}_sum{whole} {timing.total}"
     yield f"{metric.name}_count{whole} {seen}"

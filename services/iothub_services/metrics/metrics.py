@@ -66,7 +66,7 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # declared once, so it is only ever equal to itself
 class Metric:
     """One declared metric. `known`: label sets that are shown as 0 before anything has happened."""
 
