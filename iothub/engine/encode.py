@@ -55,7 +55,10 @@ def shared_frame(message: Message, is_v5: bool, is_identified: bool) -> bytes:
 
 
 def own_properties(message: Message, expiry: int, identifiers: tuple[int, ...], alias: int) -> bytes:
-    """Return the properties of one receiver's copy: remaining expiry (-1: none), alias (0: none), identifiers, then what is forwarded."""
+    """Return the properties of one receiver's copy: remaining expiry (-1: none), alias (0: none), identifiers, then what is forwarded.
+
+    That is unaltered and in order [MQTT-3.3.2-4] [MQTT-3.3.2-15] [MQTT-3.3.2-16] [MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.2-20].
+    """
     properties = b""
     if expiry >= 0:
         properties += b"\x02" + expiry.to_bytes(4, "big")  # [MQTT-3.3.2-6]
@@ -63,7 +66,7 @@ def own_properties(message: Message, expiry: int, identifiers: tuple[int, ...], 
         properties += b"\x23" + short(alias)
     for identifier in identifiers:
         properties += b"\x0b" + varint(identifier)  # [MQTT-3.3.4-3]
-    return properties + message.properties  # [MQTT-3.3.2-4] [MQTT-3.3.2-15..20]: unaltered, in order
+    return properties + message.properties
 
 
 def identifier_at(frame: bytes, topic_length: int) -> int:

@@ -125,7 +125,7 @@ class Publishing:
         topic = wire.topic
         alias = wire.alias
         if alias > connection.topic_aliases:
-            self.exceed(connection, TOPIC_ALIAS_INVALID, "topic_aliases")  # [MQTT-3.2.2-18]
+            self.exceed(connection, TOPIC_ALIAS_INVALID, "topic_aliases")  # [MQTT-3.3.2-9]
             return TOPIC_ALIAS_INVALID
         if not topic and alias:
             aliases = connection.aliases_in
@@ -371,7 +371,7 @@ class Publishing:
             self.turn.close(connection, Reason.QUOTA)
 
     def _deny(self, connection: Connection, session: Session, tenant: TenantPlane, qos: int) -> None:
-        """No right to publish there [MQTT-3.3.5-2]."""
+        """No right to publish there [MQTT3-3.3.5-2]."""
         self.gate.forget(connection)
         self.turn.drop(tenant, session, Drop.DENIED, 1)
         if connection.version < 5 and tenant.limits.close_on_denied:

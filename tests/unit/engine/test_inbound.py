@@ -95,7 +95,7 @@ def test_no_subscribers_is_told_and_counted() -> None:
 
 
 def test_denied_publish() -> None:
-    """5.0 is told 0x87, 3.x is acknowledged [MQTT-3.3.5-2], QoS 0 vanishes; nobody gets it, all are counted."""
+    """5.0 is told 0x87, 3.x is acknowledged [MQTT3-3.3.5-2], QoS 0 vanishes; nobody gets it, all are counted."""
     bench = Bench()
     subscriber = bench.client("s")
     subscriber.subscribe(b"#", 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError, NotFoundError
 from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
@@ -22,7 +23,7 @@ from iothub_services.retained.port import RetainedTopic
 from iothub_services.sqlite.group import Bounds, Patience
 
 ID = bytes(15) + b"\x01"
-TENANT = SimpleNamespace(tenant_id=7)
+TENANT = TenantPlane(7, "acme")
 
 
 class FlakyQueues(MemoryQueues):
@@ -100,10 +101,10 @@ class House:
         )
         self.writer._plane = self.plane  # the threads stay off
 
-    def session(self, queue_id: int, limits: QueueLimits | None = None) -> Any:
+    def session(self, queue_id: int, limits: QueueLimits | None = None) -> Session:
         self.queues.create(7, queue_id, limits or QueueLimits())
         epoch = self.queues.claim(queue_id, b"w").epoch
-        return SimpleNamespace(queue_id=queue_id, epoch=epoch, tenant=TENANT)
+        return Session(TENANT, f"reader-{queue_id}", "dev1", True, queue_id, epoch)
 
     def run(self, *threads: str) -> list[tuple[Any, ...]]:
         for name in threads or ("writes", "retains", "reads"):
