@@ -243,7 +243,8 @@ def _connack(
         is_present,
         request.expiry_s if request.expiry_s != asked_s else None,
         settings.inbound_maximum if settings.inbound_maximum < 65_535 else None,
-        settings.packet_bytes,
+        # Clients refuse to hear of more than a Remaining Length can say (paho-mqtt does), and then there is no limit to speak of.
+        settings.packet_bytes if settings.packet_bytes <= MAXIMUM_REMAINING_LENGTH else None,
         settings.topic_aliases or None,
         settings.keep_alive_s if settings.keep_alive_s != packet.keep_alive_s else None,
     )

@@ -35,7 +35,7 @@ async function main() {
 
   const sensor = await connect("sensor", unique("sensor"));
   for (let number = 0; number < 30; number++) {
-    await sensor.publishAsync(`${topic}/reading`, String(number), { qos: 1 + (number % 2) });
+    await sensor.publishAsync(`${topic}/reading`, String(number), { qos: 2 });
   }
 
   // back from offline: listeners first, then the connection, so that nothing slips by
