@@ -111,6 +111,8 @@ class Directory:
             lambda: self._load(tenant.id, "accounts.device", lambda: self._accounts.find_device(tenant.id, name)),
         )
         if stamp == self.stamp(tenant.id):
+            if device is not None:
+                key = (*key[:2], device.name)  # not another copy of the name
             self._devices.put(key, device)
         return device
 
