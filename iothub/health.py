@@ -55,7 +55,7 @@ class NodeHealth:
     def metrics(self) -> bytes:
         return self._node.telemetry.registry.render()
 
-    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> bytes:
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:
         brokers = sorted(self._node.brokers, key=lambda broker: broker.record.name)
         chosen = [broker for broker in brokers if tenant in (None, broker.record.name) and broker.record.name > after]
         return self._pages.render(self._sample(broker) for broker in chosen[:limit])
@@ -143,7 +143,7 @@ class NodeHealth:
 
     def _http_requests(self) -> Mapping[tuple[str, ...], int]:
         face = self._node.http_face
-        return {} if face is None else {labels: count for labels, count in face.requests.items()}
+        return {} if face is None else {(route, status): count for (route, status), count in face.requests.items()}
 
     def _queued(self, broker: TenantBroker) -> TenantUsage:
         return self._node.queues.tenant_usage(broker.tenant_id)

@@ -7,7 +7,7 @@ request body, one request per connection, a bounded number of connections, each 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol, cast
 from urllib.parse import parse_qs
@@ -31,7 +31,8 @@ _PAGE_LIMIT = 1000  # tenants on one page of /metrics/tenants
 _QUERY_LIMIT_BYTES = 1024
 
 Query = Mapping[str, str]
-Answer = tuple[HTTPStatus, str, bytes]  # status, content type, body
+Page = bytes | Iterator[bytes]  # at once, or in parts with a turn of the reactor after each
+Answer = tuple[HTTPStatus, str, Page]  # status, content type, body
 
 
 class Health(Protocol):
@@ -46,8 +47,8 @@ class Health(Protocol):
     def metrics(self) -> bytes:
         """The Prometheus page of the platform."""
 
-    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> bytes:
-        """The Prometheus page of one tenant, or of up to `limit` tenants whose names follow `after`."""
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Page:
+        """The Prometheus page of one tenant, or of up to `limit` tenants whose names follow `after`; a long one in parts."""
 
 
 class Reactor(Protocol):
@@ -72,6 +73,7 @@ class _Exchange(TwistedProtocol):
         self._reactor = reactor
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
         self._end: IDelayedCall | None = None
+        self._is_lost = False
 
     def connectionMade(self) -> None:  # noqa: N802
         self._end = self._reactor.callLater(CONNECTION_LIFE_S, self._cut)
@@ -83,14 +85,16 @@ class _Exchange(TwistedProtocol):
             self._http.receive_data(data)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            self._send((HTTPStatus(error.error_status_hint), _JSON, _body({"error": "not a request"})), is_head=False)
+            status = HTTPStatus(error.error_status_hint)
+            self._send(status, _JSON, _body({"error": "not a request"}), is_head=False)
             return
         if isinstance(event, h11.Request):
-            self._send(self._answer(event), is_head=event.method == b"HEAD")
+            self._gather(self._answer(event), [], is_head=event.method == b"HEAD")
         elif event is not h11.NEED_DATA:
             self._cut()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
+        self._is_lost = True
         if self._end is not None and self._end.active():
             self._end.cancel()
         self._face.open_connections -= 1
@@ -102,8 +106,24 @@ class _Exchange(TwistedProtocol):
         path, _, query = request.target.partition(b"?")
         return self._face.answer(request.method, path, query)
 
-    def _send(self, answer: Answer, *, is_head: bool) -> None:
+    def _gather(self, answer: Answer, parts: list[bytes], *, is_head: bool) -> None:
+        """Send the answer when its body is there; a body in parts is asked for the next one, and others get their turn."""
         status, kind, body = answer
+        if isinstance(body, bytes):
+            self._send(status, kind, body, is_head=is_head)
+            return
+        if self._is_lost:
+            return
+        part = self._face.next_part(body)
+        if part is None:
+            self._send(status, kind, b"".join(parts), is_head=is_head)
+        elif isinstance(part, bytes):
+            parts.append(part)
+            self._reactor.callLater(0, lambda: self._gather(answer, parts, is_head=is_head))
+        else:
+            self._gather(part, [], is_head=is_head)
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, *, is_head: bool) -> None:
         headers = [
             ("Content-Type", kind),
             ("Content-Length", str(len(body))),
@@ -152,6 +172,7 @@ class HttpFace(ServerFactory[_Exchange]):
     def answer(self, method: bytes, path: bytes, query: bytes) -> Answer:
         """Return status, content type and body of one request. Never raises: this is the edge."""
         route = self._routes.get(path)
+        answer: Answer
         if route is None:
             answer = (
                 HTTPStatus.NOT_FOUND,
@@ -167,14 +188,24 @@ class HttpFace(ServerFactory[_Exchange]):
         self.requests[key] = self.requests.get(key, 0) + 1
         return answer
 
+    def next_part(self, parts: Iterator[bytes]) -> bytes | Answer | None:
+        """Return the next part of a body, None at its end, or what is to be answered instead. Never raises."""
+        try:
+            return next(parts, None)
+        except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: a defect in a counter must not close the page
+            return self._failed(error)
+
     def _answer(self, route: Callable[[Query], Answer], query: bytes) -> Answer:
         try:
             return route(_parse_query(query))
         except _BadQueryError as error:
             return HTTPStatus.BAD_REQUEST, _JSON, _body({"error": str(error)})
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: a defect in a counter must not close the page
-            self._log.error("health page failed", exc_info=error)
-            return HTTPStatus.INTERNAL_SERVER_ERROR, _JSON, _body({"error": "internal error; see the hub's log"})
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> Answer:
+        self._log.error("health page failed", exc_info=error)
+        return HTTPStatus.INTERNAL_SERVER_ERROR, _JSON, _body({"error": "internal error; see the hub's log"})
 
     def _livez(self, _query: Query) -> Answer:
         return HTTPStatus.OK, _JSON, _body({"live": True})

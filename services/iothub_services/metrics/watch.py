@@ -16,6 +16,7 @@ from iothub_services.metrics import probes
 from iothub_services.metrics.alarms import AlarmName, Alarms
 
 CERTIFICATE_INTERVAL_S = 3600.0
+CALM_S = 30.0  # so long no tick must have been late for its alarm to end
 _RELIEF = 0.9  # an alarm about a level ends below 90 % of it, so that it does not flicker
 
 
@@ -57,6 +58,7 @@ class Watch:
         self._clock = clock
         self._probe = probe or Probes()
         self._certificates_at = 0.0
+        self._late_at = 0.0
 
     def look(self) -> None:
         """Look at everything; a few system calls, certificates once an hour."""
@@ -68,10 +70,11 @@ class Watch:
     def ticked(self, late_s: float) -> None:
         """Note how late a clock tick of the reactor was."""
         self.lag_s = max(0.0, late_s)
-        level = self._levels.reactor_lag_s
-        if late_s >= level:
+        now = self._clock.monotonic()
+        if late_s >= self._levels.reactor_lag_s:
+            self._late_at = now
             self._alarms.raise_(AlarmName.REACTOR_LAG, detail=f"a tick was {late_s * 1000:.0f} ms late")
-        elif late_s < level * _RELIEF:
+        elif now >= self._late_at + CALM_S:
             self._alarms.clear(AlarmName.REACTOR_LAG)
 
     def _look_at_disk(self) -> None:

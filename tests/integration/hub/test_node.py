@@ -24,7 +24,7 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
         node.health.feed(Duties(node))
         assert node.telemetry.registry.unfed() == []
         assert len(node.health.metrics().splitlines()) < 3000
-        assert Quota.CONNECTIONS.value not in node.health.tenant_metrics(None, "", 10).decode()
+        assert Quota.CONNECTIONS.value not in b"".join(node.health.tenant_metrics(None, "", 10)).decode()
     finally:
         node.writer.close()
         Life(node)._close_stores()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 from twisted.internet.error import CannotListenError, ConnectionDone
@@ -37,6 +37,16 @@ class FakeHealth:
     def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> bytes:
         self.asked = (tenant, after, limit)
         return b'iothub_tenant_connections{tenant="acme"} 3\n'
+
+
+class SlicedHealth(FakeHealth):
+    """A hub with so many tenants that their page comes in parts; the third part may fail."""
+
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:  # type: ignore[override]
+        yield b"a 1\n"
+        yield b"b 2\n"
+        if self.is_broken:
+            raise KeyError("counter")
 
 
 class Abortable(StringTransport):
@@ -100,6 +110,31 @@ def test_metrics_are_prometheus_text(face: http.HttpFace) -> None:
     assert (status, body) == (200, "iothub_connections 3\n")
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
     assert headers["content-length"] == str(len(body))
+
+
+@pytest.mark.parametrize(("is_broken", "status"), [(False, b"200"), (True, b"500")])
+def test_long_page_lets_others_have_their_turn(reactor: MemoryReactorClock, is_broken: bool, status: bytes) -> None:
+    health = SlicedHealth()
+    health.is_broken = is_broken
+    protocol, transport = connect(http.HttpFace(health, reactor))
+    protocol.dataReceived(b"GET /metrics/tenants HTTP/1.1\r\nHost: hub\r\n\r\n")
+
+    assert transport.value() == b""
+    for _ in range(3):
+        reactor.advance(0)
+    assert transport.value().split()[1] == status
+    assert transport.value().endswith(b"a 1\nb 2\n") is not is_broken
+    assert transport.disconnecting
+
+
+def test_long_page_ends_with_its_reader(reactor: MemoryReactorClock) -> None:
+    protocol, transport = connect(http.HttpFace(SlicedHealth(), reactor))
+    protocol.dataReceived(b"GET /metrics/tenants HTTP/1.1\r\nHost: hub\r\n\r\n")
+    protocol.connectionLost(Failure(ConnectionDone()))
+    reactor.advance(1)
+
+    assert transport.value() == b""
+    assert reactor.getDelayedCalls() == []
 
 
 def test_status_is_json(face: http.HttpFace) -> None:
