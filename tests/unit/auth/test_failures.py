@@ -103,3 +103,13 @@ def test_memory_is_bounded() -> None:
 def test_source_is_what_one_host_has_to_itself(address: str, source: str) -> None:
     """An IPv6 host cannot evade by changing its address within its /64."""
     assert source_of(address) == source
+
+
+def test_failures_of_a_deleted_tenant_are_not_its_successors() -> None:
+    failures = Failures(FailureSettings(failures=1), ManualClock())
+    failures.count(*WHO)
+    failures.count("beta", "dev1", "192.0.2.1")
+    failures.forget_tenant("acme")
+
+    assert not failures.is_banned(*WHO)
+    assert failures.is_banned("beta", "dev1", "192.0.2.1")

@@ -72,3 +72,15 @@ def test_gate_accept_rate_is_a_bucket_of_one_second() -> None:
     clock.now += 60
     assert limited.allowance() == 10
     assert gate().allowance() == 64
+
+
+def test_gate_that_is_shut_lets_nobody_in_and_nobody_out() -> None:
+    """An overloaded hub: who is in stays, and a place is counted as refused."""
+    shut = gate()
+    assert shut.enter("10.0.0.1", has_handshake=False) is None
+    shut.is_shut = True
+    assert shut.enter("10.0.0.1", has_handshake=False) is Reason.OVERLOAD
+    assert (shut.connections, shut.refused[Reason.OVERLOAD]) == (1, 1)
+
+    shut.is_shut = False
+    assert shut.enter("10.0.0.1", has_handshake=False) is None

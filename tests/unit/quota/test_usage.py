@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from twisted.internet.defer import Deferred, succeed
 
 from iothub.errors import ConflictError, UnavailableError
 from iothub.testing.clock import ManualClock
@@ -125,3 +126,22 @@ def test_twin_slots_of_a_kill_between_two_steps_are_one(tmp_path: Path, store: U
     assert Usage(store, clock, slots).cell(KEY).used == 7
     assert len(list(slots.records())) == 1
     slots.close()
+
+
+def test_deleted_tenant_leaves_memory_slots_and_file(tmp_path: Path, clock: ManualClock, store: UsageStore) -> None:
+    """B11: nothing comes back from any of the three, now or after a start."""
+    slots = SlotFile(tmp_path / "usage.map")
+    other = usage_key(2, "", Quota.PUBLISH_MESSAGES, DAY)
+    usage = Usage(store, clock, slots)
+    usage.cell(KEY).add(5)
+    usage.cell(other).add(7)
+
+    def now(_name: str, call: Callable[..., object], *args: object) -> Deferred[object]:
+        return succeed(call(*args))
+
+    Deferred.fromCoroutine(usage.flush(now))  # type: ignore[arg-type]
+    Deferred.fromCoroutine(usage.drop_tenant(1, now))  # type: ignore[arg-type]
+
+    assert [row.key.tenant_id for row in store.load()] == [2]
+    assert [record.tenant_id for record in slots.records()] == [2]
+    assert usage.figures(1) == []

@@ -20,7 +20,7 @@ from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateWrite
-from iothub_services.state.service import StateService, journal_thread
+from iothub_services.state.service import DropTenant, StateService, journal_thread
 from iothub_services.state.sqlite import SCHEMA as STATES
 from iothub_services.state.sqlite import SqliteStates
 
@@ -264,3 +264,30 @@ def test_states_of_a_damaged_file_are_rebuilt_from_the_log(tmp_path: Path) -> No
     assert len(states) == 200
     log.close()
     store.close()
+
+
+def test_service_forgets_the_states_of_a_deleted_tenant(house: House) -> None:
+    """Its sessions have ended; what is folded stays folded, and the log is not held against it."""
+    assert house.service([[created()], [ended()]]) == [1, 2]
+
+    assert house.service([DropTenant(7)]) == [1]
+    assert list(house.store.load()) == []
+    assert house.store.applied_offset() == 2
+    assert house.service.verify().differences == []
+    assert house.restarted().load() == []
+
+
+def test_service_keeps_other_tenants_when_one_is_dropped(house: House) -> None:
+    house.service([[created()]])
+    house.service([DropTenant(8)])
+
+    assert len(house.restarted().load()) == 1
+
+
+def test_service_answers_a_drop_that_failed_with_its_error(house: House) -> None:
+    """Whoever asked asks again; the events of the same batch are answered all the same."""
+    house.store.is_failing = True
+    answers = house.service([[created()], DropTenant(7)])
+
+    assert answers[0] == 1
+    assert isinstance(answers[1], BackendError)

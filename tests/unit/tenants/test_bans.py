@@ -66,3 +66,15 @@ def test_ban_that_is_not_there_is_not_found(store: AccountStore) -> None:
     """Exit code 3."""
     with pytest.raises(NotFoundError, match="no ban of device 'dev1'"):
         bans.remove(store, "acme", "device", "dev1")
+
+
+def test_bans_in_force_are_counted_by_kind(store: AccountStore, clock: ManualClock) -> None:
+    """Of all tenants together, for the metric."""
+    tenants.create(store, "beta")
+    bans.add(store, "acme", "device", "dev1", until_ms=store.now_ms() + 1000)
+    bans.add(store, "beta", "device", "dev1")
+    bans.add(store, "beta", "address", "192.0.2.0/24")
+
+    assert bans.count_in_force(store) == {"device": 2, "address": 1}
+    clock.advance(1)
+    assert bans.count_in_force(store) == {"device": 1, "address": 1}
