@@ -40,21 +40,10 @@ def decode_connect(body: bytes, limits: Limits) -> Connect:
     Raises: MqttError; its `version` is set as soon as the Protocol Level is known. Reasons: UNSUPPORTED_VERSION, MALFORMED,
     PROTOCOL_ERROR, CLIENT_ID_INVALID, TOPIC_NAME_INVALID (Will Topic), PACKET_TOO_LARGE (Will Payload), QUOTA (User Properties).
     """
-    plain = _plain(body, limits)
-    if plain is not None:
-        return plain
-    reader = FieldReader(body, "CONNECT")
-    version = _protocol(reader)
-    try:
-        packet = _accepted(reader, version, limits)
-        _check_contents(packet, limits)
-    except MqttError as error:
-        error.version = version
-        raise
-    return packet
+    return plain_connect(body, limits) or complete_connect(body, limits)
 
 
-def _plain(body: bytes, limits: Limits) -> Connect | None:
+def plain_connect(body: bytes, limits: Limits) -> Connect | None:
     """Decode what nearly every client sends, fast: 3.1.1, or 5.0 without properties; no Will; User Name and Password.
 
     None: it is another CONNECT, or something is wrong with it; the complete decoder takes it, or says what. Whatever is returned here, that one
@@ -82,6 +71,19 @@ def _plain(body: bytes, limits: Limits) -> Connect | None:
     if flags & ~CLEAN_START != USERNAME | PASSWORD or not is_whole or not is_short:
         return None
     return Connect(client_id, body[6], flags != USERNAME | PASSWORD, keep_alive_s, None, username, body[password_at:])
+
+
+def complete_connect(body: bytes, limits: Limits) -> Connect:
+    """Decode any CONNECT, or say what is wrong with it."""
+    reader = FieldReader(body, "CONNECT")
+    version = _protocol(reader)
+    try:
+        packet = _accepted(reader, version, limits)
+        _check_contents(packet, limits)
+    except MqttError as error:
+        error.version = version
+        raise
+    return packet
 
 
 def check_authentication(properties: Properties, packet: str) -> None:

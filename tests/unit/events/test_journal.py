@@ -1,0 +1,140 @@
+"""The event log as the session manager sees it: notes are gathered, order is kept, what is lost is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from iothub.errors import BackendError
+from iothub.records.events import Event, Subject, session_discarded
+from iothub_services.events.journal import GATHER, ThreadJournal
+
+
+class Thread:
+    """The log's thread, without a thread."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.submitted: list[list[Event]] = []
+        self.answers: list[Callable[[object], None]] = []
+
+    def submit(self, op: list[Event], callback: Callable[[object], None], size_bytes: int = 0) -> None:
+        self.submitted.append(op)
+        self.answers.append(callback)
+
+
+class Timers:
+    """`callLater`, fired by hand."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def __call__(self, seconds: float, call: Callable[[], None]) -> object:
+        self.calls.append(call)
+        return None
+
+    def fire(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+def _event(number: int, epoch: int = 0) -> Event:
+    return session_discarded(Subject(1, f"c{number}", epoch, number), reason="why")
+
+
+def test_note_goes_to_the_thread_at_once_without_a_timer() -> None:
+    """Nothing to gather with, nothing gathered."""
+    thread = Thread()
+
+    ThreadJournal(thread).note([_event(1)])
+
+    assert thread.submitted == [[_event(1)]]
+
+
+def test_notes_are_gathered_and_handed_over_together() -> None:
+    """One timer, one operation, for all notes of a moment."""
+    thread, later = Thread(), Timers()
+    journal = ThreadJournal(thread, later=later)
+
+    journal.note([_event(1)])
+    journal.note([_event(2)])
+
+    assert thread.submitted == []
+    assert len(later.calls) == 1
+    later.fire()
+    assert thread.submitted == [[_event(1), _event(2)]]
+
+
+def test_notes_are_handed_over_when_there_are_many() -> None:
+    """A storm does not gather without bound, and the timer that comes later finds nothing."""
+    thread, later = Thread(), Timers()
+    journal = ThreadJournal(thread, later=later)
+
+    for number in range(GATHER):
+        journal.note([_event(number)])
+    later.fire()
+
+    assert [len(op) for op in thread.submitted] == [GATHER]
+
+
+def test_record_comes_after_the_notes_before_it() -> None:
+    """The order of the calls is the order of the log."""
+    thread = Thread()
+    journal = ThreadJournal(thread, later=Timers())
+    journal.note([_event(1)])
+
+    Deferred.fromCoroutine(journal.record([_event(2)]))
+
+    assert thread.submitted == [[_event(1)], [_event(2)]]
+
+
+def test_record_is_durable_when_it_returns() -> None:
+    """It waits for the thread's answer, and raises what that says."""
+    thread, told = Thread(), list[object]()
+    journal = ThreadJournal(thread)
+    for _ in range(2):
+        answer = Deferred.fromCoroutine(journal.record([_event(1)]))
+        answer.addCallbacks(lambda _: told.append("durable"), lambda failure: told.append(failure.type))
+
+    thread.answers[0](1)
+    thread.answers[1](BackendError("disk full", retryable=False))
+
+    assert told == ["durable", BackendError]
+
+
+def test_full_log_loses_only_events_without_an_epoch() -> None:
+    """What a persistent session needs is never left out; the others are counted."""
+    thread, later = Thread(), Timers()
+    journal = ThreadJournal(thread, later=later)
+    thread.is_full = True
+
+    journal.note([_event(1), _event(2, epoch=5)])
+    later.fire()
+
+    assert thread.submitted == [[_event(2, epoch=5)]]
+    assert journal.lost == 1
+
+
+def test_refused_notes_are_counted_one_by_one() -> None:
+    """The thread answers for the whole operation."""
+    thread, later = Thread(), Timers()
+    journal = ThreadJournal(thread, later=later)
+    journal.note([_event(1), _event(2)])
+    later.fire()
+
+    thread.answers[0](BackendError("disk full", retryable=False))
+
+    assert journal.lost == 2
+
+
+def test_every_event_is_told_to_who_listens() -> None:
+    """Plug-ins and counters hear of notes and records, whatever the log does later."""
+    told: list[Event] = []
+    journal = ThreadJournal(Thread(), told.append, Timers())
+
+    journal.note([_event(1)])
+    Deferred.fromCoroutine(journal.record([_event(2)]))
+
+    assert told == [_event(1), _event(2)]
