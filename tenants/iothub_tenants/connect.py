@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings
 from iothub.errors import UnavailableError
-from iothub.mqtt.constants import MQTT_5_0, Limits
+from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_5_0, Limits
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
