@@ -50,7 +50,7 @@ def test_ten_minutes_do_not_make_the_hub_grow(hub: Hub) -> None:
     hub.start()
     assert hub.process is not None
 
-    with Witness(hub.ports["tcp"]) as witness:
+    with Witness(hub) as witness:
         ledger, samples = asyncio.run(_soak(hub, hub.process.pid))
     sys.stdout.write(
         f"{ledger.summary()}; memory {min(samples.rss) >> 20}..{max(samples.rss) >> 20} MiB, "

@@ -1,6 +1,7 @@
 """A pair of well-behaved clients that play QoS 1 ping-pong while others misbehave, and what a process costs meanwhile.
 
-Knows no abuse; it only says how the innocent fared.
+Knows no abuse; it only says how the innocent fared. Time in which hub or witness were ready to run and the machine ran somebody
+else is not held against the hub: the kernel counts it (`schedstat`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.hub import Hub
 from tests.support.raw import PUBACK, PUBLISH, RawClient
 
 PAUSE_S = 0.02
@@ -19,8 +21,10 @@ PAUSE_S = 0.02
 class Witness:
     """Use as a context manager: leaving it fails the test when a round trip took too long or the hub closed us."""
 
-    def __init__(self, port: int, name: str = "witness", limit_s: float = 1.0) -> None:
+    def __init__(self, hub: Hub, name: str = "witness", limit_s: float = 1.0) -> None:
+        assert hub.process is not None
         self.limit_s = limit_s
+        self._pid, port = hub.process.pid, hub.ports["tcp"]
         self.worst_s = 0.0
         self.rounds = 0
         self._error: Exception | None = None
@@ -51,14 +55,19 @@ class Witness:
     def _play(self) -> None:
         try:
             while not self._is_over.is_set() or not self.rounds:
-                begun = time.monotonic()
+                begun, starved = time.monotonic(), self._starved_s()
                 for number in (0, 1):
                     self._pass_ball(self._pair[number], self._pair[1 - number], 1 - number)
-                self.worst_s = max(self.worst_s, time.monotonic() - begun)
+                took = time.monotonic() - begun - (self._starved_s() - starved)
+                self.worst_s = max(self.worst_s, took)
                 self.rounds += 1
                 self._is_over.wait(PAUSE_S)
         except (AssertionError, OSError) as error:
             self._error = error
+
+    def _starved_s(self) -> float:
+        """How long the hub's main thread and this thread have waited for a processor."""
+        return waited_s(self._pid, self._pid) + waited_s(os.getpid(), threading.get_native_id())
 
     def _pass_ball(self, sender: RawClient, receiver: RawClient, number: int) -> None:
         ball = str(self.rounds).encode()
@@ -67,6 +76,11 @@ class Witness:
         receiver.ack(PUBACK, found.packet_id)
         sender.expect(PUBACK)
         assert found.payload == ball
+
+
+def waited_s(pid: int, thread: int) -> float:
+    """Time that a thread was runnable and not running."""
+    return int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[1]) / 1e9
 
 
 def rss_bytes(pid: int) -> int:

@@ -26,7 +26,7 @@ def test_descriptors_run_out_and_nobody_is_harmed(tmp_path: Path) -> None:
         with RawClient(port) as keeper, Crowd(port) as crowd:
             keeper.connect("keeper", "acme/dev1", clean=False)
             keeper.subscribe(("keeper", 1))
-            with Witness(port):
+            with Witness(hub):
                 for _ in range(WANTING):
                     crowd.add()
                 crowd.wait_closed(1.0)

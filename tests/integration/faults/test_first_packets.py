@@ -56,7 +56,7 @@ def test_five_hundred_strangers_are_closed_at_once(hub: Hub) -> None:
     before = rss_bytes(pid)
     kinds = first_packets()
 
-    with Witness(port), Crowd(port) as crowd:
+    with Witness(hub), Crowd(port) as crowd:
         for number in range(GARBAGE):
             crowd.add(kinds[number % len(kinds)])
         closed = crowd.wait_closed(TIMEOUT_S + 3)
@@ -81,7 +81,7 @@ def test_a_thousand_declared_lengths_cost_nothing(hub: Hub, start: bytes, is_ref
     pid, port = hub.process.pid, hub.ports["tcp"]
     before, files = rss_bytes(pid), open_files(pid)
 
-    with Witness(port), Crowd(port) as crowd:
+    with Witness(hub), Crowd(port) as crowd:
         begun = time.monotonic()
         for _ in range(LIARS):
             crowd.add(start)
@@ -104,7 +104,7 @@ def test_silent_and_slow_connects_end_at_the_timeout(hub: Hub) -> None:
     port = hub.ports["tcp"]
     with RawClient(port) as sample:
         connect = sample.connect_bytes("slow", "acme/dev1") + b"\0" * 60
-    with Witness(port), Crowd(port) as crowd:
+    with Witness(hub), Crowd(port) as crowd:
         begun = time.monotonic()
         for _ in range(200):
             crowd.add()

@@ -62,7 +62,7 @@ def test_impossible_topics_are_refused_cheaply(hub: Hub, version: int, username:
     filters = [name for name in DEEP_FILTERS if username == "acme/dev1" or len(name) < 100]
     cases = [(kind, topic) for kind in (PUBACK, CONNACK) for topic in names] + [(SUBACK, topic) for topic in filters]
 
-    with Witness(port):
+    with Witness(hub):
         for kind, topic in cases:
             try_topic(port, version, username, kind, topic)
     begun = cpu_s(pid)  # without the witness, which costs as well
@@ -94,7 +94,7 @@ def test_deep_topics_without_a_limit_harm_nobody(hub: Hub) -> None:
     port, pid = hub.ports["tcp"], pid_of(hub)
     before, begun = rss_bytes(pid), cpu_s(pid)
     filters = [DEEP, b"+/" * 32767 + b"+"]
-    with Witness(port):
+    with Witness(hub):
         for _ in range(10):
             with RawClient(port, 4) as client:
                 client.connect("deep", "free/dev1")
@@ -150,7 +150,7 @@ def test_ten_thousand_user_properties_are_capped(hub: Hub) -> None:
                 assert found.code >= 0x80
         return (cpu_s(pid) - begun) / rounds
 
-    with Witness(port):
+    with Witness(hub):
         thousand = seconds(few)
         before = rss_bytes(pid)
         ten_thousand = seconds(many)
@@ -174,7 +174,7 @@ def assert_answered(client: RawClient) -> None:
 def test_one_identifier_again_and_again_is_one_message(hub: Hub) -> None:
     """QoS 2: 20,000 PUBLISHes with the same identifier and no PUBREL are one message, and cost no memory."""
     port, pid = hub.ports["tcp"], pid_of(hub)
-    with Witness(port), RawClient(port, 4) as reader, RawClient(port, 4) as client:
+    with Witness(hub), RawClient(port, 4) as reader, RawClient(port, 4) as client:
         reader.connect("storm-reader", "acme/dev1")
         reader.subscribe(("storm", 0))
         client.connect("storm", "acme/dev2")
@@ -200,7 +200,7 @@ def test_too_many_open_identifiers_end_the_connection(hub: Hub) -> None:
     """PUBREL never comes: above the hub's Receive Maximum there is DISCONNECT 0x93, and memory stays bounded [MQTT-3.3.4-9]."""
     port, pid = hub.ports["tcp"], pid_of(hub)
     before = rss_bytes(pid)
-    with Witness(port), RawClient(port, 5) as client:
+    with Witness(hub), RawClient(port, 5) as client:
         announced = client.connect("hoarder", "acme/dev1").property(0x21)
         maximum = announced if isinstance(announced, int) else 65535
         sent = 0
@@ -229,7 +229,7 @@ def test_too_many_open_identifiers_end_the_connection(hub: Hub) -> None:
 def test_pubrel_storms_for_unknown_identifiers_are_answered(hub: Hub, version: int) -> None:
     """Each gets its PUBCOMP, in 5.0 with 0x92; unknown PUBACK, PUBREC and PUBCOMP do no harm."""
     port, pid = hub.ports["tcp"], pid_of(hub)
-    with Witness(port), RawClient(port, version) as client:
+    with Witness(hub), RawClient(port, version) as client:
         client.connect("storm", "acme/dev1")
         before = rss_bytes(pid)
         for start in range(1, 20_001, 500):
@@ -261,7 +261,7 @@ def test_stalled_subscribers_cost_a_bounded_memory(hub: Hub) -> None:
     before, peak, sent = rss_bytes(pid), 0, 0
     begun = time.monotonic()
 
-    with Witness(port):
+    with Witness(hub):
         while time.monotonic() - begun < 8 and sent < 3000:
             for number, one in enumerate(publishers):
                 one.publish(f"flood/{number}", payload, 1, sent // 4 % 65535 + 1)
@@ -293,7 +293,7 @@ def test_reconnect_storms_leave_nothing(hub: Hub) -> None:
     port = hub.ports["tcp"]
     with RawClient(port) as sample:
         connect = sample.connect_bytes("fought-over", "acme/dev1")
-    with Witness(port), Crowd(port) as crowd:
+    with Witness(hub), Crowd(port) as crowd:
         for _ in range(300):
             crowd.add(connect)
         wait_until(lambda: sum(1 for _ in crowd.wait_closed(0.2)) >= 299, 10, "all but the last are closed")
