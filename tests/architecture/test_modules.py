@@ -41,7 +41,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub_tenants.broker",
         "iothub_tenants.brokers",
         "iothub_tenants.control",
-        "iothub_tenants.errands",
         "iothub_tenants.guests",
         "iothub_tenants.hub",
         "iothub_tenants.leave",
@@ -49,8 +48,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub_tenants.plugging",
         "iothub_tenants.proving",
         "iothub_tenants.reauthenticate",
-        "iothub_tenants.upkeep",
-        "iothub_tenants.verdicts",
     )
 )
 
