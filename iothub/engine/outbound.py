@@ -12,6 +12,7 @@ from typing import Any
 from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
+from iothub.engine.outbox import RETAIN_FLAG
 from iothub.engine.session import Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import SPAN, Window
@@ -131,6 +132,9 @@ class Outbound:
             if window.is_released(position):
                 window.take_released()
                 return True
+            if window.is_done(position):
+                window.skip()
+                return True
         if delivery.qos == 0:
             if len(connection.out) > turn.out_soft_bytes or not self.emission.has_allowance(session, message):
                 turn.wait(session)
@@ -220,7 +224,7 @@ class Outbound:
                 session.loaded = record.position
                 session.push(
                     Delivery(
-                        record.message, record.qos, bool(record.flags & 1), record.subscription_ids, record.position
+                        record.message, record.qos, bool(record.flags & RETAIN_FLAG), record.subscription_ids, record.position
                     )
                 )
                 self.turn.hold(session.tenant, record.message.size)

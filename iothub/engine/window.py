@@ -43,6 +43,7 @@ class Window:
         self.in_flight = 0
         self.states = bytearray()
         self.released: dict[int, int] | None = None  # position -> 1 when PUBCOMP was seen
+        self.done: set[int] | None = None  # completed on an earlier connection, beyond what was not: never sent again
 
     def has_room(self) -> bool:
         """Whether one more PUBLISH may be in flight [MQTT-3.3.4-7] [MQTT-3.3.4-9]; the span counts from the durable head."""
@@ -82,6 +83,10 @@ class Window:
 
     def is_released(self, position: int) -> bool:
         return self.released is not None and position in self.released
+
+    def is_done(self, position: int) -> bool:
+        """Whether an earlier connection has completed this position; the hub remembers as long as it lives."""
+        return self.done is not None and position in self.done
 
     def find(self, packet_id: int) -> int:
         """Return the position that a Packet Identifier names now, or 0."""
@@ -133,10 +138,15 @@ class Window:
             self.sent_upto = min(reserved, tail)
         self.in_flight = 0
         self.states = bytearray()
-        self.released = {position: 0 for position in sorted(released) if position > head} or None
+        self.done = {position for position in (self.done or ()) if position > head} or None
+        self.released = {p: 0 for p in sorted(released) if p > head and not self.is_done(p)} or None
 
     def halt(self) -> None:
         """The connection ended: nothing is in flight any more; `restore` begins again."""
+        done = {self.base + 1 + index for index, state in enumerate(self.states) if state == DONE}
+        done.update(position for position, is_complete in (self.released or {}).items() if is_complete)
+        if done:
+            self.done = done | (self.done or set())
         self.in_flight = 0
         self.states = bytearray()
         self.taken = self.base

@@ -79,3 +79,31 @@ def test_window_released_position_awaits_pubcomp_before_and_after_its_turn() -> 
     window.complete(2)
 
     assert (window.base, window.in_flight) == (2, 0)
+
+
+def test_window_remembers_what_an_earlier_connection_completed_out_of_order() -> None:
+    """PUBCOMP of position 2 while 1 is outstanding: after a reconnect neither PUBLISH nor PUBREL of it goes out again [MQTT-4.4.0-1]."""
+    window = Window(10, True)
+    window.restore(0, 2, 1024, ())
+    for _ in range(2):
+        window.send(2)
+    window.set_state(2, WAIT_PUBCOMP)
+    window.complete(2)
+
+    window.halt()
+    window.restore(0, 2, 1024, (2,))
+
+    assert window.is_done(2)
+    assert not window.is_released(2)
+
+
+def test_window_forgets_completed_positions_that_the_durable_head_has_passed() -> None:
+    """What is remembered is bounded by what the store still has."""
+    window = Window(10, True)
+    window.restore(0, 3, 1024, (3,))
+    window.complete(3)
+    window.halt()
+
+    window.restore(3, 3, 1024, ())
+
+    assert window.done is None
