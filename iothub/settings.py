@@ -263,7 +263,7 @@ class Overload:
     )
     connection_buffer_bytes: int = key(
         kinds.size(16 << 10, 1 << 30),
-        16 << 20,
+        4 << 20,
         "Out-buffer of one connection; above it QoS 0 is dropped, and a client that never reads is closed.",
     )
     session_backlog_bytes: int = key(
