@@ -1,7 +1,7 @@
 cimport cython
 
 from iothub.engine.connection cimport Connection
-from iothub.engine.message cimport Delivery, Message
+from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport QueueTarget
 from iothub.engine.router cimport Group, Route, Subscription, Target, without_no_local
@@ -19,8 +19,8 @@ cdef class Distribution:
 
     @cython.locals(payload=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
     cpdef list distribute(self, TenantPlane tenant, Message message, Route route)
-    @cython.locals(message=Message, group=Group, subscription=Subscription)
-    cpdef list redistribute(self, TenantPlane tenant, Delivery delivery, Group left)
+    @cython.locals(group=Group, subscription=Subscription)
+    cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter)
     @cython.locals(session=Session, rest=Target, qos=int, retain=bint)
     cdef list _give(self, TenantPlane tenant, Message message, Target target, list queued)
     @cython.locals(qos=int, retain=bint, identifiers=tuple)

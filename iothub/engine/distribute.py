@@ -6,7 +6,7 @@ Knows no bytes and no acknowledgements. Transient receivers get their copy at on
 
 from __future__ import annotations
 
-from iothub.engine.message import Delivery, Message
+from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget
 from iothub.engine.router import Group, Route, Subscription, Target, without_no_local
@@ -49,15 +49,17 @@ class Distribution:
             self.turn.observer.limited(tenant, message.publisher, name, left_out)
         return queued
 
-    def redistribute(self, tenant: TenantPlane, delivery: Delivery, left: Group) -> list[QueueTarget] | None:
-        """A member's session ended before this was sent: another member of the group gets it [MQTT-4.8.2-5]."""
-        message = delivery.message
+    def redistribute(
+        self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes
+    ) -> list[QueueTarget] | None:
+        """A member's session ended before it acknowledged this: another member of the group gets it, §4.8.2."""
         for group in tenant.router.match(message.topic).groups:
-            if group.name == left.name and group.filter == left.filter:
+            if group.name == name and group.filter == filter:
                 subscription = self.choose(group, message)
                 if subscription is not None:
                     self.receivers = 0
                     self.allowed = 1
+                    self.skip_direct = False
                     return self._give_member(tenant, message, group, subscription, None)
         self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
         return None
@@ -105,7 +107,7 @@ class Distribution:
         if session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0)):
             if queued is None:
                 queued = []
-            queued.append(QueueTarget(session, qos, retain, identifiers))
+            queued.append(QueueTarget(session, qos, retain, identifiers, group is not None))
         elif not self.skip_direct and self.outbound.deliver(session, message, qos, retain, identifiers, group):
             self.direct += 1
         return queued

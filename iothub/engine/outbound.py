@@ -224,7 +224,11 @@ class Outbound:
                 session.loaded = record.position
                 session.push(
                     Delivery(
-                        record.message, record.qos, bool(record.flags & RETAIN_FLAG), record.subscription_ids, record.position
+                        record.message,
+                        record.qos,
+                        bool(record.flags & RETAIN_FLAG),
+                        record.subscription_ids,
+                        record.position,
                     )
                 )
                 self.turn.hold(session.tenant, record.message.size)

@@ -8,8 +8,10 @@ from iothub.engine.tenant cimport TenantPlane
 cdef class QueueTarget:
     cdef public object session
     cdef public int qos
-    cdef public bint retain
+    cdef public bint retain, is_shared
     cdef public tuple identifiers
+
+    cpdef int flags(self) except -1
 
 
 @cython.final

@@ -17,14 +17,25 @@ if TYPE_CHECKING:
     from iothub.engine.tenant import TenantPlane
 
 
+RETAIN_FLAG = 1  # of a stored record: RETAIN as it must be delivered
+SHARED_FLAG = 2  # it came by a shared subscription: another member gets it if this session ends
+
+
 class QueueTarget:
     """One persistent session that gets a copy: QoS min(publish, subscription), RETAIN as it must be delivered, Subscription Identifiers."""
 
-    def __init__(self, session: Session, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
+    def __init__(
+        self, session: Session, qos: int, retain: bool, identifiers: tuple[int, ...], is_shared: bool = False
+    ) -> None:
         self.session = session
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
+        self.is_shared = is_shared
+
+    def flags(self) -> int:
+        """Return the flags of its record."""
+        return (RETAIN_FLAG if self.retain else 0) | (SHARED_FLAG if self.is_shared else 0)
 
 
 class AckSlot:

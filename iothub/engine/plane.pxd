@@ -20,7 +20,7 @@ from iothub.engine.window cimport Window
 
 @cython.final
 cdef class Plane:
-    cdef public object limits, control, wheel, replays
+    cdef public object limits, control, wheel, replays, inheritance
     cdef public Turn turn
     cdef public Counters counters
     cdef public Emission emission

@@ -16,6 +16,7 @@ from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
+from iothub.engine.inheritance import Inheritance
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
@@ -68,6 +69,7 @@ class Plane:
         self.inbound = Inbound(self.turn, self.publishing, self.answers, self.receipts, self.emission, control)
         self.storage = Storage(self.turn, self.answers, self.outbound)
         self.replays = Replay(self.turn, self.publishing, self.outbound)
+        self.inheritance = Inheritance(self.turn, self.publishing, self.distribution)
         self.connection_count = 0
 
     # --- transports
@@ -265,13 +267,25 @@ class Plane:
         self.turn.hold(tenant, -session.backlog_bytes)
         for delivery in session.take_backlog():
             if delivery.group is not None and delivery.qos == 1:
-                queued = self.distribution.redistribute(tenant, delivery, delivery.group)
+                queued = self.distribution.redistribute(
+                    tenant, delivery.message, delivery.group.name, delivery.group.filter
+                )
                 if queued is not None:
                     self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
         session.window = None
         session.inbound = None
+        self._settle()
+
+    def leave_groups(self, session: Session) -> bool:
+        """A persistent session is about to end: no shared group chooses it any more. False: it was in none, nothing is left to anybody."""
+        return self.inheritance.leave(session)
+
+    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[], None]) -> None:
+        """Give a page of its queue to other members of its groups; `on_done` when what must be durable is."""
+        self.turn.look()
+        self.inheritance.bequeath(session, records, on_done)
         self._settle()
 
     def subscribe(self, session: Session, subscription: Subscription) -> Subscription | None:

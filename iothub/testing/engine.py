@@ -277,7 +277,7 @@ class ManualStore:
         copy = Message(
             message.topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
         )
-        rows.records[rows.tail] = Record(rows.tail, target.qos, int(target.retain), target.identifiers, copy)
+        rows.records[rows.tail] = Record(rows.tail, target.qos, target.flags(), target.identifiers, copy)
         if target.qos == 2:
             rows.seen[message.message_id] = rows.tail
         return rows.tail

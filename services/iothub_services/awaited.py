@@ -11,6 +11,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from iothub_services.queues.port import Claim, QueueLimits, QueueStats
+from iothub_services.queues.threads import LoadedPage, Read
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 
@@ -20,6 +21,10 @@ def awaited(start: Callable[[Callable[[Any], None], Callable[[Exception], None]]
     answer: Deferred[Any] = Deferred()
     start(answer.callback, answer.errback)
     return answer
+
+
+_PAGE_RECORDS = 128
+_PAGE_BYTES = 256 << 10
 
 
 class AwaitedQueues:
@@ -37,6 +42,11 @@ class AwaitedQueues:
 
     async def drop(self, queue_id: int) -> None:
         await self._call("drop", queue_id)
+
+    async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
+        op = Read(queue_id, epoch, after, _PAGE_RECORDS, _PAGE_BYTES)
+        page: LoadedPage = await awaited(lambda done, failed: self._writer.load(op, done, failed))
+        return page
 
     async def drop_tenant(self, tenant_id: int) -> None:
         await self._call("drop_tenant", tenant_id)

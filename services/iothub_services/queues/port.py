@@ -51,7 +51,7 @@ class Delivery:
 
     queue_id: int
     qos: int  # min of publish and subscription
-    flags: int = 0  # bit 0: RETAIN as it must be delivered
+    flags: int = 0  # bit 0: RETAIN as it must be delivered; bit 1: it came by a shared subscription
     subscription_ids: tuple[int, ...] = ()
 
 

@@ -41,7 +41,6 @@ from iothub_services.sqlite.group import Bounds, CallInReactor, GroupThread, Pat
 RETRY_S = 0.25
 GIVE_UP_S = 30.0
 
-_RETAIN_FLAG = 1
 _READING = frozenset(("tails", "stats", "list_queues", "fetch", "load", "usage"))
 
 Callback = Callable[[Any], None]
@@ -235,6 +234,10 @@ class QueueWriter:
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
         thread.submit(Call(name, args), partial(_answer, callback, errback))
 
+    def load(self, op: Read, callback: Callback, errback: Errback) -> None:
+        """Read a page of a queue for whoever ends its session; the answer is a LoadedPage."""
+        self._reads.submit(op, partial(_answer, callback, errback))
+
     def call_retained(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
         """The same for `RetainedStore`: put delete expire drop_tenant | load (as a list) fetch usage."""
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._retains)
@@ -362,9 +365,7 @@ def _append_of(publish: StoredPublish, body: bytes) -> Append:
         inbound = Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
     deliveries = tuple(
         [
-            Delivery(
-                target.session.queue_id, target.qos, _RETAIN_FLAG if target.retain else 0, tuple(target.identifiers)
-            )
+            Delivery(target.session.queue_id, target.qos, target.flags(), tuple(target.identifiers))
             for target in publish.targets
         ]
     )

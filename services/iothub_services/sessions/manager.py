@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
+
+from twisted.internet.defer import Deferred
 
 from iothub.clock import Clock
 from iothub.engine.plane import Plane
@@ -222,6 +225,7 @@ class SessionManager:
         control.expires_at = control.queued_at = 0.0
         if control.will is not None:
             self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
+        await self._bequeath(session)
         subject = self._subject(session)
         is_expiry = reason == "expired"
         ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
@@ -229,6 +233,23 @@ class SessionManager:
         home.session_ended(session)
         self._plane.discard(session)
         await self._queues.drop(session.queue_id)
+
+    async def _bequeath(self, session: Session) -> None:
+        """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2."""
+        if not self._plane.leave_groups(session):
+            return
+        try:
+            claim = await self._queues.claim(session.queue_id, self._owner)
+        except NotFoundError:  # it went with a damaged file
+            return
+        after, is_through = claim.head, False
+        while not is_through:
+            page = await self._queues.load(session.queue_id, claim.epoch, after)
+            done: Deferred[None] = Deferred()
+            self._plane.bequeath(session, page.records, partial(done.callback, None))
+            await done
+            is_through = page.is_short or page.upto <= after
+            after = page.upto
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""

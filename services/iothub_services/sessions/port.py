@@ -16,6 +16,7 @@ from iothub.engine.tenant import TenantPlane
 from iothub.reasons import Reason
 from iothub.records.events import Event
 from iothub_services.queues.port import Claim, QueueLimits
+from iothub_services.queues.threads import LoadedPage
 
 NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
@@ -88,6 +89,9 @@ class QueueAdmin(Protocol):
     async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None: ...
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
+
+    async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
+        """Read the next records after a position, decoded."""
 
     async def drop(self, queue_id: int) -> None: ...
 

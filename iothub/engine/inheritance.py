@@ -1,0 +1,76 @@
+"""What a member of a shared group leaves to the others when its session ends: QoS 1 that it never acknowledged.
+
+Knows no store and no session directory: whoever ends the session reads its queue page by page and waits for each page to be durable elsewhere.
+QoS 2 dies with its session [MQTT-4.8.2-5], and so does what came by a subscription that was not shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from iothub.engine.distribute import Distribution
+from iothub.engine.filters import topic_matches
+from iothub.engine.message import Message
+from iothub.engine.outbox import SHARED_FLAG, StoredPublish
+from iothub.engine.publishing import Publishing
+from iothub.engine.session import Session
+from iothub.engine.turn import Turn
+from iothub.reasons import Drop
+
+
+class Inheritance:
+    """Distributes what is left."""
+
+    def __init__(self, turn: Turn, publishing: Publishing, distribution: Distribution) -> None:
+        self.turn = turn
+        self.publishing = publishing
+        self.distribution = distribution
+
+    def leave(self, session: Session) -> bool:
+        """Take a session out of its shared groups, so that nobody chooses it any more; whether it was in one."""
+        shared = [(group, filter) for group, filter in session.subscriptions if group is not None]
+        for group, filter in shared:
+            session.tenant.router.unsubscribe(session, filter, group)
+        return bool(shared)
+
+    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[], None]) -> None:
+        """Give one page of its queue to other members; `on_done` when all of it is durable, perhaps at once."""
+        waiting = len(records) + 1
+        seen: dict[bytes, int] = {}
+
+        def done(_code: int = 0) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting == 0:
+                on_done()
+
+        for record in records:
+            publish = None
+            if record.flags & SHARED_FLAG and record.qos == 1:
+                publish = self._pass_on(session, record.message, seen)
+            if publish is None:
+                done()
+            else:
+                publish.on_done = done
+                self.publishing.append(publish)
+        done()
+
+    def _pass_on(self, session: Session, message: Message, seen: dict[bytes, int]) -> StoredPublish | None:
+        """Choose the next member; None: nobody is left, or it went to a member without a queue.
+
+        A record says that it was shared, not by which group: of several that match, each gets one copy of the message, as each did before.
+        """
+        groups = [
+            (group, filter)
+            for group, filter in session.subscriptions
+            if group is not None and topic_matches(filter, message.topic)
+        ]
+        if not groups:
+            self.turn.drop(session.tenant, session, Drop.SESSION_ENDED, 1)
+            return None
+        rank = seen.get(message.message_id, 0)
+        seen[message.message_id] = rank + 1
+        group, filter = groups[rank % len(groups)]
+        queued = self.distribution.redistribute(session.tenant, message, group, filter)
+        return None if queued is None else StoredPublish(session.tenant, message, queued, False)

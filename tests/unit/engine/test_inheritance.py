@@ -1,0 +1,125 @@
+"""What a member of a shared group leaves to the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, QueueTarget
+from iothub.reasons import Drop
+from iothub.testing.engine import Bench, Client, packets, publish
+
+
+def queued(bench: Bench, queue_id: int) -> list[tuple[bytes, int]]:
+    """Payload and QoS of what is in a queue."""
+    rows = bench.store.queue(queue_id)
+    return [(rows.records[position].message.payload, rows.records[position].qos) for position in sorted(rows.records)]
+
+
+def end(bench: Bench, heir: Client) -> list[bool]:
+    """End a session as the session manager does; the list has one entry when everything is durable."""
+    done: list[bool] = []
+    rows = bench.store.queue(heir.session.queue_id)
+    records = [rows.records[position] for position in sorted(rows.records)]
+    assert bench.plane.leave_groups(heir.session)
+    bench.plane.bequeath(heir.session, records, lambda: done.append(True))
+    return done
+
+
+def away(bench: Bench, client_id: str, queue_id: int, *filters: bytes, group: bytes | None = b"g") -> Client:
+    """A persistent session that is offline."""
+    client = bench.client(client_id, queue_id=queue_id)
+    for filter in filters:
+        client.subscribe(filter, 2, group=group)
+    bench.settle()
+    client.drop()
+    bench.settle()
+    return client
+
+
+def test_record_says_that_it_was_shared() -> None:
+    """Flags of a record are its own two bits."""
+    session = Bench().client("c").session
+
+    assert [
+        QueueTarget(session, 1, retain, (), is_shared).flags()
+        for retain, is_shared in ((False, False), (True, False), (False, True), (True, True))
+    ] == [0, RETAIN_FLAG, SHARED_FLAG, RETAIN_FLAG | SHARED_FLAG]
+
+
+@pytest.mark.parametrize("heir_queue", [0, 8])
+def test_inheritance_goes_to_another_member(heir_queue: int) -> None:
+    """QoS 1 finds another member, QoS 2 begun or not dies with its session; done when it is durable. §4.8.2, [MQTT-4.8.2-5]."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a")
+    publisher = bench.client("p")
+    for number, qos in enumerate((1, 2, 1), 1):
+        publisher.send(publish(b"a", b"%d" % number, qos, number))
+    bench.settle()
+    heir = bench.client("heir", queue_id=heir_queue)
+    heir.subscribe(b"a", 1, group=b"g")
+    bench.settle()
+    heir.take()
+
+    done = end(bench, leaving)
+    assert done == ([True] if heir_queue == 0 else [])
+    bench.settle()
+
+    assert done == [True]
+    assert [body[-1:] for _, body in packets(heir.take())] == [b"1", b"3"]
+
+
+def test_inheritance_of_the_last_member_is_counted() -> None:
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a")
+    bench.client("p").send(publish(b"a", b"x", 1, 1))
+    bench.settle()
+
+    assert end(bench, leaving) == [True]
+
+    assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 1}
+
+
+def test_inheritance_is_what_was_shared_alone() -> None:
+    """A plain subscription's copy, and one of a group that was left before, are nobody else's."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"left", b"kept")
+    leaving.subscribe(b"plain", 1)
+    heir = away(bench, "heir", 8, b"left", b"kept", b"plain")
+    bench.plane.unsubscribe(heir.session, b"g", b"plain")
+    heir_only = bench.store.queue(8).tail
+    for number, topic in enumerate((b"left", b"kept", b"plain"), 1):
+        bench.plane.unsubscribe(heir.session, b"g", topic)
+        bench.client("p").send(publish(topic, topic, 1, number))
+    bench.settle()
+    for topic in (b"left", b"kept"):
+        heir.subscribe(topic, 1, group=b"g")
+    bench.plane.unsubscribe(leaving.session, b"g", b"left")
+
+    end(bench, leaving)
+    bench.settle()
+
+    assert queued(bench, 8)[heir_only:] == [(b"kept", 1)]
+
+
+def test_inheritance_of_two_groups_reaches_both() -> None:
+    """One message, a record for each group that had chosen the session: each group gets its copy back."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a", b"+")
+    bench.client("p").send(publish(b"a", b"x", 1, 1))
+    bench.settle()
+    assert len(queued(bench, 7)) == 2
+    away(bench, "exact", 8, b"a")
+    away(bench, "wild", 9, b"+")
+
+    end(bench, leaving)
+    bench.settle()
+
+    assert (queued(bench, 8), queued(bench, 9)) == ([(b"x", 1)], [(b"x", 1)])
+
+
+def test_who_shared_nothing_leaves_nothing() -> None:
+    bench = Bench()
+    client = bench.client("c", queue_id=7)
+    client.subscribe(b"a", 1)
+
+    assert not bench.plane.leave_groups(client.session)
