@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -14,6 +15,7 @@ from iothub.testing.clock import ManualClock
 from iothub_tenants.database import sqlite_url
 from iothub_tenants.initial import init_store
 from iothub_tenants.store import AccountStore
+from tests.support.control_house import House
 
 PEPPER = b"p" * 32
 
@@ -46,3 +48,22 @@ def store(url: str, clock: ManualClock) -> Iterator[AccountStore]:
 def _hurry(connection: sqlite3.Connection, _entry: object, _proxy: object) -> None:
     """Nothing here survives the test: no need to wait for the disk."""
     connection.execute("PRAGMA synchronous = OFF")
+
+
+@pytest.fixture
+def make_house(tmp_path: Path) -> Iterator[Callable[..., House]]:
+    """A control plane over doubles; hooks and settings by name."""
+    made: list[House] = []
+
+    def make(**options: Any) -> House:
+        made.append(House(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def house(make_house: Callable[..., House]) -> House:
+    return make_house()

@@ -1,0 +1,387 @@
+"""A whole control plane over doubles: real walks, sessions, quota and engine; accounts, queues, journal, clock and sockets are the test's.
+
+Knows no process and no thread: every answer comes when the test says so (`settle`, `Journal.hold`, `pass_time`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+
+from iothub.engine.limits import ListenerInfo, PlaneLimits
+from iothub.engine.plane import Plane
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.errors import BackendError, NotFoundError
+from iothub.hooks import Hooks, PlugIn
+from iothub.ids import MessageIds, TenantId
+from iothub.peers.directory import LocalDirectory
+from iothub.reasons import Reason
+from iothub.records.events import Event
+from iothub.settings import Auth, Config
+from iothub.testing.accounts import MemoryAccounts
+from iothub.testing.clock import ManualClock
+from iothub.testing.engine import Claim, LoopbackTransport, ManualStore, RecordingObserver
+from iothub_services.auth.authenticator import Authenticator, AuthSettings
+from iothub_services.auth.policies import PolicyCache
+from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
+from iothub_services.auth.secrets import hash_generated
+from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
+from iothub_services.queues.threads import LoadedPage
+from iothub_services.quota.names import Quota
+from iothub_services.quota.usage import Usage, UsageStore
+from iothub_services.retained.port import RetainedBody, RetainedTopic
+from iothub_services.sessions.manager import SessionManager
+from iothub_tenants.allowance import Allowance
+from iothub_tenants.broker import Shared, TenantBroker
+from iothub_tenants.brokers import Brokers
+from iothub_tenants.control import ControlPlane
+from iothub_tenants.generator import QueueIds
+from iothub_tenants.hub import Hub
+from iothub_tenants.plugging import plug_in
+from iothub_tenants.retaining import Retaining
+from iothub_tenants.sys_topics import SysTopics
+from tests.support.party import Guest
+
+PEPPER = bytes(32)
+SECRET = "secret"
+EVERYTHING = Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "#")
+
+
+def device(name: str, **options: Any) -> DeviceRecord:
+    """A device whose secret is "secret"."""
+    return DeviceRecord(name, hash_generated(SECRET.encode(), PEPPER), **options)
+
+
+def now(steps: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing."""
+    answers: list[Any] = []
+    Deferred.fromCoroutine(steps).addBoth(answers.append)
+    assert answers, "it waits"
+    if hasattr(answers[0], "raiseException"):
+        answers[0].raiseException()
+    return answers[0]
+
+
+async def run(_name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A pool that runs at once."""
+    return call(*args, **kwargs)
+
+
+class Journal:
+    """Remembers events; `hold` makes the durable ones wait for `release`, `is_down` refuses them."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.is_down = False
+        self.is_held = False
+        self.waiting: list[Deferred[None]] = []
+
+    async def record(self, events: list[Event]) -> None:
+        if self.is_down:
+            raise BackendError("events.db: disk full", retryable=True)
+        if self.is_held:
+            self.waiting.append(Deferred())
+            await self.waiting[-1]
+        self.events += events
+
+    def note(self, events: list[Event]) -> None:
+        self.events += events
+
+    def release(self) -> None:
+        self.is_held = False
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            each.callback(None)
+
+    def words(self) -> list[str]:
+        """The types of the events so far, which are forgotten."""
+        words = [event.type.value for event in self.events]
+        self.events.clear()
+        return words
+
+
+@dataclass
+class Queues:
+    """Fulfils `QueueAdmin` over the rows of a ManualStore."""
+
+    store: ManualStore
+    owners: dict[int, int] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    limits: dict[int, QueueLimits] = field(default_factory=dict)
+    purged: list[int] = field(default_factory=list)
+
+    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
+        self.store.queue(queue_id).epoch = first_epoch - 1
+        self.owners[queue_id] = tenant_id
+        self.limits[queue_id] = limits
+
+    async def claim(self, queue_id: int, _owner: bytes) -> Claim:
+        if queue_id not in self.owners:
+            raise NotFoundError(f"there is no queue {queue_id}")
+        return self.store.claim(queue_id)
+
+    async def load(self, queue_id: int, _epoch: int, after: int) -> LoadedPage:
+        rows = self.store.queue(queue_id)
+        records: list[Any] = [record for position, record in sorted(rows.records.items()) if position > after]
+        return LoadedPage(records, rows.tail, True, [])
+
+    async def drop(self, queue_id: int) -> None:
+        self.owners.pop(queue_id, None)
+        self.store.rows.pop(queue_id, None)
+        self.dropped.append(queue_id)
+
+    async def purge(self, queue_id: int) -> int:
+        self.purged.append(queue_id)
+        return len(self.store.queue(queue_id).records)
+
+    async def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        return [
+            QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 1, self.limits[queue_id])
+            for queue_id, owner in self.owners.items()
+            if owner == tenant_id
+        ]
+
+    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+        self.limits[queue_id] = limits
+
+    async def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        """Nothing here has room for less than everything."""
+
+
+class NoRetained:
+    """A retained store without messages."""
+
+    async def load(self, _tenant_id: int) -> list[RetainedTopic]:
+        return []
+
+    async def fetch(self, _tenant_id: int, _topics: object) -> list[RetainedBody]:
+        return []
+
+    async def delete(self, _tenant_id: int, _topics: object) -> int:
+        return 0
+
+    async def settle(self, _tenant_id: int) -> None:
+        return
+
+
+class Ids:
+    """Queue ids from 1; `is_empty`: the block is used up, so the next one needs a transaction."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.is_empty = False
+
+    def allocate(self) -> int:
+        self.is_empty = False
+        self.last += 1
+        return self.last
+
+    def allocate_nowait(self) -> int | None:
+        return None if self.is_empty else self.allocate()
+
+
+class Told(RecordingObserver):
+    """What the observers of engine, quota, accounts and control plane heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[str] = []
+        self.refusals: list[Quota] = []
+        self.denials: list[str] = []
+        self.causes: list[str] = []
+
+    def opened(self, _listener: str) -> None:
+        """Nobody asks."""
+
+    def closed(self, _listener: str, _version: int, _reason: Reason) -> None:
+        """Nobody asks."""
+
+    def connected(self, _listener: str, _version: int, result: str) -> None:
+        self.answers.append(result)
+
+    def denied(self, _tenant_id: int, action: str) -> None:
+        self.denials.append(action)
+
+    def proven(self, _who: object) -> None:
+        """Nobody asks."""
+
+    def store_failed(self, _call: str, _error: Exception) -> None:
+        """Nobody asks."""
+
+    def would_refuse(self, _tenant_id: int, _quota: Quota) -> None:
+        """Nothing is on trial."""
+
+    def unbalanced(self, _tenant_id: int, quota: Quota) -> None:
+        raise AssertionError(quota)
+
+    def refused(self, first: Any, second: Any, **_: Any) -> None:
+        """Of quotas (tenant, quota) and of credentials (shown, refusal)."""
+        if isinstance(second, Quota):
+            self.refusals.append(second)
+        else:
+            self.causes.append(second.cause)
+
+
+class Loopback:
+    """The socket of a Guest: bytes go straight into the plane."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.transport = LoopbackTransport()
+        self.connection = house.plane.accept(self.transport, ListenerInfo(name="tcp"), "192.0.2.1:4711")
+        self.transport.connection = self.connection
+        self.is_gone = False
+        house.sockets.append(self)
+
+    def sendall(self, data: bytes) -> None:
+        assert self.connection is not None
+        self.connection.feed(data)
+        self.house.plane.end_batch()
+        self.house.settle()
+
+    def pending(self) -> bool:
+        return True
+
+    def recv(self, _count: int) -> bytes:
+        data = self.transport.take()
+        if not data and not self.transport.is_closed:
+            raise TimeoutError("nothing came")
+        return data
+
+    def close(self) -> None:
+        self.transport.is_closed = True
+        self.house.settle()
+
+    def look(self) -> None:
+        """Whoever closed it: the plane is told once that it is gone."""
+        if self.transport.is_closed and not self.is_gone and self.connection is not None:
+            self.is_gone = True
+            self.connection.lost(Reason.NETWORK)
+
+
+class House:
+    """One worker with tenant `acme` (id 7, everything allowed) and devices `dev1` and `dev2`, whose secret is "secret"."""
+
+    def __init__(self, path: Path, *, hooks: Hooks | None = None, settings: Config | None = None) -> None:
+        self.clock = ManualClock()
+        self.accounts = MemoryAccounts()
+        self.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,)), device("dev1"), device("dev2"))
+        self.told = Told()
+        self.store = ManualStore()
+        self.queues = Queues(self.store)
+        self.journal = Journal()
+        self.ids = Ids()
+        self.sockets: list[Loopback] = []
+        self.laters: list[tuple[float, Callable[[], None]]] = []
+        self.own: dict[str, str] = {}
+        self.usage_store = UsageStore(path / "usage.db", self.clock, lambda _name, _text: None)
+        self.control = ControlPlane()
+        message_ids = MessageIds(self.clock)
+        self.plane = Plane(self.clock, self.control, self.store, PlaneLimits(), self.told, message_ids)
+        self.store.plane = self.plane
+        directory = LocalDirectory()
+        queue_admin = cast("Any", self.queues)
+        self.sessions = SessionManager(self.plane, directory, queue_admin, self.journal, self.clock, b"w")
+        pool = cast("Any", run)
+        observer = cast("Any", self.told)
+        self.hub = Hub(
+            settings=settings or Config(auth=Auth(failure_reply_ms=0)),
+            clock=self.clock,
+            plane=self.plane,
+            authenticator=Authenticator(self.accounts, pool, self.clock, PEPPER, observer, AuthSettings()),
+            policies=PolicyCache(),
+            brokers=Brokers(self._make_broker),
+            sessions=self.sessions,
+            directory=directory,
+            journal=self.journal,
+            hooks=hooks or Hooks(),
+            message_ids=message_ids,
+            counters=self.told,
+            later=self.later,
+        )
+        self.control.attach(self.hub)
+        sys_topics = SysTopics(self.plane, self.hub.brokers, lambda _id: TenantUsage(0, 0))
+        self._shared = Shared(
+            self.hub.settings, self.clock, self.plane, self.sessions, self.journal, observer, pool, sys_topics
+        )
+
+    async def _make_broker(self, record: TenantRecord) -> TenantBroker:
+        plane = TenantPlane(record.id, record.name)
+        usage = Usage(self.usage_store, self.clock)
+        allowance = Allowance(record, plane, self.clock, cast("Any", self.told), usage, self.own)
+        retaining = Retaining(record.id, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock)
+        plug_in(self.hub.hooks, plane)
+        queue_ids = QueueIds(TenantId(record.id), cast("Any", self.ids))
+        return TenantBroker(record, self._shared, plane, allowance, queue_ids, retaining)
+
+    def close(self) -> None:
+        self.usage_store.close()
+
+    # --- the test's side
+
+    @property
+    def acme(self) -> TenantBroker:
+        """The broker of `acme`; it is made now if need be."""
+        broker: TenantBroker = now(self.hub.brokers.broker(self.accounts.tenants["acme"]))
+        return broker
+
+    def session(self, client_id: str) -> Session:
+        return cast("Session", self.acme.plane.sessions[client_id])
+
+    def used(self, quota: Quota) -> int:
+        return int(self.acme.allowance.ledger.used(quota))
+
+    def limit(self, limits: str) -> None:
+        """Replace the limits of `acme` before its broker is made."""
+        self.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), limits=limits))
+
+    def stranger(self, version: int = 5) -> Guest:
+        return Guest(0, version, stream=Loopback(self))
+
+    def ask(self, client_id: str = "c", version: int = 5, username: str = "acme/dev1", **options: Any) -> Guest:
+        """Send CONNECT and take the CONNACK, whatever it says."""
+        guest = self.stranger(version)
+        guest.client_id = client_id
+        options.setdefault("keep_alive", 65_535)
+        guest.connack = guest.connect(client_id, username, **options)
+        return guest
+
+    def join(self, client_id: str = "c", version: int = 5, **options: Any) -> Guest:
+        """Connect successfully."""
+        guest = self.ask(client_id, version, **options)
+        assert guest.connack.code == 0, guest.connack
+        return guest
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.laters.append((self.clock.monotonic() + seconds, call))
+
+    def settle(self) -> None:
+        """The store answers until it has nothing to do; every batch is written."""
+        self.plane.tick()
+        while self.store.waiting:
+            self.store.commit_all()
+            self.plane.tick()
+        self.plane.end_batch()
+        for socket in self.sockets:
+            socket.look()
+        self.plane.end_batch()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass at once; what was to be done meanwhile is done at its end."""
+        self.clock.advance(seconds)
+        due = [call for at, call in self.laters if at <= self.clock.monotonic()]
+        self.laters = [(at, call) for at, call in self.laters if at > self.clock.monotonic()]
+        for call in due:
+            call()
+        now(self.sessions.run_deadlines())
+        self.settle()
+
+
+def plugged(**functions: Callable[..., Any]) -> Hooks:
+    """Hooks with these functions, by place."""
+    return Hooks([PlugIn(place, f"test:{place}", function) for place, function in functions.items()])

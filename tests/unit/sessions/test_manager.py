@@ -1,0 +1,259 @@
+"""Sessions come, are taken over, resumed, replaced and end; their Wills are sent once or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from iothub_services.quota.names import Quota
+from iothub_services.sessions.manager import EPOCH_BITS
+from tests.support import property_names as names
+from tests.support.control_house import House, now
+from tests.support.party import Guest
+from tests.support.raw import DISCONNECT
+
+WILL = ("w/c", b"gone", 1, False)
+KEPT = [(names.SESSION_EXPIRY, 100)]
+
+
+def keep(house: House, client_id: str = "c", **options: Any) -> Guest:
+    """Connect with a session that outlives its connection by 100 s."""
+    return house.join(client_id, props=KEPT, **{"clean": False} | options)
+
+
+def payloads(guest: Guest) -> list[bytes]:
+    return [packet.payload for packet in guest.fence()]
+
+
+def test_transient_session_ends_with_its_connection(house: House) -> None:
+    """It has no queue and no events of a kept session."""
+    guest = house.join()
+    assert not guest.connack.session_present
+    guest.disconnect()
+
+    assert "c" not in house.acme.plane.sessions
+    assert house.queues.owners == {}
+
+
+def test_persistent_session_is_resumed_with_a_higher_epoch(house: House) -> None:
+    """Its subscriptions and its queue are still there [MQTT-3.1.2-5]."""
+    guest = keep(house)
+    guest.subscribe(("a", 1))
+    session = house.session("c")
+    epoch, queue_id = session.epoch, session.queue_id
+    assert epoch >> EPOCH_BITS == queue_id
+    guest.disconnect()
+    house.join("p").publish("a", b"x", 1)
+
+    again = keep(house)
+
+    assert again.connack.session_present
+    assert house.session("c") is session
+    assert (session.queue_id, session.epoch > epoch) == (queue_id, True)
+    assert [packet.payload for packet in again.get()] == [b"x"]
+
+
+def test_creation_of_a_kept_session_is_durable_before_connack(house: House) -> None:
+    house.journal.is_held = True
+    guest = house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    with pytest.raises(TimeoutError):
+        guest.expect(2)
+
+    house.journal.release()
+
+    assert guest.expect(2).code == 0
+    assert "session.created" in house.journal.words()
+
+
+def test_take_over_closes_the_older_connection(house: House, watcher: Guest) -> None:
+    """0x8E, its Will is sent, and the newer one has the session [MQTT-3.1.4-3]."""
+    first = keep(house, will=WILL)
+    second = keep(house)
+
+    assert [packet.code for packet in first.expect_closed() if packet.kind == DISCONNECT] == [0x8E]
+    assert second.connack.session_present
+    second.ping()
+    assert house.used(Quota.CONNECTIONS) == 2
+    assert "session.taken_over" in house.journal.words()
+
+
+def test_take_over_of_a_transient_session_begins_anew(house: House, watcher: Guest) -> None:
+    """The old session has ended, so its Will is due at once."""
+    house.join(will=WILL, will_props=[(names.WILL_DELAY, 60)])
+    again = house.join(clean=False)
+
+    assert not again.connack.session_present
+    assert payloads(watcher) == [b"gone"]
+
+
+def test_clean_start_replaces_the_incarnation(house: House) -> None:
+    """New queue, epochs above all that were, nothing of the old one is left [MQTT-3.1.2-4]."""
+    guest = keep(house)
+    guest.subscribe(("a", 1))
+    old = house.session("c")
+    old_epoch, old_queue = old.epoch, old.queue_id
+    guest.disconnect()
+
+    again = keep(house, clean=True)
+
+    new = house.session("c")
+    assert not again.connack.session_present
+    assert (new.epoch > old_epoch, new.queue_id != old_queue, old.is_discarded) == (True, True, True)
+    assert new.subscriptions == {}
+    assert house.queues.dropped == [old_queue]
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (1, 0)
+
+
+def test_session_whose_queue_is_lost_begins_anew(house: House) -> None:
+    """Session Present 0 says so."""
+    keep(house).disconnect()
+    house.queues.owners.clear()
+
+    again = keep(house)
+
+    assert not again.connack.session_present
+    assert house.used(Quota.SESSIONS) == 1
+    again.ping()
+
+
+def test_will_is_sent_at_once_when_the_connection_breaks(house: House, watcher: Guest) -> None:
+    """[MQTT-3.1.2-8]."""
+    keep(house, will=WILL).drop()
+    house.pass_time(0.1)
+
+    assert payloads(watcher) == [b"gone"]
+    assert "will.cleared" in house.journal.words()
+    house.pass_time(200)
+    assert payloads(watcher) == []
+
+
+def test_will_is_not_sent_after_a_normal_disconnect(house: House, watcher: Guest) -> None:
+    """[MQTT-3.1.2-10]."""
+    keep(house, will=WILL).disconnect()
+    house.pass_time(200)
+
+    assert payloads(watcher) == []
+
+
+def test_will_is_sent_when_disconnect_asks_for_it(house: House, watcher: Guest) -> None:
+    """Reason Code 0x04 [MQTT-3.14.4-3]."""
+    keep(house, will=WILL).disconnect(0x04)
+    house.pass_time(0.1)
+
+    assert payloads(watcher) == [b"gone"]
+
+
+def test_delayed_will_waits(house: House, watcher: Guest) -> None:
+    """[MQTT-3.1.3-9]."""
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
+    house.pass_time(9)
+    assert payloads(watcher) == []
+
+    house.pass_time(1)
+    assert payloads(watcher) == [b"gone"]
+
+
+def test_delayed_will_is_cancelled_by_a_reconnect(house: House, watcher: Guest) -> None:
+    """[MQTT-3.1.3-9]."""
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
+    house.pass_time(5)
+    guest = keep(house)
+    house.pass_time(50)
+    guest.disconnect()
+    house.pass_time(50)
+
+    assert payloads(watcher) == []
+
+
+def test_delayed_will_comes_with_the_end_of_the_session(house: House, watcher: Guest) -> None:
+    """Whichever is first: the delay is longer than the session lives."""
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 1000)]).drop()
+    house.pass_time(100)
+
+    assert payloads(watcher) == [b"gone"]
+
+
+def test_clean_start_sends_a_will_that_waits(house: House, watcher: Guest) -> None:
+    """The session that it belonged to has ended."""
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
+    keep(house, clean=True)
+
+    assert payloads(watcher) == [b"gone"]
+
+
+def test_session_expires(house: House) -> None:
+    """Its queue is dropped, its places are given back, the event is written."""
+    guest = keep(house)
+    guest.subscribe(("a", 1))
+    guest.disconnect()
+    house.pass_time(99)
+    assert "c" in house.acme.plane.sessions
+    house.journal.words()
+
+    house.pass_time(1)
+
+    assert "c" not in house.acme.plane.sessions
+    assert house.queues.owners == {}
+    assert house.journal.words() == ["session.expired"]
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (0, 0)
+
+
+def test_session_of_a_connected_client_does_not_expire(house: House) -> None:
+    keep(house).disconnect()
+    guest = keep(house)
+    house.pass_time(200)
+
+    assert "c" in house.acme.plane.sessions
+    guest.ping()
+
+
+def test_disconnect_changes_the_expiry(house: House) -> None:
+    """§3.14.2.2.2."""
+    keep(house).disconnect(0, props=[(names.SESSION_EXPIRY, 5)])
+    house.pass_time(5)
+
+    assert "c" not in house.acme.plane.sessions
+
+
+def test_session_of_3_1_1_never_expires_by_itself(house: House) -> None:
+    house.join(version=4, clean=False).disconnect()
+    house.pass_time(10_000_000)
+
+    assert house.join(version=4, clean=False).connack.session_present
+
+
+def test_operator_discards_a_connected_session(house: House, watcher: Guest) -> None:
+    """The client is told, its Will is sent, nothing is left; a second time there is nothing to discard."""
+    guest = keep(house, will=WILL)
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+    house.settle()
+
+    guest.expect_closed()
+    assert "c" not in house.acme.plane.sessions
+    assert house.queues.owners == {}
+    assert payloads(watcher) == [b"gone"]
+    assert not now(house.sessions.discard(house.acme, "c", "operator"))
+    assert house.used(Quota.CONNECTIONS) == 1
+
+
+def test_will_of_a_device_that_may_not_publish_there_any_more_is_dropped(house: House, watcher: Guest) -> None:
+    """Checked again when it fires."""
+    guest = keep(house, will=WILL)
+    house.plane.policy_changed(house.session("c"), _Nothing())
+    guest.drop()
+    house.pass_time(0.1)
+
+    assert payloads(watcher) == []
+
+
+class _Nothing:
+    version = 2
+    publishes_everything = receives_everything = False
+
+    def may_publish(self, _topic: bytes) -> bool:
+        return False
+
+    may_receive = may_subscribe = may_publish

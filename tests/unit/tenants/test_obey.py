@@ -1,0 +1,125 @@
+"""A running hub obeys changed accounts: who may not stay is closed, who may gets the new rights and limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from iothub_services.auth.port import Action, Ban, BanKind, Effect, Rule, Scope, TenantState
+from iothub_services.quota.names import Quota
+from iothub_tenants.changes import Change
+from iothub_tenants.obey import Obedience
+from iothub_tenants.queue_bounds import QueueBounds
+from iothub_tenants.store import ChangeKind
+from tests.support.control_house import House, device, now
+from tests.support.party import Guest
+from tests.support.raw import DISCONNECT
+
+
+class Desk:
+    """Obedience over a house whose accounts change."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.plans = {"standard": [7]}
+        bounds = QueueBounds(cast("Any", house.queues))
+        self.obedience = Obedience(house.hub, bounds, self._own, self._on_plan)
+        self.seq = 0
+
+    async def _own(self, _tenant_id: int) -> dict[str, str]:
+        return self.house.own
+
+    async def _on_plan(self, plan: str) -> list[int]:
+        return self.plans.get(plan, [])
+
+    def change(self, kind: ChangeKind, subject: str = "*", tenant_id: int = 7, **facts: Any) -> None:
+        """Replace facts of the tenant's record, then tell of a change."""
+        record = self.house.accounts.tenants["acme"]
+        self.house.accounts.add(replace(record, version=record.version + 1, **facts))
+        self.seq += 1
+        now(self.obedience.obey([Change(self.seq, tenant_id, kind, subject, 0)]))
+        self.house.settle()
+
+
+@pytest.fixture
+def desk(house: House) -> Desk:
+    return Desk(house)
+
+
+def codes(guest: Guest) -> list[int]:
+    return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
+
+
+def test_suspended_tenant_is_closed(desk: Desk) -> None:
+    """0x98."""
+    guest = desk.house.join()
+    desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
+
+    assert codes(guest) == [0x98]
+
+
+def test_deleted_tenant_is_closed(desk: Desk) -> None:
+    guest = desk.house.join()
+    desk.change(ChangeKind.TENANT, state=TenantState.DELETING)
+
+    assert len(codes(guest)) == 1
+
+
+def test_device_with_another_secret_is_closed_alone(desk: Desk) -> None:
+    one, two = desk.house.join("one"), desk.house.join("two", username="acme/dev2")
+    desk.house.accounts.add(desk.house.accounts.tenants["acme"], replace(device("dev1"), credential="other"))
+    desk.change(ChangeKind.DEVICE, "dev1")
+
+    assert codes(one) == [0x87]
+    two.ping()
+
+
+def test_banned_device_is_closed(desk: Desk) -> None:
+    guest = desk.house.join()
+    desk.change(ChangeKind.BAN, bans=(Ban(BanKind.CLIENT_ID, "c"),))
+
+    assert codes(guest) == [0x8A]
+
+
+def test_new_rules_are_in_force_at_once(desk: Desk) -> None:
+    """The connection stays; what it subscribed to before is no right."""
+    guest = desk.house.join()
+    guest.subscribe(("a", 0))
+    desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "b"),))
+    denied, allowed = guest.publish("a", b"x", 1), guest.publish("b", b"x", 1)
+
+    assert denied is not None
+    assert allowed is not None
+    assert (denied.code, allowed.code >= 0x80) == (0x87, False)
+    assert guest.subscribe(("a", 0)).codes == [0x87]
+
+
+def test_new_limits_are_in_force_at_once(desk: Desk) -> None:
+    """Those of the plan as well."""
+    desk.house.join()
+    desk.change(ChangeKind.PLAN, "standard", plan_limits="connections=1")
+
+    assert desk.house.ask("d").connack.code == 0x97
+    assert desk.house.told.refusals == [Quota.CONNECTIONS]
+
+
+def test_change_that_cannot_be_read_is_kept(desk: Desk) -> None:
+    """Accounts down: nobody is closed, and the next look does it."""
+    guest = desk.house.join()
+    desk.house.accounts.is_down = True
+    desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
+    guest.ping()
+
+    desk.house.accounts.is_down = False
+    now(desk.obedience.obey([]))
+    desk.house.settle()
+
+    assert codes(guest) == [0x98]
+
+
+def test_tenant_without_a_broker_costs_nothing(desk: Desk) -> None:
+    desk.change(ChangeKind.TENANT, tenant_id=8)
+
+    assert len(desk.house.hub.brokers) == 0

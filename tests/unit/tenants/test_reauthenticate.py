@@ -1,0 +1,87 @@
+"""AUTH of a connected client: proven again, or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from iothub.hooks import Attempt, Challenge, Proof
+from tests.support import property_names as names
+from tests.support.control_house import House, plugged
+from tests.support.party import Guest
+from tests.support.raw import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
+
+METHOD = "twice"
+
+
+def twice(attempt: Attempt) -> bool | Challenge | Proof:
+    """Says yes to "yes", asks again at "ask"."""
+    if attempt.data == b"ask":
+        return Challenge(b"well?")
+    return Proof(b"fine") if attempt.data == b"yes" else False
+
+
+def auth(code: int, data: bytes, method: str = METHOD) -> bytes:
+    said: Properties = [(names.AUTH_METHOD, method), (names.AUTH_DATA, data)]
+    return packet(0xF0, bytes((code,)) + properties(said))
+
+
+@pytest.fixture
+def guest(make_house: Callable[..., House]) -> Guest:
+    """Somebody who was let in by the method."""
+    made = make_house(hooks=plugged(authenticate=twice)).stranger()
+    props: Properties = [(names.AUTH_METHOD, METHOD), (names.AUTH_DATA, b"yes")]
+    made.send(made.connect_bytes("c", "acme/dev1", None, props=props))
+    assert made.expect(CONNACK).code == 0
+    return made
+
+
+def closed_with(guest: Guest) -> int:
+    return next(each.code for each in guest.expect_closed() if each.kind == DISCONNECT)
+
+
+def test_client_proves_itself_again(guest: Guest) -> None:
+    """AUTH 0x00 with the method and the last data; the session goes on [MQTT-4.12.1-1]."""
+    guest.send(auth(0x19, b"yes"))
+
+    answer = guest.expect(AUTH)
+    assert (answer.code, answer.property(names.AUTH_METHOD), answer.property(names.AUTH_DATA)) == (0, METHOD, b"fine")
+    guest.ping()
+
+
+def test_client_works_on_between_two_steps(guest: Guest) -> None:
+    """§4.12.1: other packets may be exchanged meanwhile."""
+    guest.send(auth(0x19, b"ask"))
+    assert guest.expect(AUTH).code == 0x18
+    assert guest.subscribe(("a", 0)).codes == [0]
+
+    guest.send(auth(0x18, b"yes"))
+
+    assert guest.expect(AUTH).code == 0
+    guest.ping()
+
+
+def test_failed_proof_ends_the_connection(guest: Guest) -> None:
+    """[MQTT-4.12.1-2]."""
+    guest.send(auth(0x19, b"no"))
+
+    assert closed_with(guest) == 0x87
+
+
+@pytest.mark.parametrize(
+    "said", [auth(0x19, b"yes", "other"), auth(0x18, b"yes"), auth(0x00, b"yes")], ids=["method", "continue", "success"]
+)
+def test_auth_out_of_order_is_a_protocol_error(guest: Guest, said: bytes) -> None:
+    """The method stays [MQTT-4.12.1-1]; nobody asked; 0x00 is the server's word."""
+    guest.send(said)
+
+    assert closed_with(guest) == 0x82
+
+
+def test_auth_without_a_method_in_connect_is_a_protocol_error(make_house: Callable[..., House]) -> None:
+    """[MQTT-4.12.0-6]."""
+    guest = make_house().join()
+    guest.send(auth(0x19, b"yes"))
+
+    assert closed_with(guest) == 0x82

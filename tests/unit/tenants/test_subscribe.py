@@ -1,0 +1,113 @@
+"""The SUBSCRIBE and UNSUBSCRIBE walks: each Topic Filter by itself, durable before it is acknowledged, counted once."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
+from iothub_services.quota.names import Quota
+from tests.support import property_names as names
+from tests.support.control_house import EVERYTHING, House
+from tests.support.raw import DISCONNECT, SUBACK
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
+
+
+@pytest.mark.parametrize(("version", "denied", "invalid"), [(5, 0x87, 0x8F), (4, 0x80, 0x80)])
+def test_each_filter_has_its_own_answer(house: House, version: int, denied: int, invalid: int) -> None:
+    """[MQTT-3.8.4-6] [MQTT-3.9.3-1] [MQTT3-3.9.3-2]."""
+    house.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_SECRETS), limits="filter_levels=3"))
+    guest = house.join(version=version)
+
+    suback = guest.subscribe(("a/+", 2), ("secret/x", 1), ("1/2/3/4", 0), ("b", 0))
+
+    assert suback.codes == [2, denied, invalid, 0]
+    assert [topic for _, topic in house.session("c").subscriptions] == [b"a/+", b"b"]
+    assert house.told.denials == ["subscribe"]
+    assert house.told.refusals == [Quota.FILTER_LEVELS]
+
+
+@pytest.mark.parametrize("limit", ["session_subscriptions=2", "subscriptions=2"])
+def test_limit_is_exact_within_one_packet(house: House, limit: str) -> None:
+    """What is there already is replaced for nothing."""
+    house.limit(limit)
+    guest = house.join()
+
+    assert guest.subscribe(("a", 0), ("a", 1), ("b", 0), ("c", 0)).codes == [0, 1, 0, 0x97]
+    assert guest.subscribe(("b", 2)).codes == [2]
+    assert house.used(Quota.SUBSCRIPTIONS) == 2
+
+
+def test_shared_groups_and_their_members_are_counted(house: House) -> None:
+    house.limit("shared_groups=1 group_members=1")
+    one, two = house.join("one"), house.join("two")
+
+    assert one.subscribe(("$share/g/a", 0), ("$share/h/a", 0)).codes == [0, 0x97]
+    assert two.subscribe(("$share/g/a", 0)).codes == [0x97]
+    one.disconnect()
+    assert two.subscribe(("$share/h/a", 0)).codes == [0]
+
+
+def test_no_local_on_a_shared_subscription_is_a_protocol_error(house: House) -> None:
+    """[MQTT-3.8.3-4]."""
+    guest = house.join()
+    with pytest.raises(AssertionError):
+        guest.subscribe(("$share/g/a", 0b100))
+
+    assert [each.code for each in guest.received if each.kind == DISCONNECT] == [0x82]
+
+
+def test_kept_subscription_is_durable_before_suback(house: House) -> None:
+    guest = house.join(props=KEPT)
+    house.journal.is_held = True
+    with pytest.raises(TimeoutError):
+        guest.subscribe(("a", 1))
+    assert house.session("c").subscriptions == {}
+
+    house.journal.release()
+    house.settle()
+
+    assert guest.expect(SUBACK).codes == [1]
+    assert list(house.session("c").subscriptions) == [(None, b"a")]
+    assert "session.subscribed" in house.journal.words()
+
+
+def test_subscription_that_cannot_be_made_durable_is_refused(house: House) -> None:
+    """0x80, and its place is free again."""
+    guest = house.join(props=KEPT)
+    house.journal.is_down = True
+
+    assert guest.subscribe(("a", 1)).codes == [0x80]
+    assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
+
+
+def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(house: House) -> None:
+    guest = house.join(props=KEPT)
+    house.journal.is_held = True
+    with pytest.raises(TimeoutError):
+        guest.subscribe(("a", 1))
+    waiting, house.journal.waiting = house.journal.waiting, []
+    house.journal.is_held = False
+    house.join(clean=True, props=KEPT)
+
+    waiting[0].callback(None)
+    house.settle()
+
+    assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
+
+
+@pytest.mark.parametrize("props", [None, KEPT], ids=["transient", "kept"])
+def test_unsubscribe_says_what_there_was(house: House, props: list[tuple[int, object]] | None) -> None:
+    """[MQTT-3.11.3-2] [MQTT-3.10.4-5]."""
+    guest = house.join(props=props)
+    guest.subscribe(("a", 0), ("$share/g/b", 0))
+    house.journal.words()
+
+    assert guest.unsubscribe("a", "nothing", "$share/g/b").codes == [0, 0x11, 0]
+    assert house.journal.words() == ["session.unsubscribed"] * 2
+    assert [house.used(each) for each in (Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [0, 0]
+
+
+def test_unsubscribe_of_3_1_1_has_no_codes(house: House) -> None:
+    assert house.join(version=4).unsubscribe("a").codes == []
