@@ -111,7 +111,7 @@ class QueueWriter:
     Invariants: `_order` holds every publish without an answer, oldest first; the plane is answered from its left end only.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the stores and who is told, all but four by name
         self,
         queues: QueueStore,
         retained: RetainedStore,

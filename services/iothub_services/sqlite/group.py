@@ -57,7 +57,7 @@ class GroupThread(Generic[Op, Answer]):
     Invariants: callbacks run in the order of `submit`, each exactly once, also when the thread is closed.
     """
 
-    def __init__(  # the collaborators of one thread, all by name
+    def __init__(  # noqa: PLR0913 - the collaborators of one thread, all by name
         self,
         name: str,
         execute: Callable[[list[Op]], list[Answer | Exception]],
