@@ -104,7 +104,8 @@ def _offline_verdict(record: Record) -> str:
 
 def _usable(record: Record) -> str:
     lines = [
-        "**Usable MPS** (1:1 pairs, 1 KiB, open loop: the largest rate without loss and with p99.9 below 0.5 s), and p99 of both at half of the smaller one:",
+        "**Usable MPS** (1:1 pairs, 1 KiB, open loop: the largest rate without loss and with p99.9 below 0.5 s), "
+        "and p99 of both at half of the smaller one:",
         "",
         "| QoS | Mosquitto msg/s | iothub msg/s | ratio | at msg/s | p99 Mosquitto ms | p99 iothub ms |",
         "|---|--:|--:|--:|--:|--:|--:|",
