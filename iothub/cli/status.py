@@ -76,7 +76,7 @@ def _short(facts: Mapping[str, object]) -> dict[str, object]:
             shown["ready"] = source["ready"]
             shown["not ready because"] = source.get("reasons")
     shown |= {name: answer[name] for name in ("connections", "tenants") if name in answer}
-    alarms = answer.get("alarms")
+    alarms = answer.get("alarms", _part(facts, "health").get("alarms"))
     if isinstance(alarms, list):
         shown["alarms"] = len(alarms)
         shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}

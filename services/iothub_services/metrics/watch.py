@@ -84,7 +84,7 @@ class Watch:
             self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{self._data_dir}: {error.strerror}")
             return
         if self.disk_free_bytes < self._levels.disk_free:
-            self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{format_size(self.disk_free_bytes)} bytes left")
+            self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{format_size(self.disk_free_bytes)} left")
         elif self.disk_free_bytes * _RELIEF >= self._levels.disk_free:
             self._alarms.clear(AlarmName.DISK_LOW)
 

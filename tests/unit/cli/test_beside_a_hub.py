@@ -51,6 +51,20 @@ def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
     assert "2027-01-15T08:00:00Z" in shown
 
 
+def test_status_reads_the_alarms_over_http_when_the_command_table_fails(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk keeps commands out of the table; that is when a person asks."""
+    alarm = {"name": "disk_full", "severity": "critical", "subject": "queues", "detail": "full", "advice": "Free some."}
+    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("iothub.cli.status._over_http", lambda _address: {"health": {"alarms": [alarm]}})
+    with AnsweringHub(cli.data_dir, None) as hub:
+        hub.data_dir.write_hub({"http": "127.0.0.1:1"})
+        shown = cli("status", code=7).out
+
+    assert "critical: disk_full (queues): full - Free some." in shown
+
+
 def test_status_says_when_http_is_gone(cli: Cli) -> None:
     with AnsweringHub(cli.data_dir, lambda _command: {}) as hub:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
