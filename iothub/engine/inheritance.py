@@ -11,10 +11,11 @@ from typing import Any
 
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import topic_matches
-from iothub.engine.message import Message
+from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import SHARED_FLAG, StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.reasons import Drop
 
@@ -33,6 +34,13 @@ class Inheritance:
         for group, filter in shared:
             session.tenant.router.unsubscribe(session, filter, group)
         return bool(shared)
+
+    def hand_on(self, tenant: TenantPlane, delivery: Delivery) -> None:
+        """Give one delivery of a transient session to another member of the group that had chosen it."""
+        group = delivery.group
+        queued = self.distribution.redistribute(tenant, delivery.message, group.name, group.filter)
+        if queued is not None:
+            self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
 
     def bequeath(self, session: Session, records: list[Any], on_done: Callable[[], None]) -> None:
         """Give one page of its queue to other members; `on_done` when all of it is durable, perhaps at once."""

@@ -20,6 +20,10 @@ cdef class Outbound:
     cdef bint _deliver_qos0(self, Session session, Connection connection, Message message, bint retain, tuple identifiers) except -1
     @cython.locals(tenant=TenantPlane, turn=Turn)
     cdef bint _hold(self, Session session, Delivery delivery) except -1
+    @cython.locals(tenant=TenantPlane, turn=Turn)
+    cdef object _remember(self, Session session, Delivery delivery)
+    @cython.locals(shared=dict, delivery=Delivery)
+    cpdef object forget(self, Session session, long long position)
     @cython.locals(connection=Connection, window=Window, turn=Turn, delivery=Delivery)
     cpdef object pump(self, Session session)
     @cython.locals(turn=Turn, position="long long", message=Message, may_have_been_sent=bint)

@@ -55,10 +55,34 @@ class Outbound:
             and len(connection.out) <= self.turn.out_hard_bytes
             and self.emission.has_allowance(session, message)
         ):
-            return self.emission.emit(session, connection, message, qos, retain, identifiers, False)
+            if not self.emission.emit(session, connection, message, qos, retain, identifiers, False):
+                return False
+            if group is not None and qos == 1:
+                self._remember(session, Delivery(message, qos, retain, identifiers, window.taken, group))
+            return True
         if window.has_room():
             self.turn.wait(session)  # no acknowledgement will move it
         return self._hold(session, Delivery(message, qos, retain, identifiers, 0, group))
+
+    def _remember(self, session: Session, delivery: Delivery) -> None:
+        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's books allow."""
+        tenant = session.tenant
+        turn = self.turn
+        if tenant.buffered_bytes >= tenant.limits.buffered_bytes or turn.buffered_bytes >= turn.limits.buffered_bytes:
+            return
+        if session.shared is None:
+            session.shared = {}
+        session.shared[delivery.position] = delivery
+        turn.hold(tenant, delivery.message.size)
+
+    def forget(self, session: Session, position: int) -> None:
+        """The client has acknowledged this position: no other member needs it."""
+        shared = session.shared
+        if shared is not None and position in shared:
+            delivery = shared.pop(position)
+            self.turn.hold(session.tenant, -delivery.message.size)
+            if not shared:
+                session.shared = None
 
     def _deliver_qos0(
         self, session: Session, connection: Connection, message: Message, retain: bool, identifiers: tuple[int, ...]
@@ -154,9 +178,11 @@ class Outbound:
         may_have_been_sent = position > 0 and position <= window.sent_upto
         if position and position + turn.limits.reserve_step // 2 > window.reserved:
             self._reserve(session, window, position)  # ahead of need, so that nobody waits
-        self.emission.emit(
+        is_sent = self.emission.emit(
             session, connection, message, delivery.qos, delivery.retain, delivery.identifiers, may_have_been_sent
         )
+        if is_sent and delivery.group is not None and delivery.qos == 1:
+            self._remember(session, Delivery(message, 1, delivery.retain, (), window.taken, delivery.group))
         return True
 
     def _skip(self, window: Window) -> None:

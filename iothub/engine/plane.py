@@ -252,7 +252,7 @@ class Plane:
             self.storage.halt(session)
 
     def discard(self, session: Session) -> None:
-        """The session ends: its subscriptions leave the router; what it shared and was not sent goes to another member."""
+        """The session ends: its subscriptions leave the router; what it shared and did not acknowledge goes to another member."""
         if session.is_discarded:
             return
         self.turn.look()
@@ -265,13 +265,13 @@ class Plane:
         if tenant.sessions.get(session.client_id) is session:
             del tenant.sessions[session.client_id]
         self.turn.hold(tenant, -session.backlog_bytes)
-        for delivery in session.take_backlog():
+        backlog = session.take_backlog()
+        for position, delivery in sorted((session.shared or {}).items()):
+            self.outbound.forget(session, position)
+            self.inheritance.hand_on(tenant, delivery)
+        for delivery in backlog:
             if delivery.group is not None and delivery.qos == 1:
-                queued = self.distribution.redistribute(
-                    tenant, delivery.message, delivery.group.name, delivery.group.filter
-                )
-                if queued is not None:
-                    self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
+                self.inheritance.hand_on(tenant, delivery)
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
         session.window = None

@@ -33,6 +33,8 @@ class Receipts:
         state = window.state(position)
         if state == 1:
             window.complete(position)
+            if session.shared is not None:
+                self.outbound.forget(session, position)
             if session.backlog is not None or session.is_persistent:
                 self.outbound.pump(session)
             return True

@@ -12,7 +12,7 @@ cdef class Session:
     cdef public bint is_persistent, is_discarded, publishes_everything, receives_everything
     cdef public bint is_behind, is_reading, is_waiting, is_lagging
     cdef public long long queue_id, epoch, announced, loaded
-    cdef public dict subscriptions, inbound, publish_grants, receive_grants
+    cdef public dict subscriptions, inbound, shared, publish_grants, receive_grants
     cdef public object device_inbound_messages, device_inbound_bytes
     cdef public object device_outbound_messages, device_outbound_bytes
     cdef public Window window

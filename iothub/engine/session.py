@@ -76,6 +76,7 @@ class Session:
         self.backlog_start = 0
         self.backlog_bytes = 0
         self.backlog_qos0 = 0
+        self.shared: dict[int, Delivery] | None = None  # transient: QoS 1 of shared groups in flight, by position
         self.inbound: dict[int, int] | None = None  # Packet Identifier -> STORING, ...
         self.publish_grants: dict[bytes, bool] | None = None
         self.receive_grants: dict[bytes, bool] | None = None

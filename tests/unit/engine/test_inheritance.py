@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.engine.limits import TenantLimits
 from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, QueueTarget
 from iothub.reasons import Drop
-from iothub.testing.engine import Bench, Client, packets, publish
+from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 
 def queued(bench: Bench, queue_id: int) -> list[tuple[bytes, int]]:
@@ -123,3 +124,42 @@ def test_who_shared_nothing_leaves_nothing() -> None:
     client.subscribe(b"a", 1)
 
     assert not bench.plane.leave_groups(client.session)
+
+
+def test_transient_member_leaves_what_it_did_not_acknowledge() -> None:
+    """§4.8.2: sent or not, QoS 1 goes to another member, in order; what was acknowledged and QoS 2 do not [MQTT-4.8.2-5]."""
+    bench = Bench()
+    leaving = bench.client("leaving", receive_maximum=3)
+    leaving.subscribe(b"a", 2, group=b"g")
+    publisher = bench.client("p")
+    for number, qos in enumerate((1, 1, 2, 1, 1), 1):
+        publisher.send(publish(b"a", b"%d" % number, qos, number))
+    leaving.send(ack(0x40, 2))  # one more is sent
+    heir = bench.client("heir")
+    heir.subscribe(b"a", 1, group=b"g")
+
+    leaving.drop()
+    bench.plane.discard(leaving.session)
+
+    assert [body[-1:] for _, body in packets(heir.take())] == [b"2", b"4", b"5"]
+    heir.drop()
+    bench.plane.discard(heir.session)
+    assert bench.tenant.buffered_bytes == 0
+
+
+def test_what_is_kept_for_other_members_is_bounded() -> None:
+    """It is on the tenant's books; when they are full, or it was acknowledged, nothing is kept."""
+    bench = Bench()
+    member = bench.client("c")
+    member.subscribe(b"a", 1, group=b"g")
+    publisher = bench.client("p")
+    publisher.send(publish(b"a", b"x", 1, 1))
+    assert bench.tenant.buffered_bytes > 0
+    member.send(ack(0x40, 2))
+    assert bench.tenant.buffered_bytes == 0
+
+    bench.tenant.limits = TenantLimits(buffered_bytes=0)
+    publisher.send(publish(b"a", b"x", 1, 1))
+
+    assert bench.tenant.buffered_bytes == 0
+    assert len(packets(member.take())) == 1
