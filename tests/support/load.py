@@ -16,11 +16,13 @@ from dataclasses import dataclass
 
 from tests.support import raw
 from tests.support.ledger import Ledger, Receipt, Stream
-from tests.support.raw import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, Packet
+from tests.support.raw import CONNACK, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, Packet
 
 USERNAME = "acme/dev1"
 RETRY_S = 0.1
 CONNACK_TIMEOUT_S = 15.0
+KEEP_ALIVE_S = 30
+PING_S = 10.0
 SESSION_EXPIRY_S = 3600
 ID_SPAN = 60  # Packet Identifiers of a publisher
 
@@ -135,9 +137,17 @@ class Client:
                 self.has_session = None
             await self._closed(wire, is_abrupt=True)
             return False
+        loop.call_later(PING_S, self._ping, wire)
         return True
 
+    def _ping(self, wire: Wire) -> None:
+        if wire is self.wire and not wire.is_lost.is_set():
+            wire.send(b"\xc0\0")
+            asyncio.get_running_loop().call_later(PING_S, self._ping, wire)
+
     def packet(self, packet: Packet) -> None:
+        if packet.kind == PINGRESP:
+            return
         if packet.kind == CONNACK:
             assert self._connack is not None
             self.connects += 1
@@ -180,7 +190,7 @@ class Client:
 
     def _connect_bytes(self) -> bytes:
         flags = 0xC0 | (0 if self.is_persistent else 2)
-        body = raw.string("MQTT") + bytes([self.version, flags]) + struct.pack(">H", 30)
+        body = raw.string("MQTT") + bytes([self.version, flags]) + struct.pack(">H", KEEP_ALIVE_S)
         if self.version == 5:
             props: raw.Properties = [(0x11, SESSION_EXPIRY_S)] if self.is_persistent else []
             if self.receive_maximum != 65535:

@@ -7,6 +7,8 @@ else is not held against the hub: the kernel counts it (`schedstat`).
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -23,8 +25,18 @@ class Witness:
 
     def __init__(self, hub: Hub, name: str = "witness", limit_s: float = 1.0) -> None:
         assert hub.process is not None
+        self._begin(hub.process.pid, hub.ports["tcp"], name, limit_s)
+
+    @classmethod
+    def of(cls, pid: int, port: int) -> Witness:
+        """Watch a hub that another process started."""
+        witness = cls.__new__(cls)
+        witness._begin(pid, port, "witness", 1.0)
+        return witness
+
+    def _begin(self, pid: int, port: int, name: str, limit_s: float) -> None:
         self.limit_s = limit_s
-        self._pid, port = hub.process.pid, hub.ports["tcp"]
+        self._pid = pid
         self.worst_s = 0.0
         self.rounds = 0
         self._error: Exception | None = None
@@ -78,6 +90,38 @@ class Witness:
         assert found.payload == ball
 
 
+class DistantWitness:
+    """A witness in a process of its own: beside a load that keeps the test's own interpreter busy."""
+
+    def __init__(self, hub: Hub) -> None:
+        assert hub.process is not None
+        self._words = [sys.executable, "-m", "tests.support.witness", str(hub.process.pid), str(hub.ports["tcp"])]
+
+    def __enter__(self) -> DistantWitness:
+        root = Path(__file__).parents[2]
+        self._process = subprocess.Popen(
+            self._words, cwd=root, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        said, _ = self._process.communicate(timeout=30)
+        if kind is None:
+            assert self._process.returncode == 0, said
+
+
+def main(pid: str, port: str) -> None:
+    """Watch until standard input ends."""
+    with Witness.of(int(pid), int(port)):
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
 def waited_s(pid: int, thread: int) -> float:
     """Time that a thread was runnable and not running."""
     return int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[1]) / 1e9
@@ -106,3 +150,7 @@ def wait_until(ready: object, timeout_s: float, what: str) -> None:
     while not ready():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
