@@ -20,8 +20,5 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
+    monotonic = staticmethod(time.monotonic)  # the functions themselves: a packet's way asks ten times
+    wall = staticmethod(time.time)

@@ -104,7 +104,7 @@ class Telemetry:
             self.reloaded_at = at
 
     def happened(self, event: Event) -> None:
-        word = event.type.value.removeprefix("session.")
+        word = event.type.word.removeprefix("session.")
         if word in metrics.SESSION_WORDS:
             self._session_events.add(word)
 

@@ -48,6 +48,7 @@ class EventType(Enum):
     USAGE_COUNTED = "usage.counted"
 
     def __init__(self, word: str) -> None:
+        self.word = word  # as `value`, which Enum looks up in Python
         self.topic = Topic.SESSIONS if word.startswith(("session.", "will.")) else Topic.ANALYTICS
 
 
@@ -83,7 +84,7 @@ def encode_event(event: Event) -> bytes:
     """Return the stored value."""
     value = {
         "v": EVENT_VERSION,
-        "type": event.type.value,
+        "type": event.type.word,
         "tenant": event.tenant_id,
         "client": event.client_id,
         "epoch": event.epoch,

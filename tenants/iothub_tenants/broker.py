@@ -78,6 +78,7 @@ class TenantBroker:
         queue_ids: QueueIds,
         retained: Retaining,
     ) -> None:
+        self.tenant_id = record.id
         self.record = record
         self.plane = plane
         self.allowance = allowance
@@ -85,10 +86,6 @@ class TenantBroker:
         self.bounded: object = None  # the limits that all queues have been given
         self._shared = shared
         self._queue_ids = queue_ids
-
-    @property
-    def tenant_id(self) -> int:
-        return self.record.id
 
     @property
     def limits(self) -> Any:

@@ -38,7 +38,7 @@ CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=
 _CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes a call for each field
 class Arrival:
     """One CONNECT on its way through the walk."""
 

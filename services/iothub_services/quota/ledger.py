@@ -22,13 +22,13 @@ class LocalLedger:
 
     def __init__(self, tenant_id: int, limits: EffectiveLimits, observer: QuotaObserver) -> None:
         self._tenant_id = tenant_id
-        self._limits = limits
         self._observer = observer
+        self.set_limits(limits)
         self._used: dict[tuple[Quota, Hashable], int] = {}
 
     def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
         wanted = self._used.get((quota, subject), 0) + count
-        limit = self._limit(quota)
+        limit = self._bounds.get(quota)
         if limit is not None and wanted > limit:
             self._observer.refused(self._tenant_id, quota)
             return False
@@ -60,11 +60,15 @@ class LocalLedger:
         return self._used.get((quota, subject), 0)
 
     def excess(self, quota: Quota, *, subject: Hashable = None) -> int:
-        limit = self._limit(quota)
+        limit = self._bounds.get(quota)
         return 0 if limit is None else max(self._used.get((quota, subject), 0) - limit, 0)
 
     def set_limits(self, limits: EffectiveLimits) -> None:
         self._limits = limits
+        counts = {quota: limits.figure(quota) for quota in Quota if quota.kind is Kind.COUNT}
+        self._bounds = {
+            quota: 0 if figure == NOTHING else figure for quota, figure in counts.items() if figure != UNLIMITED
+        }
 
     def figures(self) -> dict[Quota, tuple[int, int]]:
         """Return (used, limit) of every count of the tenant, for metrics and `quota explain`; a limit of 0 is unlimited."""
@@ -73,12 +77,6 @@ class LocalLedger:
             for quota in Quota
             if quota.kind is Kind.COUNT
         }
-
-    def _limit(self, quota: Quota) -> int | None:
-        figure = self._limits.figure(quota)
-        if figure == UNLIMITED:
-            return None
-        return 0 if figure == NOTHING else figure
 
     def _keep(self, quota: Quota, subject: Hashable, used: int) -> None:
         if used:

@@ -61,7 +61,7 @@ class EffectiveLimits:
 
     def figure(self, quota: Quota) -> int:
         """Return the attribute of a count or bound."""
-        figure: int = getattr(self, quota.value)
+        figure: int = getattr(self, quota._value_)  # `value` is looked up in Python, and every CONNECT comes by here
         return figure
 
 

@@ -10,8 +10,8 @@ new incarnation lies above all epochs of its predecessors without anybody having
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
@@ -37,8 +37,7 @@ from iothub_services.sessions.port import (
 EPOCH_BITS = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """The answer to a SessionRequest. `is_present`: CONNACK's Session Present."""
 
     session: Session
