@@ -246,8 +246,8 @@ def test_message_rate_is_obeyed_live(tcp: Party, say: Say, tenant: str) -> None:
     codes = [guest.expect(PUBACK).code for _ in range(30)]
 
     assert time.monotonic() - began > 0.8
-    assert set(codes) <= {0, 0x97}
-    assert codes.count(0) >= 10
+    assert set(codes) <= {0, 0x10, 0x97}  # nobody subscribes
+    assert len(codes) - codes.count(0x97) >= 10
 
 
 def test_limits_of_the_strict_tenant(tcp: Party, version: int) -> None:
