@@ -18,6 +18,8 @@ cdef class Outbound:
     cpdef bint deliver(self, Session session, Message message, int qos, bint retain, tuple identifiers, object group) except -1
     @cython.locals(turn=Turn, waiting=Py_ssize_t)
     cdef bint _deliver_qos0(self, Session session, Connection connection, Message message, bint retain, tuple identifiers) except -1
+    @cython.locals(waiting=Py_ssize_t, limit=Py_ssize_t)
+    cdef bint _is_clogged(self, Connection connection) except -1
     @cython.locals(tenant=TenantPlane, turn=Turn)
     cdef bint _hold(self, Session session, Delivery delivery) except -1
     @cython.locals(tenant=TenantPlane, turn=Turn)

@@ -52,7 +52,7 @@ class Outbound:
         if (
             session.backlog is None
             and window.has_room()
-            and len(connection.out) <= self.turn.out_hard_bytes
+            and not self._is_clogged(connection)
             and self.emission.has_allowance(session, message)
         ):
             if not self.emission.emit(session, connection, message, qos, retain, identifiers, False):
@@ -100,6 +100,14 @@ class Outbound:
                 turn.drop(session.tenant, session, Drop.QOS0_SLOW, 1)
                 return False
         return self.emission.emit(session, connection, message, 0, retain, identifiers, False)
+
+    def _is_clogged(self, connection: Connection) -> bool:
+        """Does the client not read? Then QoS 1 and 2 wait in the backlog, where a message is not copied per client."""
+        waiting = len(connection.out)
+        if waiting and not connection.is_dirty:
+            connection.is_congested = True  # written in an earlier batch, and still here
+        limit = self.turn.out_soft_bytes if connection.is_congested else self.turn.out_hard_bytes
+        return waiting > limit
 
     def _hold(self, session: Session, delivery: Delivery) -> bool:
         """Put a delivery into the backlog, or drop it: the newest goes."""
@@ -172,7 +180,7 @@ class Outbound:
         if position > window.reserved:
             self._reserve(session, window, position)
             return False
-        if len(connection.out) > turn.out_hard_bytes or not self.emission.has_allowance(session, message):
+        if self._is_clogged(connection) or not self.emission.has_allowance(session, message):
             turn.wait(session)
             return False
         may_have_been_sent = position > 0 and position <= window.sent_upto
