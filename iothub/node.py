@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -157,6 +158,7 @@ class Node:
         self.control = ControlPlane()
         message_ids = MessageIds(clock, settings.node.number)
         self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, message_ids)
+        self.plane.call_soon = partial(self.reactor.callLater, 0)
         self.directory = LocalDirectory()
         self.queue_admin = AwaitedQueues(self.writer)
         self.retained_admin = AwaitedRetained(self.writer)

@@ -11,14 +11,29 @@ from iothub.engine.turn cimport Turn
 
 
 @cython.final
+cdef class Slices:
+    cdef public Message message
+    cdef public list targets
+    cdef public Py_ssize_t at, size
+
+
+@cython.final
 cdef class Distribution:
     cdef public Turn turn
     cdef public Outbound outbound
-    cdef public Py_ssize_t direct, receivers, allowed
+    cdef public Py_ssize_t direct, receivers, allowed, slice
     cdef public bint skip_direct
 
     @cython.locals(payload=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
     cpdef list distribute(self, TenantPlane tenant, Message message, Route route)
+    @cython.locals(
+        direct=list, queued=list, target=Target, session=Session, qos=int, rest=Target, slices=Slices,
+    )
+    cdef list _line_up(self, TenantPlane tenant, Message message, Route route)
+    @cython.locals(slicing=list, tenant=TenantPlane, left=Py_ssize_t, waiting=list, first=Slices, end=Py_ssize_t)
+    cpdef object go_on(self)
+    @cython.locals(message=Message, targets=list, target=Target, qos=int, retain=bint)
+    cdef object _serve(self, TenantPlane tenant, Slices slices, Py_ssize_t end)
     @cython.locals(group=Group, subscription=Subscription)
     cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter)
     @cython.locals(session=Session, rest=Target, qos=int, retain=bint)

@@ -16,8 +16,21 @@ from iothub.engine.turn import Turn
 from iothub.reasons import Drop
 
 
+class Slices:
+    """One message on its way to many receivers, taken when it was routed; those before `at` have it."""
+
+    def __init__(self, message: Message, targets: list[Target]) -> None:
+        self.message = message
+        self.targets = targets
+        self.at = 0
+        self.size = message.size + 8 * len(targets)
+
+
 class Distribution:
-    """Gives one message to everybody on its route. `direct`: how many got it without a queue in the last call."""
+    """Gives one message to everybody on its route. `direct`: how many got it without a queue in the last call.
+
+    Invariant: while a tenant has slices, whatever else it routes lines up behind them, so that nothing overtakes on the way to a receiver.
+    """
 
     def __init__(self, turn: Turn, outbound: Outbound) -> None:
         self.turn = turn
@@ -25,6 +38,7 @@ class Distribution:
         self.direct = 0
         self.receivers = 0
         self.allowed = 0
+        self.slice: int = turn.limits.fanout_slice
         self.skip_direct = False  # a repeated QoS 2 PUBLISH: who needs no queue has it already
 
     def distribute(self, tenant: TenantPlane, message: Message, route: Route) -> list[QueueTarget] | None:
@@ -36,8 +50,11 @@ class Distribution:
         if payload * self.allowed > tenant.fanout_bytes:
             self.allowed = max(1, tenant.fanout_bytes // payload)
         queued: list[QueueTarget] | None = None
-        for target in route.targets:
-            queued = self._give(tenant, message, target, queued)
+        if tenant.slices is not None or len(route.targets) > self.slice:
+            queued = self._line_up(tenant, message, route)
+        else:
+            for target in route.targets:
+                queued = self._give(tenant, message, target, queued)
         for group in route.groups:
             subscription = self.choose(group, message)
             if subscription is not None:
@@ -48,6 +65,70 @@ class Distribution:
             name = "fanout" if self.allowed == tenant.fanout else "fanout_bytes"
             self.turn.observer.limited(tenant, message.publisher, name, left_out)
         return queued
+
+    # --- many receivers
+
+    def _line_up(self, tenant: TenantPlane, message: Message, route: Route) -> list[QueueTarget] | None:
+        """Take the receivers now, serve those that need no queue slice by slice. Shared groups have no order to keep."""
+        direct: list[Target] = []
+        queued: list[QueueTarget] | None = None
+        for target in route.targets:
+            session: Session = target.session
+            qos = message.qos if message.qos < target.qos else target.qos
+            if session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0)):
+                queued = self._give(tenant, message, target, queued)
+                continue
+            if target.has_no_local and session is message.publisher:
+                rest = without_no_local(target)
+                if rest is None:
+                    continue
+                target = rest
+            self.receivers += 1
+            if self.receivers <= self.allowed and not self.skip_direct:
+                direct.append(target)
+        self.direct += len(direct)
+        if direct:
+            if tenant.slices is None:
+                tenant.slices = []
+                self.turn.slicing.append(tenant)
+            slices = Slices(message, direct)
+            tenant.slices.append(slices)
+            tenant.sliced += len(direct)
+            self.turn.hold(tenant, slices.size)
+        return queued
+
+    def go_on(self) -> None:
+        """Serve one slice of receivers of the tenant whose turn it is, across as many of its messages as that takes."""
+        slicing = self.turn.slicing
+        tenant = slicing.pop(0)
+        left = self.slice
+        waiting = tenant.slices or []
+        while waiting and left > 0:
+            first: Slices = waiting[0]
+            end = min(len(first.targets), first.at + left)
+            left -= end - first.at
+            self._serve(tenant, first, end)
+            if end == len(first.targets):
+                del waiting[0]
+                self.turn.hold(tenant, -first.size)
+        if waiting:
+            slicing.append(tenant)
+        else:
+            tenant.slices = None
+
+    def _serve(self, tenant: TenantPlane, slices: Slices, end: int) -> None:
+        """Deliver to the receivers before `end`."""
+        message = slices.message
+        targets = slices.targets
+        tenant.sliced -= end - slices.at
+        while slices.at < end:
+            target = targets[slices.at]
+            slices.at += 1
+            qos = message.qos if message.qos < target.qos else target.qos
+            retain = message.retain and target.retain_as_published
+            self.outbound.deliver(target.session, message, qos, retain, target.identifiers, None)
+
+    # --- shared groups
 
     def redistribute(
         self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes

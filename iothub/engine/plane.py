@@ -71,6 +71,10 @@ class Plane:
         self.replays = Replay(self.turn, self.publishing, self.outbound)
         self.inheritance = Inheritance(self.turn, self.publishing, self.distribution)
         self.connection_count = 0
+        self.call_soon: Callable[[Callable[[], None]], object] | None = (
+            None  # without it slices wait for events and ticks
+        )
+        self.is_called_soon = False
 
     # --- transports
 
@@ -121,6 +125,11 @@ class Plane:
             turn.closings = []
             for connection in closings:
                 self._bury(connection)
+        if turn.slicing:
+            self.distribution.go_on()
+            if turn.slicing and self.call_soon is not None and not self.is_called_soon:
+                self.is_called_soon = True
+                self.call_soon(self.go_on)
         dirty = turn.dirty
         turn.dirty = []
         for connection in dirty:
@@ -134,6 +143,11 @@ class Plane:
                     turn.account(connection)
         turn.counters.turns += 1
         turn.is_open = False
+
+    def go_on(self) -> None:
+        """The next slice of what is delivered over several turns: `call_soon` calls it back."""
+        self.is_called_soon = False
+        self._settle()
 
     def tick(self) -> None:
         """Every 100 ms: timers, durable heads, publishers and deliveries that had to wait, replays, the books."""

@@ -18,5 +18,6 @@ cdef class Gate:
     cpdef object forget(self, Connection connection)
     @cython.locals(turn=Turn)
     cpdef bint must_wait_for_store(self, Connection connection, bint needs_store) except -1
-    @cython.locals(turn=Turn)
+    cdef bint _is_behind(self, TenantPlane tenant) except -1
+    @cython.locals(turn=Turn, tenant=TenantPlane)
     cpdef bint may_go_on(self, Connection connection) except -1

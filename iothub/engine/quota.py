@@ -76,13 +76,27 @@ class Gate:
         turn = self.turn
         if turn.overload_level() >= 2:
             return True
+        if (
+            connection.tenant is not None
+            and connection.tenant.slices is not None
+            and self._is_behind(connection.tenant)
+        ):
+            return True
         return needs_store and (connection.unstored >= turn.limits.unstored_per_connection or turn.is_store_full())
+
+    def _is_behind(self, tenant: TenantPlane) -> bool:
+        """Whether a tenant has routed more than it may before what is delivered over several turns is through."""
+        return (
+            tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.limits.buffered_bytes
+        )
 
     def may_go_on(self, connection: Connection) -> bool:
         """Whether a publisher that waited for store or memory may be read again."""
         turn = self.turn
+        tenant = connection.tenant
         return (
             turn.overload_level() < 2
+            and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
             and connection.unstored * 2 <= turn.limits.unstored_per_connection
             and turn.is_store_roomy()
         )

@@ -6,7 +6,8 @@ from iothub.engine.router cimport Router
 
 @cython.final
 cdef class TenantPlane:
-    cdef public long long tenant_id, buffered_bytes, connections
+    cdef public long long tenant_id, buffered_bytes, connections, sliced
+    cdef public list slices
     cdef public object name
     cdef object _limits
     cdef public Py_ssize_t fanout, fanout_bytes

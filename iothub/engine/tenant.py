@@ -46,6 +46,8 @@ class TenantPlane:
         self.publish_hook: Callable[[Session, Message], Message | None] | None = None
         self.deliver_hook: Callable[[Session, Message], bool] | None = None
         self.buffered_bytes = 0  # backlogs and out-buffers of its sessions
+        self.slices: list[Any] | None = None  # messages that are delivered over several turns, oldest first
+        self.sliced = 0  # their receivers
         self.connections = 0
         self.control: object = None  # the control plane's own record of this tenant
 

@@ -39,6 +39,9 @@ class Turn:
         self.unblocked: list[Connection] = []  # parse again at the end of the batch
         self.starved: list[Connection] = []  # publishers that wait for the store or for memory
         self.watched: list[Connection] = []
+        self.slicing: list[
+            TenantPlane
+        ] = []  # tenants with messages that are delivered over several turns, in their turn
         self.lagging: list[Session] = []  # their durable head is behind by less than a batch
         self.buffered_bytes = 0
         self.unstored_messages = 0
