@@ -138,6 +138,10 @@ def test_a_denied_filter_stops_deliveries(tcp: Party, say: Say, tenant: str) -> 
     assert payloads <= {b"open", b"fence"}
     assert back.subscribe(("a/secret/x", 0), ("a/#", 0x10), ("b/#", 0)).codes == [0x87, 0, 0]
     assert tcp(4, tenant=tenant).subscribe(("a/secret", 1)).codes == [0x80]
+    late = tcp(4, tenant=tenant)
+    late.subscribe(("a/#", 1))
+    publisher.publish("a/open", b"no retained one", 1)
+    assert late.payloads() == [b"no retained one"]
 
 
 def test_a_denied_topic_cannot_be_published(tcp: Party, say: Say, tenant: str, version: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support import property_names as names
 from tests.support.clients import unique
 from tests.support.party import Guest, Party
-from tests.support.raw import DISCONNECT, SUBACK, ClosedError, packet, string
+from tests.support.raw import CONNACK, DISCONNECT, PUBACK, SUBACK, ClosedError, packet, string
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
 EITHER = (MALFORMED, PROTOCOL_ERROR)
@@ -332,3 +332,32 @@ def test_others_do_not_notice(tcp: Party) -> None:
         other.publish(topic, b"%d" % number, 1)
         assert witness.payloads() == [b"%d" % number]
         neighbour.refused(MALFORMED)
+
+
+@pytest.mark.parametrize(
+    "first", [b"\x10\xff\xff\xff\x7f\x00", b"\x10\xff\xff\xff\xff\x7f", b"\x10\x80\x80\x80\x80\x80"]
+)
+def test_strangers_cannot_announce_a_great_packet(tcp: Party, first: bytes) -> None:
+    """256 MB of CONNECT, or a length of five bytes: closed at the header, long before the connect time-out. [MQTT-1.5.5-1] [MQTT-4.13.1-1]."""
+    guest = tcp.stranger(5)
+
+    guest.send(first)
+
+    assert all(said.kind == CONNACK and said.code in (0x81, 0x95) for said in guest.expect_closed(timeout=2))
+
+
+def test_ten_thousand_user_properties_do_no_harm(tcp: Party) -> None:
+    """Delivered or refused as a whole, while a witness goes on. [MQTT-3.3.2-17]."""
+    topic, witness, other, guest, watcher = unique("t"), tcp(4), tcp(4), tcp(5), tcp(5)
+    witness.subscribe((f"{topic}/w", 1))
+    watcher.subscribe((topic, 1))
+    props = [(names.USER_PROPERTY, (str(number), "v")) for number in range(10_000)]
+
+    guest.send(guest.publish_bytes(topic, b"x", 1, 1, props=props))
+    other.publish(f"{topic}/w", b"alive", 1)
+
+    assert witness.payloads() == [b"alive"]
+    assert guest.next().kind in (PUBACK, DISCONNECT)
+    other.publish(topic, b"fence", 1)
+    got = watcher.take()[0]
+    assert got.payload == b"fence" or got.properties == props
