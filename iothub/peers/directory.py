@@ -19,37 +19,57 @@ class LocalDirectory:
 
     def __init__(self) -> None:
         self._held: dict[Key, Waiting | None] = {}  # None: nobody waits, as nearly always
+        self._next: Waiting = deque()  # whose turn has come
+        self._is_handing = False
 
     def holding(self, tenant_id: int, client_id: str) -> Hold:
-        return Hold(self._held, (tenant_id, client_id))
+        return Hold(self, (tenant_id, client_id))
 
-
-class Hold:
-    """One `async with` on one key. A free lock is taken without waiting for anything."""
-
-    __slots__ = ("_held", "_key")
-
-    def __init__(self, held: dict[Key, Waiting | None], key: Key) -> None:
-        self._held = held
-        self._key = key
-
-    async def __aenter__(self) -> None:
-        held, key = self._held, self._key
+    def take(self, key: Key) -> Deferred[None] | None:
+        """Take a free lock and return None, or get in line for a held one and return one's turn."""
+        held = self._held
         if key not in held:
             held[key] = None
-            return
+            return None
         waiting = held[key]
         if waiting is None:
             waiting = held[key] = deque()
         turn: Deferred[None] = Deferred()
         waiting.append(turn)
-        await turn
+        return turn
+
+    def give(self, key: Key) -> None:
+        """Hand the lock to the next in line: it is never free in between. One after the other, not one inside the other: lines can be long."""
+        waiting = self._held[key]
+        if not waiting:
+            del self._held[key]
+            return
+        self._next.append(waiting.popleft())
+        if self._is_handing:
+            return
+        self._is_handing = True
+        try:
+            while self._next:
+                self._next.popleft().callback(None)
+        finally:
+            self._is_handing = False
+
+
+class Hold:
+    """One `async with` on one key. A free lock is taken without waiting for anything."""
+
+    __slots__ = ("_directory", "_key")
+
+    def __init__(self, directory: LocalDirectory, key: Key) -> None:
+        self._directory = directory
+        self._key = key
+
+    async def __aenter__(self) -> None:
+        turn = self._directory.take(self._key)
+        if turn is not None:
+            await turn
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        waiting = self._held[self._key]
-        if waiting:
-            waiting.popleft().callback(None)  # the lock goes from hand to hand: it is never free in between
-        else:
-            del self._held[self._key]
+        self._directory.give(self._key)

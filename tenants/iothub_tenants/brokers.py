@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from twisted.internet.defer import DeferredLock
-
+from iothub_services.auth.flights import Flights
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.broker import TenantBroker
 
@@ -21,7 +20,7 @@ class Brokers:
     def __init__(self, make: Make) -> None:
         self._make = make
         self._brokers: dict[int, TenantBroker] = {}
-        self._making = DeferredLock()
+        self._making: Flights[int, TenantBroker] = Flights()
 
     def __iter__(self) -> Iterator[TenantBroker]:
         return iter(list(self._brokers.values()))
@@ -37,11 +36,11 @@ class Brokers:
         found = self._brokers.get(record.id)
         if found is not None:
             return found
-        async with self._making:
-            found = self._brokers.get(record.id)
-            if found is None:
-                found = self._brokers[record.id] = await self._make(record)
-        return found
+        return await self._making.join(record.id, lambda: self._begin(record))
+
+    async def _begin(self, record: TenantRecord) -> TenantBroker:
+        made = self._brokers[record.id] = await self._make(record)
+        return made
 
     def drop(self, tenant_id: int) -> None:
         self._brokers.pop(tenant_id, None)

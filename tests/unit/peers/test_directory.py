@@ -64,3 +64,19 @@ def test_hold_that_fails_lets_the_next_one_in() -> None:
 
     assert told == ["a in", "b in", "ValueError", "b out"]
     assert not directory._held
+
+
+def test_hold_serves_a_line_of_any_length() -> None:
+    """A thousand that wait for one session are served one after the other, not one inside the other."""
+    directory, told = LocalDirectory(), list[str]()
+    first: Deferred[None] = Deferred()
+    Deferred.fromCoroutine(_hold(directory, "first", first, told))
+    done: Deferred[None] = Deferred()
+    done.callback(None)
+    for number in range(1000):
+        Deferred.fromCoroutine(_hold(directory, str(number), done, told))
+
+    first.callback(None)
+
+    assert told[-1] == "999 out"
+    assert not directory._held

@@ -44,15 +44,39 @@ def test_broker_is_made_once_for_all_who_ask() -> None:
     assert (len(brokers), workshop.waiting) == (1, [])
 
 
-def test_broker_that_could_not_be_made_is_tried_again() -> None:
+def test_broker_that_could_not_be_made_is_tried_again_by_the_next_who_asks() -> None:
+    """Whoever asked meanwhile shares the error: a store that is down is not asked by each of them in turn."""
     workshop = Workshop()
     brokers = Brokers(workshop.make)
-    ask(brokers, 1)
-    again = ask(brokers, 1)
+    asked = [ask(brokers, 1), ask(brokers, 1)]
     workshop.waiting.pop(0)[1].errback(OSError("disk"))
+    later = ask(brokers, 1)
     workshop.finish()
 
-    assert again[0] is brokers.present(1)
+    assert [type(answer[0].value) for answer in asked] == [OSError, OSError]
+    assert later[0] is brokers.present(1)
+
+
+def test_brokers_of_two_tenants_are_made_side_by_side() -> None:
+    """A tenant whose broker takes long to make keeps nobody else waiting."""
+    workshop = Workshop()
+    brokers = Brokers(workshop.make)
+
+    ask(brokers, 1)
+    ask(brokers, 2)
+
+    assert [tenant_id for tenant_id, _ in workshop.waiting] == [1, 2]
+
+
+def test_broker_is_given_to_a_thousand_who_wait() -> None:
+    """They are answered one after the other, not one inside the other: after a restart all clients of a tenant come at once."""
+    workshop = Workshop()
+    brokers = Brokers(workshop.make)
+    answers = [ask(brokers, 1) for _ in range(1000)]
+
+    workshop.finish()
+
+    assert all(answer == [brokers.present(1)] for answer in answers)
 
 
 def test_idle_brokers_are_dropped() -> None:
