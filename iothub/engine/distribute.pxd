@@ -10,29 +10,34 @@ from iothub.engine.tenant cimport TenantPlane
 from iothub.engine.turn cimport Turn
 
 
+cdef int _MANY
+
+
 @cython.final
 cdef class Slices:
-    cdef public Message message
-    cdef public list targets
-    cdef public Py_ssize_t at, size
+    cdef public list messages, targets
+    cdef public Py_ssize_t at
 
 
 @cython.final
 cdef class Distribution:
     cdef public Turn turn
     cdef public Outbound outbound
-    cdef public Py_ssize_t direct, receivers, allowed, slice
+    cdef public Py_ssize_t direct, receivers, allowed, slice, budget, spent
     cdef public bint skip_direct
 
-    @cython.locals(payload=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
+    @cython.locals(payload=Py_ssize_t, count=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
     cpdef list distribute(self, TenantPlane tenant, Message message, Route route)
-    @cython.locals(
-        direct=list, queued=list, target=Target, session=Session, qos=int, rest=Target, slices=Slices,
-    )
+    @cython.locals(direct=list, queued=list, target=Target, session=Session, qos=int, rest=Target)
     cdef list _line_up(self, TenantPlane tenant, Message message, Route route)
-    @cython.locals(slicing=list, tenant=TenantPlane, left=Py_ssize_t, waiting=list, first=Slices, end=Py_ssize_t)
+    @cython.locals(waiting=list, last=Slices)
+    cdef object _join(self, TenantPlane tenant, Message message, list direct)
+    @cython.locals(
+        slicing=list, tenant=TenantPlane, left=Py_ssize_t, waiting=list, first=Slices, count=Py_ssize_t, end=Py_ssize_t,
+        message=Message,
+    )
     cpdef object go_on(self)
-    @cython.locals(message=Message, targets=list, target=Target, qos=int, retain=bint)
+    @cython.locals(messages=list, targets=list, target=Target, message=Message, qos=int, retain=bint)
     cdef object _serve(self, TenantPlane tenant, Slices slices, Py_ssize_t end)
     @cython.locals(group=Group, subscription=Subscription)
     cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter)

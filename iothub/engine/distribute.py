@@ -15,15 +15,19 @@ from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.reasons import Drop
 
+_MANY = 16  # receivers; messages with fewer do not hold up a turn
+
 
 class Slices:
-    """One message on its way to many receivers, taken when it was routed; those before `at` have it."""
+    """Messages on their way to many receivers, taken when they were routed; those before `at` have them all.
 
-    def __init__(self, message: Message, targets: list[Target]) -> None:
-        self.message = message
+    Messages for the same receivers travel together until the first receiver is served: one write each instead of one for each message.
+    """
+
+    def __init__(self, targets: list[Target]) -> None:
+        self.messages: list[Message] = []
         self.targets = targets
         self.at = 0
-        self.size = message.size + 8 * len(targets)
 
 
 class Distribution:
@@ -39,6 +43,8 @@ class Distribution:
         self.receivers = 0
         self.allowed = 0
         self.slice: int = turn.limits.fanout_slice
+        self.budget: int = turn.limits.turn_deliveries
+        self.spent = 0  # of it, since the batch began
         self.skip_direct = False  # a repeated QoS 2 PUBLISH: who needs no queue has it already
 
     def distribute(self, tenant: TenantPlane, message: Message, route: Route) -> list[QueueTarget] | None:
@@ -50,7 +56,10 @@ class Distribution:
         if payload * self.allowed > tenant.fanout_bytes:
             self.allowed = max(1, tenant.fanout_bytes // payload)
         queued: list[QueueTarget] | None = None
-        if tenant.slices is not None or len(route.targets) > self.slice:
+        count = len(route.targets)
+        if count >= _MANY:
+            self.spent += count
+        if tenant.slices is not None or count > self.slice or (count >= _MANY and self.spent > self.budget):
             queued = self._line_up(tenant, message, route)
         else:
             for target in route.targets:
@@ -88,14 +97,22 @@ class Distribution:
                 direct.append(target)
         self.direct += len(direct)
         if direct:
-            if tenant.slices is None:
-                tenant.slices = []
-                self.turn.slicing.append(tenant)
-            slices = Slices(message, direct)
-            tenant.slices.append(slices)
-            tenant.sliced += len(direct)
-            self.turn.hold(tenant, slices.size)
+            self._join(tenant, message, direct)
         return queued
+
+    def _join(self, tenant: TenantPlane, message: Message, direct: list[Target]) -> None:
+        """Put a message at the end of what its tenant has in slices."""
+        if tenant.slices is None:
+            tenant.slices = []
+            self.turn.slicing.append(tenant)
+        waiting: list[Slices] = tenant.slices
+        last: Slices | None = waiting[-1] if waiting else None
+        if last is None or last.at or last.targets != direct:
+            last = Slices(direct)
+            waiting.append(last)
+        last.messages.append(message)
+        tenant.sliced += len(direct)
+        self.turn.hold(tenant, message.size)
 
     def go_on(self) -> None:
         """Serve one slice of receivers of the tenant whose turn it is, across as many of its messages as that takes."""
@@ -105,12 +122,14 @@ class Distribution:
         waiting = tenant.slices or []
         while waiting and left > 0:
             first: Slices = waiting[0]
-            end = min(len(first.targets), first.at + left)
-            left -= end - first.at
+            count = len(first.messages)
+            end = min(len(first.targets), first.at + max(1, left // count))
+            left -= (end - first.at) * count
             self._serve(tenant, first, end)
             if end == len(first.targets):
                 del waiting[0]
-                self.turn.hold(tenant, -first.size)
+                for message in first.messages:
+                    self.turn.hold(tenant, -message.size)
         if waiting:
             slicing.append(tenant)
         else:
@@ -118,15 +137,16 @@ class Distribution:
 
     def _serve(self, tenant: TenantPlane, slices: Slices, end: int) -> None:
         """Deliver to the receivers before `end`."""
-        message = slices.message
+        messages = slices.messages
         targets = slices.targets
-        tenant.sliced -= end - slices.at
+        tenant.sliced -= (end - slices.at) * len(messages)
         while slices.at < end:
             target = targets[slices.at]
             slices.at += 1
-            qos = message.qos if message.qos < target.qos else target.qos
-            retain = message.retain and target.retain_as_published
-            self.outbound.deliver(target.session, message, qos, retain, target.identifiers, None)
+            for message in messages:
+                qos = message.qos if message.qos < target.qos else target.qos
+                retain = message.retain and target.retain_as_published
+                self.outbound.deliver(target.session, message, qos, retain, target.identifiers, None)
 
     # --- shared groups
 

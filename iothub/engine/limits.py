@@ -49,7 +49,8 @@ class PlaneLimits:
     page_bytes: int = 256 << 10
     grants: int = 1024  # cached answers per session and direction
     fanout_slice: int = 1000  # receivers served in one turn; a message with more is delivered over several
-    sliced_receivers: int = 100_000  # of one tenant, routed and not served: above it its publishers pause
+    turn_deliveries: int = 20_000  # by messages with many receivers in one turn; what is above goes in slices too
+    sliced_receivers: int = 500_000  # of one tenant, routed and not served: above it its publishers pause
     replay_slice: int = 256  # retained messages given to one session per tick
 
 

@@ -125,6 +125,7 @@ class Plane:
             turn.closings = []
             for connection in closings:
                 self._bury(connection)
+        self.distribution.spent = 0
         if turn.slicing:
             self.distribution.go_on()
             if turn.slicing and self.call_soon is not None and not self.is_called_soon:

@@ -58,6 +58,40 @@ def test_nothing_overtakes_a_message_in_slices() -> None:
     assert [payloads(client) for client in clients] == [[b"1", b"3"]] * 7 + [[b"1", b"2", b"3"]]
 
 
+def test_messages_for_the_same_receivers_travel_together() -> None:
+    """Each receiver is written once for all that came before the first one was served, and not more than a slice goes out in a turn."""
+    bench = Bench(PlaneLimits(fanout_slice=6))
+    clients = crowd(bench, 8)
+    publisher = bench.client("p")
+    wakes = [client.transport.wakes for client in clients]
+
+    publisher.send(b"".join(publish(b"a", b"%d" % number) for number in range(3)))
+    served = [sum(client.transport.wakes for client in clients) - sum(wakes)]
+    for _ in range(4):
+        bench.plane.end_batch()
+        served.append(sum(client.transport.wakes for client in clients) - sum(wakes))
+
+    assert served == [2, 4, 6, 8, 8]
+    assert [payloads(client) for client in clients] == [[b"0", b"1", b"2"]] * 8
+    assert (bench.tenant.sliced, bench.tenant.buffered_bytes) == (0, 0)
+
+
+def test_a_turn_has_a_budget_for_many_receivers() -> None:
+    """A chunk full of fan-outs, each of them small enough, is no longer turn than one big one; few receivers cost no budget."""
+    bench = Bench(PlaneLimits(fanout_slice=20, turn_deliveries=50))
+    clients = crowd(bench, 20)
+    [alone] = crowd(bench, 1, b"b")
+    publisher = bench.client("p")
+
+    publisher.send(b"".join(publish(b"a", b"%d" % number) for number in range(5)))
+    assert [len(payloads(client)) for client in clients] == [5] * 7 + [2] * 13
+    bench.pass_time(1)
+    publisher.send(publish(b"b", b"x") * 100)
+
+    assert [len(payloads(client)) for client in clients] == [0] * 7 + [3] * 13
+    assert len(payloads(alone)) == 100
+
+
 def test_receivers_are_those_of_the_moment_of_routing() -> None:
     """Who comes later gets nothing of it, who has gone is counted, who unsubscribed may still get it, No Local holds."""
     bench = Bench(PlaneLimits(fanout_slice=1))
