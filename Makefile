@@ -1,6 +1,5 @@
 # iothub: one verb each. `make help` lists them.
 SHELL := /bin/bash
-MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
