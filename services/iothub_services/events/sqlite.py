@@ -23,6 +23,7 @@ _COLUMNS = ("offset", "key", "value")
 SCHEMA = Schema(
     name="events",
     version=1,
+    cache_bytes=256 << 10,  # written at the end only, and read at a start
     tables=tuple(Table(name, _COLUMNS, ("offset",)) for name in _TABLES.values()),
     statements=tuple(
         f"CREATE TABLE {name} (offset INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, value BLOB NOT NULL)"

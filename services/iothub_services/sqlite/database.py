@@ -51,6 +51,7 @@ class Schema:
     upgrades: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     repairs: tuple[str, ...] = ()
     page_bytes: int = 4_096  # of new files
+    cache_bytes: int = _CACHE_BYTES  # pages in memory, per connection
 
 
 class Database:
@@ -141,7 +142,7 @@ class Database:
 
     def _set_durable(self) -> None:
         self.writer.execute(f"PRAGMA page_size={self.schema.page_bytes}")
-        self.writer.execute(f"PRAGMA cache_size=-{_CACHE_BYTES >> 10}")
+        self.writer.execute(f"PRAGMA cache_size=-{self.schema.cache_bytes >> 10}")
         mode = self.writer.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
             raise UnavailableError(
