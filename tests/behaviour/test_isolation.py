@@ -33,13 +33,11 @@ def test_same_client_identifier_lives_in_both_tenants(join: Party, version: int)
 
 @pytest.mark.parametrize("name", ["#", "+/#", "{topic}", "{topic}/#", "+/+/+", "acme/#", "beta/#", "/acme/#", "../#"])
 def test_messages_stay_in_their_tenant(join: Party, version: int, name: str) -> None:
-    """Whatever filter the other tenant subscribes with."""
+    """Whatever filter another tenant subscribes with (one in which nothing is retained)."""
     topic = unique("t")
     here, there = pair(join, version)
-    spy = join(version, tenant="beta")
+    spy = join(version, tenant="wild")
     spy.subscribe((name.format(topic=topic), 0))
-    spy.ping()
-    spy.received.clear()
     here.subscribe((topic, 1))
 
     for at in (topic, f"beta/{topic}", f"/beta/{topic}"):
