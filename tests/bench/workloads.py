@@ -45,7 +45,7 @@ WORKLOADS = (
     ),
     Workload(
         "connect + disconnect, chosen passwords",
-        "storm -n 50",
+        "storm -n 50 -w 5",
         "mosquitto-few-chosen",
         "iothub-few-chosen",
         CPU_CONNECT,
