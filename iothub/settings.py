@@ -230,7 +230,7 @@ class Sql:
     )
     poll_interval_s: float = key(
         kinds.duration(0.05, 1),
-        0.1,
+        0.25,
         "How often a running hub looks for changes that others made; rights change within 1 s.",
     )
 
