@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make bench`: build the load generator, see that Mosquitto is there, compare. QUICK=1: under three minutes.
+# `make bench`: build the load generator, see that Mosquitto is there, compare. QUICK=1: under three minutes. ONLY='connect*': those workloads alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,4 +23,4 @@ if ! command -v mosquitto >/dev/null 2>&1; then
     export PATH="$PATH:/usr/sbin"
 fi
 
-exec .venv/bin/python tests/bench/bench.py ${QUICK:+--quick}
+exec .venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"}

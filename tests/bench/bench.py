@@ -7,6 +7,7 @@ was measured in bench-results/. A ratio is taken within a turn; no run is repeat
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import sys
 import tempfile
@@ -47,8 +48,9 @@ def options(seconds: float, warmup: float) -> argparse.Namespace:
 class Bench:
     """One call of `make bench`."""
 
-    def __init__(self, results: Path, *, is_quick: bool) -> None:
+    def __init__(self, results: Path, *, is_quick: bool, only: str = "*") -> None:
         self.is_quick = is_quick
+        self.only = only
         self.turns = 1 if is_quick else 3
         self.settings = options(1.0, 0.5) if is_quick else options(3.0, 1.0)
         self.results = results
@@ -63,8 +65,12 @@ class Bench:
 
     def run(self) -> int:
         """Run everything; 1 if a run was faulty or a bound was missed."""
-        rows = [self.compared(workload) for workload in WORKLOADS if workload.is_quick or not self.is_quick]
+        wanted = [workload for workload in WORKLOADS if fnmatch.fnmatch(workload.name, self.only)]
+        rows = [self.compared(workload) for workload in wanted if workload.is_quick or not self.is_quick]
         self.keep("workloads", rows)
+        if self.only != "*":
+            sys.stdout.write(report.compared(self.record) + "\n")
+            return 0
         self.keep("offline", self.offline())
         self.keep("usable", {f"QoS {qos}": self.usable(qos) for qos in ((1,) if self.is_quick else (0, 1))})
         self.keep("queue_table", self.queue_table())
@@ -143,10 +149,13 @@ def is_usable(run: Run) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short turn of the most telling workloads")
+    parser.add_argument(
+        "--only", default="*", metavar="PATTERN", help="these workloads alone, e.g. 'connect*'; writes no report"
+    )
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     chosen = parser.parse_args()
     chosen.results.mkdir(parents=True, exist_ok=True)
-    return Bench(chosen.results.resolve(), is_quick=chosen.quick).run()
+    return Bench(chosen.results.resolve(), is_quick=chosen.quick, only=chosen.only).run()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def markdown(record: Record) -> str:
         f"{about['turns']} turn(s) of {about['seconds']:g} s; broker on CPU 0, load on CPU 1 (one thread), a fresh process and data directory "
         f"for every run, authentication on in both. {record['versions']['mosquitto']}; {record['versions']['iothub']}."
     )
-    parts = ["# make bench", head, _compared(record), _offline(record), _usable(record), _queues(record)]
+    parts = ["# make bench", head, compared(record), _offline(record), _usable(record), _queues(record)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -32,7 +32,7 @@ def is_missed(record: Record) -> bool:
     return any(verdict != "yes" and verdict != "-" for verdict in (*verdicts, _offline_verdict(record)))
 
 
-def _compared(record: Record) -> str:
+def compared(record: Record) -> str:
     lines = [
         "Ratio: median of the hub relative to the median of the baseline, in brackets the smallest and largest ratio of two runs of one turn.",
         "",
