@@ -29,7 +29,11 @@ TLS = bytes.fromhex("16030100c8010000c403035a") + b"\x5a" * 196
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    hub = fresh_hub(tmp_path_factory.mktemp("hub"), mqtt__connect_timeout=f"{TIMEOUT_S}s")
+    settings = {
+        "mqtt__connect_timeout": f"{TIMEOUT_S}s",
+        "alarms__reactor_lag": "1m",
+    }  # a busy machine is no stranger's doing
+    hub = fresh_hub(tmp_path_factory.mktemp("hub"), **settings)
     hub.start()
     yield hub
     hub.close()
@@ -66,8 +70,7 @@ def test_five_hundred_strangers_are_closed_at_once(hub: Hub) -> None:
     assert max(closed) < 1.0
     assert peak - before < 16 << 20
     assert '"level": "error"' not in hub.log
-    warnings = [line for line in hub.log.splitlines() if '"level": "warning"' in line]
-    assert [line for line in warnings if "reactor_lag" not in line] == []  # a busy machine is no stranger's doing
+    assert [line for line in hub.log.splitlines() if '"level": "warning"' in line] == []
     assert "Traceback" not in hub.log
 
 
