@@ -151,7 +151,12 @@ class Node:
         )
         self.writer.on_full = self.telemetry.queue_full
         self.journal_thread = journal_thread(
-            self.states, call_in_reactor, clock, self.store_alarms, on_commit=self.telemetry.committed
+            self.states,
+            call_in_reactor,
+            clock,
+            self.store_alarms,
+            patience=Patience(RETRY_S, settings.queues.give_up_s),
+            on_commit=self.telemetry.committed,
         )
         self.hooks = hooks.load()
         self.journal = ThreadJournal(self.journal_thread, self._happened, self.reactor.callLater)

@@ -10,13 +10,18 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
+from iothub import log as logging
 from iothub.records.events import Event
+from iothub_services.sqlite.group import FOREVER_S
+
+log = logging.get(__name__)
 
 Later = Callable[[float, Callable[[], None]], object]
 """`later(seconds, call)`: the reactor's `callLater`."""
 
 GATHER_S = 0.05  # a note waits so long for others: one wake-up and one commit for all of them
 GATHER = 512  # or until there are so many
+_EVENT_BYTES = 512  # what an event takes in memory, a Will's payload apart
 
 
 class EventThread(Protocol):
@@ -25,13 +30,20 @@ class EventThread(Protocol):
     @property
     def is_full(self) -> bool: ...
 
-    def submit(self, op: list[Event], callback: Callable[[object], None], size_bytes: int = 0) -> None: ...
+    def submit(
+        self,
+        op: list[Event],
+        callback: Callable[[object], None],
+        size_bytes: int = 0,
+        give_up_s: float | None = None,
+    ) -> None: ...
 
 
 class ThreadJournal:
     """Fulfils `iothub_services.sessions.port.Journal` over a thread. On the reactor thread.
 
-    Invariant: an event with an epoch (a persistent session's) is never left out; others are when the log is too far behind, and counted.
+    Invariant: an event with an epoch (a persistent session's) is never left out while the hub lives: what is noted waits for the log as
+    long as it takes, in its place; the other events are left out when the log is too far behind, and counted in `lost`.
     """
 
     def __init__(
@@ -44,7 +56,7 @@ class ThreadJournal:
         self.lost = 0
 
     async def record(self, events: list[Event]) -> None:
-        """Durable when it returns. Raises BackendError."""
+        """Durable when it returns. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
         self.flush()  # the order of the calls is the order of the log
         self._tell(events)
         answer: Deferred[object] = Deferred()
@@ -55,7 +67,7 @@ class ThreadJournal:
             else:
                 answer.callback(None)
 
-        self._thread.submit(events, done)
+        self._thread.submit(events, done, _size(events))
         await answer
 
     def note(self, events: list[Event]) -> None:
@@ -76,10 +88,12 @@ class ThreadJournal:
             return
         self._gathered = []
         if self._thread.is_full:
-            self.lost += sum(not event.epoch for event in events)
-            events = [event for event in events if event.epoch]
+            needed = [event for event in events if event.epoch]
+            if len(needed) < len(events):
+                self._lose(len(events) - len(needed), "the log is too far behind")
+            events = needed
         if events:
-            self._thread.submit(events, lambda result: self._noted(result, len(events)))
+            self._thread.submit(events, lambda result: self._noted(result, len(events)), _size(events), FOREVER_S)
 
     def _tell(self, events: list[Event]) -> None:
         if self._on_event is not None:
@@ -88,4 +102,12 @@ class ThreadJournal:
 
     def _noted(self, result: object, count: int) -> None:
         if isinstance(result, Exception):
-            self.lost += count
+            self._lose(count, str(result))
+
+    def _lose(self, count: int, why: str) -> None:
+        self.lost += count
+        log.warning("session events were left out of the log", count=count, cause=why)
+
+
+def _size(events: list[Event]) -> int:
+    return sum([_EVENT_BYTES + len(str(event.facts.get("payload", ""))) for event in events])

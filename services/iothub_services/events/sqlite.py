@@ -41,6 +41,10 @@ class SqliteEvents:
     def close(self) -> None:
         self._database.close()
 
+    def probe(self) -> None:
+        """Commit something small. Raises BackendError: the file takes no writes now."""
+        self._database.probe()
+
     @contextmanager
     def group(self) -> Iterator[None]:
         with self._database.transaction():

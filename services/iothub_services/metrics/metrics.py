@@ -183,6 +183,9 @@ STORE_COMMIT_DURATION = _histogram(
 )
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Messages on their way to disk.")
 
+SESSION_EVENTS_LOST = _counter(
+    "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
+)
 # Routing
 SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
 RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")

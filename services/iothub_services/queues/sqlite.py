@@ -59,6 +59,10 @@ class SqliteQueues:
     def group(self) -> Iterator[None]:
         with self._database.transaction():
             yield
+    def probe(self) -> None:
+        """Commit something small. Raises BackendError: the file takes no writes now."""
+        self._database.probe()
+
 
     # --- writers
 

@@ -142,6 +142,7 @@ class QueueWriter:
             bounds=bounds,
             patience=patience,
             idle=getattr(queues, "idle", None),
+            probe=getattr(queues, "probe", None),
             on_alarm=on_alarm,
             on_commit=on_commit,
         )
@@ -155,6 +156,7 @@ class QueueWriter:
             clock,
             bounds=bounds,
             patience=patience,
+            probe=getattr(retained, "probe", None),
             on_alarm=on_alarm,
             on_commit=on_commit,
         )

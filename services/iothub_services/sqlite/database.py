@@ -20,6 +20,7 @@ from pathlib import Path
 
 from iothub.clock import Clock
 from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub_services.metrics import probes
 from iothub_services.sqlite import salvage
 
 Alarm = Callable[[str, str], None]  # (name, text); an empty text: the cause is gone
@@ -31,6 +32,7 @@ CHECK_S = 15.0  # larger ones for this long; damage beyond is found when it is r
 _WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
 _CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
+_ROOM_BYTES = 1 << 20  # with less, a small commit may still find a place in the log where the next larger one does not
 
 _FULL = {sqlite3.SQLITE_FULL}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -115,6 +117,17 @@ class Database:
                 self.reader.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise backend_error(error, self.path.name, is_committing=False) from error
+
+    def probe(self) -> None:
+        """Commit a page that says what it said before. Raises BackendError: the file takes no writes, or has no room to speak of."""
+        with self.transaction() as connection:
+            connection.execute(f"PRAGMA user_version={self.schema.version}")
+        try:
+            free_bytes = probes.disk_free_bytes(self.path.parent)
+        except OSError as error:
+            raise BackendError(f"{self.path.name}: {error.strerror}", retryable=True) from error
+        if free_bytes < _ROOM_BYTES:
+            raise BackendError(f"{self.path.name}: database or disk is full", retryable=True)
 
     def close(self) -> None:
         """Close both connections; the last one folds the WAL into the file."""

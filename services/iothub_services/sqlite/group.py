@@ -3,12 +3,16 @@
 Knows no driver and no reactor: `execute` does a batch in one commit, `call_in_reactor` brings the answers back, one call per batch.
 
 Theory: order is kept through every failure. A batch whose commit failed for a reason that may pass is tried again, before
-anything that came later, until each of its operations has waited `Patience.give_up_s`; then it is answered with the error.
-A batch that can never succeed is taken apart, so that one bad operation does not fail its neighbours.
+anything that came later, until each of its operations has waited `Patience.give_up_s` (or what `submit` said); then it is answered
+with the error. What waits behind such a batch has the same patience. A batch that can never succeed is taken apart, so that one bad
+operation does not fail its neighbours. The alarm about a failing store ends when a commit has really written something: an operation
+that had nothing to write proves nothing, so `probe` is asked, and it is asked again and again while nobody else writes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,13 +25,16 @@ from iothub.errors import BackendError
 Op = TypeVar("Op")
 Answer = TypeVar("Answer")
 
-_Waiting = tuple[Op, Callable[[Answer | Exception], None], int, float]  # operation, callback, bytes, since
+_Waiting = tuple[Op, Callable[[Answer | Exception], None], int, float]  # operation, callback, bytes, given up at
+
+FOREVER_S = math.inf
 
 CallInReactor = Callable[[Callable[[], None]], None]
 
 _QUIET_S = 0.25  # so long nothing must have come before idle work begins
 _SLICE_S = 0.01  # pause between two slices of idle work
 _IDLE_CHECK_S = 5.0  # how often to ask for idle work when there was none
+_PROBE_S = 1.0  # how often to try whether a failing store works again
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +60,10 @@ class GroupThread(Generic[Op, Answer]):
 
     `submit` and `is_full` are for the reactor thread; `execute` and `idle` run in the thread. `execute` returns one answer
     per operation, in order (an exception object is an answer as well); when it raises, nothing of the batch was done.
+    `probe` commits something small, or raises BackendError.
 
-    Invariants: callbacks run in the order of `submit`, each exactly once, also when the thread is closed.
+    Invariants: callbacks run in the order of `submit` (but for those that are given up earlier than others), each exactly once, also
+    when the thread is closed. What was given up without being tried has not been written.
     """
 
     def __init__(  # noqa: PLR0913 - the collaborators of one thread, all by name
@@ -67,6 +76,7 @@ class GroupThread(Generic[Op, Answer]):
         bounds: Bounds | None = None,
         patience: Patience | None = None,
         idle: Callable[[], bool] | None = None,
+        probe: Callable[[], None] | None = None,
         on_alarm: Callable[[str, str], None] | None = None,
         on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
@@ -77,13 +87,14 @@ class GroupThread(Generic[Op, Answer]):
         self._bounds = bounds or Bounds()
         self._patience = patience or Patience()
         self._idle = idle
+        self._probe = probe
         self._on_alarm = on_alarm
         self._on_commit = on_commit  # (name, seconds), in the thread
         self._pending: deque[_Waiting[Op, Answer]] = deque()
         self._is_asleep = False  # the thread may be waiting: wake it
         self._wakeup = threading.Condition()
         self._is_closing = False
-        self._is_failing = False
+        self._failing = ""  # what the last commit failed of
         self._submitted = self._submitted_bytes = 0  # written by the reactor thread only
         self._answered = self._answered_bytes = 0  # written by the one that does the batches only
         self.commits = 0
@@ -110,20 +121,30 @@ class GroupThread(Generic[Op, Answer]):
 
     @property
     def is_failing(self) -> bool:
-        """The last commit failed and is being tried again."""
-        return self._is_failing
+        """The store refused the last commit, and none has succeeded since."""
+        return bool(self._failing)
 
     @property
     def is_closing(self) -> bool:
         return self._is_closing
 
-    def submit(self, op: Op, callback: Callable[[Answer | Exception], None], size_bytes: int = 0) -> None:
-        """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread."""
+    def submit(
+        self,
+        op: Op,
+        callback: Callable[[Answer | Exception], None],
+        size_bytes: int = 0,
+        give_up_s: float | None = None,
+    ) -> None:
+        """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread.
+
+        `give_up_s`: a patience of its own; `FOREVER_S`: it fails only with the thread's end, or when it cannot succeed.
+        """
         if self._is_closing:
             raise BackendError(f"{self.name} is closed", retryable=False)
         self._submitted += 1
         self._submitted_bytes += size_bytes
-        self._pending.append((op, callback, size_bytes, self._clock.monotonic()))
+        patience_s = self._patience.give_up_s if give_up_s is None else give_up_s
+        self._pending.append((op, callback, size_bytes, self._clock.monotonic() + patience_s))
         if self._is_asleep:  # set before the thread looks at what is pending: no operation is overlooked
             with self._wakeup:
                 self._wakeup.notify()
@@ -157,23 +178,29 @@ class GroupThread(Generic[Op, Answer]):
             while not self._pending:
                 if self._is_closing:
                     return None
-                if self._idle is None:
+                if self._failing and self._probe is not None:
+                    pause = _PROBE_S
+                elif self._idle is None:
                     self._wakeup.wait()
-                elif not self._wakeup.wait(pause) and not self._pending:
+                    continue
+                if not self._wakeup.wait(pause) and not self._pending:
                     pause = self._idle_slice()
             self._is_asleep = False
             return self._take()
 
     def _idle_slice(self) -> float:
-        """Do a slice of idle work without the lock; returns how long to wait for the next."""
-        assert self._idle is not None  # noqa: S101 - for the type checker
+        """See whether a failing store works again, else do a slice of idle work; without the lock. Returns how long to wait for the next."""
         self._wakeup.release()
         try:
-            return _SLICE_S if self._idle() else _IDLE_CHECK_S
+            if self._failing:
+                self._end_failure()
+            elif self._idle is not None and self._idle():
+                return _SLICE_S
         except BackendError:
             return _IDLE_CHECK_S
         finally:
             self._wakeup.acquire()
+        return _IDLE_CHECK_S
 
     def _take(self) -> list[_Waiting[Op, Answer]]:
         batch: list[_Waiting[Op, Answer]] = []
@@ -214,27 +241,53 @@ class GroupThread(Generic[Op, Answer]):
 
     def _after_failure(self, batch: list[_Waiting[Op, Answer]], error: BackendError) -> list[_Waiting[Op, Answer]]:
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""
-        oldest = self._clock.monotonic() - self._patience.give_up_s
+        now = self._clock.monotonic()
         is_over = self._is_closing or not self._patience.retry_s
-        given_up = [waiting for waiting in batch if is_over or waiting[3] <= oldest]
+        given_up = [waiting for waiting in batch if is_over or waiting[3] <= now]
         if given_up:
             self._deliver(given_up, [error] * len(given_up))
-        if not self._is_failing:
-            self._is_failing = True
-            self._alarm(f"{error}; nothing new is acknowledged until this is over")
-        rest = batch[len(given_up) :]
+        self._give_up_pending(now, error)
+        self._fails(error)
+        rest = [] if is_over else [waiting for waiting in batch if waiting[3] > now]
         if rest:
             with self._wakeup:
                 self._wakeup.wait_for(lambda: self._is_closing, self._patience.retry_s)
         return rest
 
+    def _give_up_pending(self, now: float, error: BackendError) -> None:
+        """Those behind a failing batch do not wait longer than those in it."""
+        count = len(self._pending)  # what is appended meanwhile stays behind these
+        waiting = [self._pending.popleft() for _ in range(count)]
+        self._pending.extendleft(reversed([one for one in waiting if one[3] > now]))
+        given_up = [one for one in waiting if one[3] <= now]
+        if given_up:
+            untried = BackendError(str(error), retryable=True)
+            self._deliver(given_up, [untried] * len(given_up))
+
+    def _fails(self, error: BackendError) -> None:
+        text = str(error)
+        if text != self._failing:
+            self._failing = text
+            self._alarm(f"{text}; nothing new is acknowledged until this is over")
+
     def _succeeded(self, duration_s: float) -> None:
         self.commits += 1
         if self._on_commit is not None:
             self._on_commit(self.name, duration_s)
-        if self._is_failing:
-            self._is_failing = False
-            self._alarm("")
+        if self._failing:
+            with contextlib.suppress(BackendError):
+                self._end_failure()
+
+    def _end_failure(self) -> None:
+        """The failure is over if the store really writes. Raises BackendError: it is not."""
+        if self._probe is not None:
+            try:
+                self._probe()
+            except BackendError as error:
+                self._fails(error)
+                raise
+        self._failing = ""
+        self._alarm("")
 
     def _alarm(self, text: str) -> None:
         on_alarm = self._on_alarm

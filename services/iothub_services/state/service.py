@@ -64,6 +64,7 @@ class StateService:
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
         self._is_failing = False
+        self.probe: Callable[[], None] | None = getattr(log, "probe", None)
         self.folded = store.applied_offset()
 
     def load(self) -> list[SessionState]:
@@ -255,6 +256,7 @@ def journal_thread(
         clock,
         patience=patience,
         idle=service.idle,
+        probe=service.probe,
         on_alarm=on_alarm,
         on_commit=on_commit,
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError
-from iothub.records.events import Event, Subject, session_discarded
+from iothub.records.events import Event, Subject, session_discarded, will_set
 from iothub_services.events.journal import GATHER, ThreadJournal
+from iothub_services.sqlite.group import FOREVER_S
 
 
 class Thread:
@@ -18,10 +20,20 @@ class Thread:
         self.is_full = False
         self.submitted: list[list[Event]] = []
         self.answers: list[Callable[[object], None]] = []
+        self.sizes: list[int] = []
+        self.patience: list[float | None] = []
 
-    def submit(self, op: list[Event], callback: Callable[[object], None], size_bytes: int = 0) -> None:
+    def submit(
+        self,
+        op: list[Event],
+        callback: Callable[[object], None],
+        size_bytes: int = 0,
+        give_up_s: float | None = None,
+    ) -> None:
         self.submitted.append(op)
         self.answers.append(callback)
+        self.sizes.append(size_bytes)
+        self.patience.append(give_up_s)
 
 
 class Timers:
@@ -105,16 +117,41 @@ def test_record_is_durable_when_it_returns() -> None:
 
 
 def test_full_log_loses_only_events_without_an_epoch() -> None:
-    """What a persistent session needs is never left out; the others are counted."""
+    """What a persistent session needs is never left out; the others are counted, and the log says so."""
     thread, later = Thread(), Timers()
     journal = ThreadJournal(thread, later=later)
     thread.is_full = True
 
-    journal.note([_event(1), _event(2, epoch=5)])
-    later.fire()
+    with capture_logs() as lines:
+        journal.note([_event(1), _event(2, epoch=5)])
+        later.fire()
 
     assert thread.submitted == [[_event(2, epoch=5)]]
     assert journal.lost == 1
+    assert [(line["log_level"], line["count"]) for line in lines] == [("warning", 1)]
+
+
+def test_notes_wait_as_long_as_it_takes_and_records_do_not() -> None:
+    """Nobody waits for a note, and the next start needs it: that a Will was cleared, that a client left."""
+    thread = Thread()
+    journal = ThreadJournal(thread)
+
+    journal.note([_event(1, epoch=5)])
+    Deferred.fromCoroutine(journal.record([_event(2)]))
+
+    assert thread.patience == [FOREVER_S, None]
+
+
+def test_events_are_on_the_books_of_the_log_with_their_size() -> None:
+    """What waits for a failing log is bounded in bytes: a Will may be large."""
+    thread = Thread()
+    will = will_set(
+        Subject(1, "c", 5, 1), topic="w", payload=bytes(3000), qos=1, retain=False, properties=b"", delay_s=0
+    )
+
+    ThreadJournal(thread).note([_event(1), will])
+
+    assert 5000 < thread.sizes[0] < 6000
 
 
 def test_refused_notes_are_counted_one_by_one() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from iothub.errors import BackendError, ConflictError, UnavailableError
 from iothub.testing.clock import ManualClock
+from iothub_services.metrics import probes
 from iothub_services.sqlite.database import Damage, Database, Schema, backend_error, check, open_database
 from iothub_services.sqlite.salvage import FRESH_SUFFIX, Table
 
@@ -115,6 +116,41 @@ def test_database_that_is_full_says_that_nothing_was_written(tmp_path: Path) -> 
     database.writer.execute("PRAGMA max_page_count=1000")
     with database.transaction() as connection:
         connection.execute("INSERT INTO thing VALUES (1, 'x')")
+    database.close()
+
+
+def test_probe_really_writes(tmp_path: Path) -> None:
+    """An empty transaction would succeed on any disk."""
+    database = opened(tmp_path / "things.db")
+    wal = tmp_path / "things.db-wal"
+    before = wal.stat().st_size
+
+    database.probe()
+
+    assert wal.stat().st_size > before
+    assert database.writer.execute("PRAGMA user_version").fetchone() == (2,)
+    database.close()
+
+
+def test_probe_of_a_disk_without_room_to_speak_of_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page still finds a place in the log, the next message does not."""
+    database = opened(tmp_path / "things.db")
+    monkeypatch.setattr(probes, "disk_free_bytes", lambda _path: 100_000)
+
+    with pytest.raises(BackendError, match="database or disk is full"):
+        database.probe()
+
+    database.close()
+
+
+def test_probe_of_a_file_that_takes_no_writes_fails(tmp_path: Path) -> None:
+    """The file system became read-only."""
+    database = opened(tmp_path / "things.db")
+    database.writer.execute("PRAGMA query_only=1")
+
+    with pytest.raises(BackendError, match="readonly"):
+        database.probe()
+
     database.close()
 
 

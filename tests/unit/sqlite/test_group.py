@@ -10,7 +10,8 @@ import pytest
 
 from iothub.errors import BackendError
 from iothub.testing.clock import ManualClock
-from iothub_services.sqlite.group import Bounds, GroupThread, Patience
+from iothub_services.sqlite import group as group_module
+from iothub_services.sqlite.group import FOREVER_S, Bounds, GroupThread, Patience
 
 Answers = list[object]
 
@@ -132,6 +133,70 @@ def test_group_gives_up_on_what_has_waited_too_long_only() -> None:
     assert isinstance(answers[0], BackendError)
     assert answers[0].is_written
     assert answers[1] == 20
+
+
+def test_group_gives_up_behind_a_failing_batch_too() -> None:
+    """What was never tried has its own patience, and was not written for certain."""
+    clock, driver, answers = ManualClock(), Driver(), []
+    driver.failures = [full(is_written=True), full(), full()]
+    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0), bounds=Bounds(commit=1))
+    thread.submit(1, answers.append, 0, FOREVER_S)
+    thread.submit(2, answers.append, 0, 5.0)
+    thread.submit(3, answers.append)
+    driver.before = lambda: clock.advance(6)
+
+    thread.drain()
+
+    assert driver.batches == [[1], [1], [1], [1], [3]]
+    assert isinstance(answers[0], BackendError)
+    assert not answers[0].is_written
+    assert answers[1:] == [10, 30]
+
+
+def test_group_clears_its_alarm_only_after_a_commit_that_wrote_something() -> None:
+    """Giving up ends nothing; a batch with nothing to write proves nothing: the probe does."""
+    driver, alarms, answers = Driver(), [], list[object]()
+    driver.failures = [full()]
+    still_full = [full()]
+
+    def probe() -> None:
+        if still_full:
+            raise still_full[0]
+
+    thread = group(driver, probe=probe, patience=Patience(1e-9, 0.0), on_alarm=lambda _name, text: alarms.append(text))
+    thread.submit(1, answers.append)
+    thread.drain()
+    assert isinstance(answers[0], BackendError)
+    thread.submit(2, answers.append)
+    thread.drain()
+    assert answers[1] == 20
+    assert (len(alarms), thread.is_failing) == (1, True)
+
+    still_full.clear()
+    thread.submit(3, answers.append)
+    thread.drain()
+
+    assert (alarms[1:], thread.is_failing) == ([""], False)
+
+
+def test_group_thread_finds_out_by_itself_that_its_store_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody publishes any more, so nobody else would notice."""
+    monkeypatch.setattr(group_module, "_PROBE_S", 0.001)
+    driver, alarms, probes = Driver(), queue.SimpleQueue[str](), list[int]()
+    driver.failures = [full()]
+
+    def probe() -> None:
+        probes.append(1)
+        if len(probes) < 3:
+            raise full()
+
+    thread = group(driver, probe=probe, on_alarm=lambda _name, text: alarms.put(text)).start()
+    thread.submit(1, lambda _: None)
+
+    assert alarms.get(timeout=5)
+    assert alarms.get(timeout=5) == ""
+    assert (len(probes), thread.is_failing) == (3, False)
+    assert thread.close()
 
 
 @pytest.mark.parametrize("failure", [BackendError("damaged", retryable=False), TypeError("a defect")])
