@@ -13,8 +13,9 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import DISCONNECT, PUBACK
 from tests.support.party import Guest, Party
-from tests.support.raw import DISCONNECT, PUBACK, ClosedError
+from tests.support.raw import ClosedError
 
 Say = Callable[..., None]
 OBEYED_WITHIN_S = 1.0

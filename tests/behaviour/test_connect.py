@@ -6,17 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import CONNACK, DISCONNECT, PUBLISH, SUBACK, SUBSCRIBE, packet, properties, string
 from tests.support.party import Party, only_connack
-from tests.support.raw import (
-    CONNACK,
-    DISCONNECT,
-    PUBLISH,
-    SUBACK,
-    SUBSCRIBE,
-    packet,
-    properties,
-    string,
-)
 
 ALL_VERSIONS = pytest.mark.parametrize("version", [3, 4, 5], ids=["3.1", "3.1.1", "5.0"])
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import packet, string
 from tests.support.party import Party
-from tests.support.raw import packet, string
 
 FAILURE_REPLY_S = 0.25
 BAD = [

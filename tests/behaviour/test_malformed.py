@@ -6,8 +6,9 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import CONNACK, DISCONNECT, PUBACK, SUBACK, packet, string
 from tests.support.party import Guest, Party
-from tests.support.raw import CONNACK, DISCONNECT, PUBACK, SUBACK, ClosedError, packet, string
+from tests.support.raw import ClosedError
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
 EITHER = (MALFORMED, PROTOCOL_ERROR)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Properties
 from tests.support.party import FOREIGN_BROKER, Guest, Party
-from tests.support.raw import PUBACK, PUBCOMP, PUBREC, PUBREL, Properties
 
 
 def test_message_properties_are_forwarded_unaltered(join: Party) -> None:
@@ -382,4 +382,4 @@ def test_any_packet_keeps_a_client_alive(tcp: Party, version: int) -> None:
 
 
 def is_open_for(guest: Guest, seconds: float) -> bool:
-    return not select.select([guest.stream], [], [], seconds)[0]  # type: ignore[list-item]
+    return not select.select([guest.stream], [], [], seconds)[0]

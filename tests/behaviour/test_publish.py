@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from tests.support.party import Party
-from tests.support.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 

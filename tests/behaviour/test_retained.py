@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import PUBACK, packet, string
 from tests.support.party import Guest, Party
-from tests.support.raw import PUBACK, packet, string
 
 RETAIN_AS_PUBLISHED, NO_LOCAL = 0x08, 0x04
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.party import Party, until
-from tests.support.raw import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet, properties
+from tests.support.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet, properties
+from tests.support.party import Party
+from tests.support.waiting import until
 
 
 def test_session_present_tells_the_truth(join: Party, version: int) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import PUBACK, PUBREC
 from tests.support.party import Guest, Party
-from tests.support.raw import PUBACK, PUBREC
 
 
 def drain(*members: Guest) -> list[list[bytes]]:

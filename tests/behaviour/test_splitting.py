@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.clients import Door, WebSocketStream, unique
+from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
 from tests.support.party import Guest, Party
-from tests.support.raw import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
 
 VERSIONS = pytest.mark.parametrize("version", [3, 4, 5], ids=["3.1", "3.1.1", "5.0"])
 
@@ -92,9 +92,9 @@ def test_packets_are_not_aligned_on_frames(web: Door, version: int) -> None:
 def test_text_frames_are_refused(web: Door) -> None:
     """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
     guest = Guest(0, 4, stream=web.stream())
-    socket: WebSocketStream = guest.stream  # type: ignore[assignment]
+    assert isinstance(guest.stream, WebSocketStream)
 
-    socket.send_text("hello")
+    guest.stream.send_text("hello")
 
     assert guest.expect_closed(timeout=3) == []
     guest.close()

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import PUBACK, UNSUBACK, packet, string
 from tests.support.party import Party
-from tests.support.raw import PUBACK, UNSUBACK, packet, string
 
 
 def test_suback_answers_filter_by_filter(join: Party, version: int) -> None:

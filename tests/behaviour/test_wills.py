@@ -8,8 +8,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.packets import Properties, packet, string
 from tests.support.party import Guest, Party
-from tests.support.raw import Properties, packet, string
 
 
 def watch(join: Party, version: int, topic: str, options: int = 2) -> Guest:

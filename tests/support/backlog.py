@@ -5,7 +5,8 @@ Knows no disk; the tests of full disks bring it.
 
 from __future__ import annotations
 
-from tests.support.raw import PUBACK, PUBLISH, Properties, RawClient
+from tests.support.packets import PUBACK, PUBLISH, Properties
+from tests.support.raw import RawClient
 
 BODY = b"x" * 4000
 PERSISTENT: Properties = [(0x11, 3600)]
@@ -16,8 +17,7 @@ class Backlog:
 
     def __init__(self, port: int, version: int = 5) -> None:
         self.client = RawClient(port, version)
-        props = {"props": PERSISTENT} if version == 5 else {}
-        self.client.connect("publisher", "acme/dev2", clean=False, **props)
+        self.client.connect("publisher", "acme/dev2", clean=False, props=PERSISTENT if version == 5 else None)
         self.sent = 0
         self.acknowledged: list[int] = []
 

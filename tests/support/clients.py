@@ -14,7 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, Request, TextMessage
 
 from tests.support.hub import Hub
-from tests.support.raw import RawClient
+from tests.support.raw import RawClient, Stream
 
 TRANSPORTS = ("tcp", "tls", "ws", "wss")
 
@@ -30,12 +30,16 @@ class WebSocketStream:
         self.accepted: AcceptConnection | None = None
         request = Request(host="127.0.0.1", target=path, subprotocols=[protocol])
         self.sock.sendall(self.ws.send(request))
+        accepted = self._answer()
+        if accepted is None:
+            raise ConnectionError("the WebSocket was refused")
+        if accepted.subprotocol != protocol:
+            raise ConnectionError(f"sub-protocol {accepted.subprotocol!r}")  # [MQTT-6.0.0-4]
+
+    def _answer(self) -> AcceptConnection | None:
         while self.accepted is None and not self.is_closed:
             self._receive()
-        if self.accepted is None:
-            raise ConnectionError("the WebSocket was refused")
-        if self.accepted.subprotocol != protocol:
-            raise ConnectionError(f"sub-protocol {self.accepted.subprotocol!r}")  # [MQTT-6.0.0-4]
+        return self.accepted
 
     def _receive(self) -> None:
         data = self.sock.recv(65536)
@@ -86,7 +90,7 @@ class Door:
     hub: Hub
     transport: str
 
-    def stream(self, **web: str) -> object:
+    def stream(self, **web: str) -> Stream:
         """A connected stream; `web`: path and sub-protocol other than the usual ones."""
         sock = socket.create_connection(("127.0.0.1", self.hub.ports[self.transport]), timeout=10)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -247,6 +247,9 @@ class Loopback:
     def pending(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        return -1  # nobody waits for it: there is always something pending
+
     def recv(self, _count: int) -> bytes:
         data = self.transport.take()
         if not data and not self.transport.is_closed:
@@ -331,7 +334,7 @@ class House:
         return broker
 
     def session(self, client_id: str) -> Session:
-        return cast("Session", self.acme.plane.sessions[client_id])
+        return self.acme.plane.sessions[client_id]
 
     def used(self, quota: Quota) -> int:
         return int(self.acme.allowance.ledger.used(quota))

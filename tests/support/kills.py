@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from tests.support.hub import Hub
 from tests.support.ledger import Ledger
 from tests.support.load import Plan, Publisher, Subscriber, drained, settle, spawn
-from tests.support.raw import PUBLISH, RawClient
+from tests.support.packets import PUBLISH
+from tests.support.raw import RawClient
 
 KILLED_STARTS = 0.25
 

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from tests.support import raw
+from tests.support import packets
 from tests.support.ledger import Ledger, Receipt, Stream
-from tests.support.raw import CONNACK, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, Packet
+from tests.support.packets import CONNACK, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, Packet
 
 USERNAME = "acme/dev1"
 RETRY_S = 0.1
@@ -69,7 +69,7 @@ class Wire(asyncio.Protocol):
                 if len(buffer) < start + length:
                     return None
                 self.buffer = buffer[start + length :]
-                return raw.parse(buffer[0], buffer[start : start + length], self.client.version)
+                return packets.parse(buffer[0], buffer[start : start + length], self.client.version)
         return None
 
 
@@ -162,7 +162,7 @@ class Client:
         if wire is None:
             return
         if not is_abrupt:
-            wire.send(raw.packet(0xE0, b""))
+            wire.send(packets.packet(0xE0, b""))
         await self._closed(wire, is_abrupt=is_abrupt)
 
     async def _closed(self, wire: Wire, *, is_abrupt: bool) -> None:
@@ -175,7 +175,7 @@ class Client:
             self.wire.send(data)
 
     def answer(self, kind: int, packet_id: int) -> None:
-        self.send(raw.packet(kind << 4 | (2 if kind == PUBREL else 0), struct.pack(">H", packet_id)))
+        self.send(packets.packet(kind << 4 | (2 if kind == PUBREL else 0), struct.pack(">H", packet_id)))
 
     def wrong(self, what: str) -> None:
         self.plan.ledger.wrong(self.client_id, f"{what} (connection {self.connects})")
@@ -190,13 +190,15 @@ class Client:
 
     def _connect_bytes(self) -> bytes:
         flags = 0xC0 | (0 if self.is_persistent else 2)
-        body = raw.string("MQTT") + bytes([self.version, flags]) + struct.pack(">H", KEEP_ALIVE_S)
+        body = packets.string("MQTT") + bytes([self.version, flags]) + struct.pack(">H", KEEP_ALIVE_S)
         if self.version == 5:
-            props: raw.Properties = [(0x11, SESSION_EXPIRY_S)] if self.is_persistent else []
+            props: list[tuple[int, object]] = [(0x11, SESSION_EXPIRY_S)] if self.is_persistent else []
             if self.receive_maximum != 65535:
                 props.append((0x21, self.receive_maximum))
-            body += raw.properties(props)
-        return raw.packet(0x10, body + raw.string(self.client_id) + raw.string(USERNAME) + raw.string("secret"))
+            body += packets.properties(props)
+        return packets.packet(
+            0x10, body + packets.string(self.client_id) + packets.string(USERNAME) + packets.string("secret")
+        )
 
 
 @dataclass
@@ -269,7 +271,7 @@ class Publisher(Client):
             if self.plan.is_publishing and self.is_up and len(self.open) < self.limit:
                 self._publish(self.streams[turn % len(self.streams)])
                 turn += 1
-        wire.send(raw.packet(0xE0, b""))
+        wire.send(packets.packet(0xE0, b""))
         wire.close(is_abrupt=False)
 
     def _publish(self, stream: Stream) -> None:
@@ -288,10 +290,12 @@ class Publisher(Client):
     def _send(self, packet_id: int, *, dup: bool) -> None:
         outgoing = self.open[packet_id]
         qos = outgoing.stream.qos
-        body = raw.string(outgoing.stream.topic) + struct.pack(">H", packet_id) + (b"\0" if self.version == 5 else b"")
+        body = (
+            packets.string(outgoing.stream.topic) + struct.pack(">H", packet_id) + (b"\0" if self.version == 5 else b"")
+        )
         payload = mark(outgoing.stream.topic, outgoing.counter).ljust(self.size_bytes, b".")
         self.expected[PUBACK if qos == 1 else PUBREC].append(packet_id)
-        self.send(raw.packet(0x30 | (8 if dup else 0) | qos << 1 | self.is_retained, body + payload))
+        self.send(packets.packet(0x30 | (8 if dup else 0) | qos << 1 | self.is_retained, body + payload))
 
     def on_connected(self, connack: Packet) -> None:
         if connack.code:
@@ -420,7 +424,7 @@ class Subscriber(Client):
             self.receipt.got.clear()
         if not connack.session_present:
             body = struct.pack(">H", 1) + (b"\0" if self.version == 5 else b"")
-            self.send(raw.packet(0x82, body + b"".join(raw.string(one) + b"\x02" for one in self.filters)))
+            self.send(packets.packet(0x82, body + b"".join(packets.string(one) + b"\x02" for one in self.filters)))
 
     def on_packet(self, packet: Packet) -> None:
         if packet.kind == PUBLISH:

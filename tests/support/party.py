@@ -7,24 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from typing import Unpack
 
 from tests.support import property_names as names
 from tests.support.clients import Door, unique
-from tests.support.raw import (
-    CONNACK,
-    DISCONNECT,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    Packet,
-    Properties,
-    RawClient,
-)
+from tests.support.packets import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
+from tests.support.raw import ConnectOptions, RawClient
 
 KEEP_S = 3600
+_OF_DEVICE = "TENANT/DEVICE"
 # While the tests themselves are written: "host:port" of a broker that takes anybody. Codes that the specification leaves open are not compared then.
 FOREIGN_BROKER = os.environ.get("IOTHUB_TEST_BROKER", "")
 
@@ -88,6 +79,16 @@ class Guest(RawClient):
         return default if found is None else int(str(found))
 
 
+class Introduction(ConnectOptions, total=False):
+    """What a guest may say of itself; `Party.ask` has the usual answers."""
+
+    device: str
+    tenant: str
+    keep: bool
+    username: str | None
+    password: str | None
+
+
 class Party:
     """Lets guests in through one door and sees them all out."""
 
@@ -109,22 +110,23 @@ class Party:
         device: str = "dev1",
         tenant: str = "acme",
         keep: bool = False,
-        props: Properties | None = None,
-        **options: object,
+        username: str | None = _OF_DEVICE,
+        password: str | None = "secret",
+        **options: Unpack[ConnectOptions],
     ) -> Guest:
         """Send CONNECT and await CONNACK, whatever it says. `keep`: a session that outlives the connection."""
         guest = self.stranger(version)
         guest.client_id = unique() if client_id is None else client_id
         options.setdefault("clean", not keep)
         if keep and version == 5:
-            props = [(names.SESSION_EXPIRY, KEEP_S), *(props or [])]
-        username = options.pop("username", f"{tenant}/{device}")
-        guest.connack = guest.connect(guest.client_id, username, props=props, **options)  # type: ignore[arg-type]
+            options["props"] = [(names.SESSION_EXPIRY, KEEP_S), *(options.get("props") or [])]
+        name = f"{tenant}/{device}" if username is _OF_DEVICE else username
+        guest.connack = guest.connect(guest.client_id, name, password, **options)
         return guest
 
-    def __call__(self, version: int = 5, client_id: str | None = None, **options: object) -> Guest:
+    def __call__(self, version: int = 5, client_id: str | None = None, **said: Unpack[Introduction]) -> Guest:
         """Connect successfully."""
-        guest = self.ask(version, client_id, **options)  # type: ignore[arg-type]
+        guest = self.ask(version, client_id, **said)
         assert guest.connack.code == 0, guest.connack
         return guest
 
@@ -137,13 +139,6 @@ class Party:
     def leave(self) -> None:
         for guest in self._guests:
             guest.close()
-
-
-def until(fact: Callable[[], bool], what: str, timeout: float = 5.0) -> None:
-    """Ask again and again (each question is a round trip to the hub, so nothing spins)."""
-    deadline = time.monotonic() + timeout
-    while not fact():
-        assert time.monotonic() < deadline, what
 
 
 def only_connack(packets: list[Packet]) -> Packet:

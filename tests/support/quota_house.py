@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Unpack
 
 from sqlalchemy import event
 
@@ -20,7 +21,9 @@ from iothub_tenants.database import sqlite_url
 from iothub_tenants.store import AccountStore
 from tests.support.clients import unique
 from tests.support.hub import Hub
-from tests.support.raw import CONNACK, PUBLISH, ClosedError, Packet, RawClient
+from tests.support.packets import CONNACK, PUBLISH, Packet, Properties
+from tests.support.raw import ClosedError, ConnectOptions, RawClient
+from tests.support.waiting import until
 
 DEVICES = ("dev1", "dev2")
 REFUSED_3X, REFUSED_5 = 0x80, 0x97
@@ -67,7 +70,7 @@ class Tenancy:
     clients: list[RawClient] = field(default_factory=list)
 
     def ask(
-        self, version: int, client_id: str = "", *, device: str = "dev1", **options: object
+        self, version: int, client_id: str = "", *, device: str = "dev1", **options: Unpack[ConnectOptions]
     ) -> tuple[RawClient, Packet | None]:
         """Connect and return the CONNACK; None: closed without one."""
         client = RawClient(self.house.hub.ports["tcp"], version)
@@ -78,7 +81,9 @@ class Tenancy:
             return client, None
         return client, answer
 
-    def connect(self, version: int, client_id: str = "", *, device: str = "dev1", **options: object) -> RawClient:
+    def connect(
+        self, version: int, client_id: str = "", *, device: str = "dev1", **options: Unpack[ConnectOptions]
+    ) -> RawClient:
         """Connect successfully."""
         client, answer = self.ask(version, client_id, device=device, **options)
         assert answer is not None
@@ -87,7 +92,7 @@ class Tenancy:
 
     def keep(self, version: int, client_id: str, *, device: str = "dev1") -> RawClient:
         """Connect with a session that outlives the connection."""
-        props = [(0x11, 0xFFFFFFFF)] if version == 5 else None
+        props: Properties | None = [(0x11, 0xFFFFFFFF)] if version == 5 else None
         return self.connect(version, client_id, device=device, clean=False, props=props)
 
     def command(self, *words: str) -> None:
@@ -119,6 +124,10 @@ class Tenancy:
     def used(self, quota: str) -> int:
         return int(self.metrics()[f'iothub_tenant_quota_used{{quota="{quota}"}}'])
 
+    def comes_to_use(self, quota: str, count: int) -> None:
+        """Wait until the hub, which gives back by itself soon, counts this much."""
+        until(lambda: self.used(quota) == count, f"the use of {quota} is {count}")
+
     def dropped(self, reason: str) -> int:
         return int(self.metrics().get(f'iothub_tenant_messages_dropped_total{{reason="{reason}"}}', 0))
 
@@ -141,17 +150,9 @@ def _hurry(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA synchronous = OFF")
 
 
-def until(condition: object, timeout_s: float = 5.0) -> None:
-    """Wait for something that the hub does by itself soon."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def publish_until_refused(client: RawClient, topic: str, count: int, qos: int, payload: bytes = b"x") -> list[int]:
     """Publish one after another; returns the codes of the answers, the last one -1 if the hub closed instead."""
-    codes = []
+    codes: list[int] = []
     for number in range(1, count + 1):
         try:
             answer = client.publish(topic, payload, qos, number)

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.hub import Hub
-from tests.support.raw import PUBACK, PUBLISH, RawClient
+from tests.support.packets import PUBACK, PUBLISH
+from tests.support.raw import RawClient
 
 PAUSE_S = 0.02
 
@@ -141,15 +142,6 @@ def cpu_s(pid: int) -> float:
 
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def wait_until(ready: object, timeout_s: float, what: str) -> None:
-    """Poll `ready()` until it is true."""
-    assert callable(ready)
-    deadline = time.monotonic() + timeout_s
-    while not ready():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import urllib.request
 from pathlib import Path
 
 from tests.support.hub import Hub, free_port
-from tests.support.raw import PUBACK, PUBLISH, RawClient
+from tests.support.packets import PUBACK, PUBLISH
+from tests.support.raw import RawClient
 
 PAGE_BYTES = 8192
 MESSAGES = 120

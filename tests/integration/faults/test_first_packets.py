@@ -16,7 +16,8 @@ from tests.support.crowd import Crowd
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub
 from tests.support.raw import RawClient
-from tests.support.witness import Witness, open_files, rss_bytes, wait_until
+from tests.support.waiting import until
+from tests.support.witness import Witness, open_files, rss_bytes
 
 TIMEOUT_S = 2.0  # the hub's connect timeout in this module
 GARBAGE = 500
@@ -100,7 +101,7 @@ def test_a_thousand_declared_lengths_cost_nothing(hub: Hub, start: bytes, is_ref
     else:
         assert took > TIMEOUT_S
         assert max(closed) < TIMEOUT_S + 1.5
-    wait_until(lambda: open_files(pid) <= files + 10, 3, "descriptors are back")
+    until(lambda: open_files(pid) <= files + 10, "descriptors are back", 3)
 
 
 def test_silent_and_slow_connects_end_at_the_timeout(hub: Hub) -> None:

@@ -11,8 +11,9 @@ import pytest
 from tests.support.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import free_port
-from tests.support.raw import PUBACK, PUBLISH, ClosedError, RawClient
-from tests.support.witness import wait_until
+from tests.support.packets import PUBACK, PUBLISH
+from tests.support.raw import ClosedError, RawClient
+from tests.support.waiting import until
 from tests.support.wrapped import SmallDiskHub
 
 REFUSED = 0x97
@@ -59,13 +60,13 @@ def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskH
     small.fill(leave_kib=64)
     publisher.until_stuck()
 
-    wait_until(lambda: alarms(small) >= 1, 10, "an alarm about the disk")
+    until(lambda: alarms(small) >= 1, "an alarm about the disk", 10)
     chatter.publish("live/1", b"still here")
     assert live.expect(PUBLISH, 1.0).payload == b"still here"
     assert small.is_running()
     small.make_room()
     assert publisher.take(30), "not acknowledged within 30 s of free space"
-    wait_until(lambda: alarms(small) == 0, 10, "the alarm is over")
+    until(lambda: alarms(small) == 0, "the alarm is over", 10)
     publisher.deliver(1)
     assert publisher.acknowledged == list(range(1, publisher.sent + 1))
     got = wake_sleeper(port, publisher.sent)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from tests.support.hub import Hub
-from tests.support.raw import DISCONNECT, PUBACK, PUBLISH, RawClient
+from tests.support.packets import DISCONNECT, PUBACK, PUBLISH
+from tests.support.raw import RawClient
 
 CLIENTS = 200
 QUEUED = 20

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.hub import Hub
-from tests.support.raw import AUTH, CONNACK, DISCONNECT, Properties, RawClient, packet, properties
+from tests.support.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
+from tests.support.raw import RawClient
 
 METHOD = "double"
 PLUG_IN = '''

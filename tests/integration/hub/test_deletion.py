@@ -10,7 +10,8 @@ from pathlib import Path
 from iothub_services.quota.slots import SlotFile
 from tests.support import property_names as names
 from tests.support.hub import Hub
-from tests.support.party import Party, until
+from tests.support.party import Party
+from tests.support.waiting import until
 
 STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")
 # Logs of what was done; they are trimmed by age and name the tenant by its number, which is never used again.

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.hub import Hub
-from tests.support.party import Party, until
+from tests.support.party import Party
+from tests.support.waiting import until
 
 
 def get(hub: Hub, path: str) -> tuple[int, bytes]:

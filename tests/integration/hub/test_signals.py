@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.hub import Hub
-from tests.support.party import Party, until
-from tests.support.raw import DISCONNECT
+from tests.support.packets import DISCONNECT
+from tests.support.party import Party
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

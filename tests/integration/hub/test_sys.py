@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support.hub import Hub
-from tests.support.party import Party, until
+from tests.support.party import Party
+from tests.support.waiting import until
 
 
 def test_tenant_reads_its_own_figures_and_nobody_elses(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.support.quota_house import Tenancy, closing_packets, until
-from tests.support.raw import CONNACK, DISCONNECT, PUBREC, RawClient
+from tests.support.packets import CONNACK, DISCONNECT, PUBREC
+from tests.support.quota_house import Tenancy, closing_packets
+from tests.support.raw import RawClient
 
 Make = Callable[..., Tenancy]
 
@@ -38,7 +39,7 @@ def test_connections(tenant: Make, version: int) -> None:
     again = here.connect(version, "first")
     first.expect_closed()
     again.disconnect()
-    until(lambda: here.used("connections") == 3)
+    here.comes_to_use("connections", 3)
     assert codes(here, version, 1) == [0]
 
     here.set("connections=2")
@@ -56,7 +57,7 @@ def test_refused_connections_leave_no_trace(tenant: Make, version: int) -> None:
         client = here.connect(version, f"c{number}", device="dev2" if number % 2 else "dev1")
         assert client.subscribe(("a", 0), ("$share/g/b", 1)).codes == [0, 1]
         client.disconnect()
-        until(lambda: here.used("connections") == 0)
+        here.comes_to_use("connections", 0)
 
     assert [here.used(name) for name in ("subscriptions", "shared_groups", "sessions")] == [0, 0, 0]
     assert sum(here.refused(name) for name in ("connections", "subscriptions", "shared_groups", "group_members")) == 0
@@ -100,7 +101,7 @@ def test_session_expiry(tenant: Make, version: int) -> None:
         assert connack is not None
         assert connack.property(SESSION_EXPIRY) == (None if version == 4 else 3600 if device == "dev1" else 1)
         client.disconnect()
-    until(lambda: here.used("sessions") == 1)
+    here.comes_to_use("sessions", 1)
 
     props = [(SESSION_EXPIRY, 5000)] if version == 5 else None
     present = {}

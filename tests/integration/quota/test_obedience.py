@@ -10,8 +10,8 @@ import pytest
 
 from iothub_tenants import plans
 from tests.support.hub import Hub, free_port
+from tests.support.packets import DISCONNECT, SUBACK
 from tests.support.quota_house import House, Tenancy, closing_packets, open_house, publish_until_refused
-from tests.support.raw import DISCONNECT, SUBACK
 
 
 @pytest.fixture(scope="module")

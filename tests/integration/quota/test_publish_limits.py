@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.quota_house import Tenancy, closing_packets, publish_until_refused, until
-from tests.support.raw import DISCONNECT, PUBLISH, RawClient
+from tests.support.packets import DISCONNECT, PUBLISH
+from tests.support.quota_house import Tenancy, closing_packets, publish_until_refused
+from tests.support.raw import RawClient
 
 Make = Callable[..., Tenancy]
 SIZE = 100  # bytes of a PUBLISH of these tests
@@ -220,12 +221,11 @@ def test_retained_messages(tenant: Make, version: int) -> None:
     assert retain("a", b"again") == 0
     late = here.connect(version)
     late.subscribe(("#", 0))
-    until(lambda: here.used("retained_messages") == 4)
-    replayed: list[bytes] = []
-    until(lambda: bool(replayed.extend(received(late))) or len(replayed) == 4)  # they come after SUBACK, whenever read
-    assert sorted(replayed) == [b"again", b"x", b"x", b"x"]
+    here.comes_to_use("retained_messages", 4)
+    assert sorted(late.expect(PUBLISH).payload for _ in range(4)) == [b"again", b"x", b"x", b"x"]
+    assert received(late) == []
     retain("a", b"")
-    until(lambda: here.used("retained_messages") == 3)
+    here.comes_to_use("retained_messages", 3)
     assert [retain(topic) for topic in "ef"] == [0, last]
     client.publish("g", b"x", 0, retain=True)
     assert len(received(watcher)) == 5
@@ -283,7 +283,7 @@ def test_queue_is_full(tenant: Make, version: int, limit: str) -> None:
     assert here.refused(limit.partition("=")[0]) == 2
     assert here.used("queued_messages") == 4
     assert queued(here, version) == 4
-    until(lambda: here.used("queued_messages") == 0)
+    here.comes_to_use("queued_messages", 0)
     assert answers(client, 1) == [0]
 
 

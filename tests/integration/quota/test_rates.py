@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, Packet, packet, string
 from tests.support.quota_house import House, Tenancy
-from tests.support.raw import CONNACK, PUBACK, PUBLISH, SUBACK, Packet, RawClient, packet, string
+from tests.support.raw import RawClient
 
 SECONDS = 10.0
 RATE = 80
@@ -58,7 +59,7 @@ def offer(flows: dict[RawClient, Flow]) -> float:
     """
     chosen = selectors.DefaultSelector()
     for client, flow in flows.items():
-        chosen.register(client.stream, selectors.EVENT_READ, (client, flow))  # type: ignore[arg-type]
+        chosen.register(client.stream, selectors.EVENT_READ, (client, flow))
     begun = before = now = time.monotonic()
     longest = 0.0
     while now < begun + SECONDS + 1.0 or (now < begun + 2 * SECONDS and not all(map(is_answered, flows.values()))):
@@ -69,7 +70,7 @@ def offer(flows: dict[RawClient, Flow]) -> float:
                 flow.sent += 1
                 another = flow.send(flow.sent)
                 if another is not None:
-                    chosen.register(another.stream, selectors.EVENT_READ, (another, flow))  # type: ignore[arg-type]
+                    chosen.register(another.stream, selectors.EVENT_READ, (another, flow))
         for key, _ in chosen.select(timeout=0.01):
             client, flow = key.data
             data = client.stream.recv(65536)

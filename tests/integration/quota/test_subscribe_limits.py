@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.quota_house import REFUSED_3X, REFUSED_5, Tenancy, closing_packets, until
-from tests.support.raw import DISCONNECT, RawClient
+from tests.support.packets import DISCONNECT
+from tests.support.quota_house import REFUSED_3X, REFUSED_5, Tenancy, closing_packets
+from tests.support.raw import RawClient
 
 Make = Callable[..., Tenancy]
 
@@ -40,7 +41,7 @@ def test_counts_of_subscriptions(tenant: Make, version: int, quota: str, ask: Ca
     assert ask(client, "e", "e", "f", "g") == [1, 1, 1, refused(version)]
     assert (here.refused(quota), here.used("subscriptions")) == (3, 4)
     client.disconnect()
-    until(lambda: here.used("subscriptions") == 0)
+    here.comes_to_use("subscriptions", 0)
 
 
 def test_device_may_have_more_or_fewer_subscriptions(tenant: Make, version: int) -> None:
@@ -132,7 +133,7 @@ def test_subscribe_filters(tenant: Make, version: int) -> None:
     for each in (client, other):
         assert closing_packets(each) == ([] if version == 4 else [(DISCONNECT, 0x97)])
     assert here.refused("subscribe_filters") == 2
-    until(lambda: here.used("subscriptions") == 0)
+    here.comes_to_use("subscriptions", 0)
 
 
 def test_lowered_count_takes_nothing_away(tenant: Make, version: int) -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import raw
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub
 from tests.support.ledger import Ledger
 from tests.support.load import Plan, Publisher, Subscriber, mark, settle, spawn
-from tests.support.raw import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
+from tests.support.packets import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, parse
 from tests.support.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls
 from tests.support.wrapped import WrappedHub
 
@@ -70,7 +69,7 @@ def packets(found: list[Call]) -> Iterator[Seen]:
         for header, body in _whole(buffers, key):
             if header >> 4 == CONNECT:
                 versions[call.file] = body[6]
-            yield Seen(call.file, is_from_client, raw.parse(header, body, versions[call.file]), call.begun, call.ended)
+            yield Seen(call.file, is_from_client, parse(header, body, versions[call.file]), call.begun, call.ended)
 
 
 def _whole(buffers: dict[tuple[str, bool], bytes], key: tuple[str, bool]) -> Iterator[tuple[int, bytes]]:

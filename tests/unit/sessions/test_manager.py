@@ -10,8 +10,8 @@ from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import EPOCH_BITS
 from tests.support import property_names as names
 from tests.support.control_house import House, now
+from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
-from tests.support.raw import DISCONNECT
 
 WILL = ("w/c", b"gone", 1, False)
 KEPT = [(names.SESSION_EXPIRY, 100)]

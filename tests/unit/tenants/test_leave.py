@@ -7,7 +7,7 @@ import pytest
 from iothub.reasons import Reason
 from tests.support import property_names as names
 from tests.support.control_house import House
-from tests.support.raw import DISCONNECT, Properties, properties
+from tests.support.packets import DISCONNECT, Properties, properties
 
 KEPT: Properties = [(names.SESSION_EXPIRY, 100)]
 WILL = ("w", b"gone", 0, False)

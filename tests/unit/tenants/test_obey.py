@@ -14,8 +14,8 @@ from iothub_tenants.obey import Obedience
 from iothub_tenants.queue_bounds import QueueBounds
 from iothub_tenants.store import ChangeKind
 from tests.support.control_house import House, device, now
+from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
-from tests.support.raw import DISCONNECT
 
 
 class Desk:

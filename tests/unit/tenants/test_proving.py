@@ -11,8 +11,8 @@ from iothub.hooks import Attempt, Challenge, Proof
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
 from tests.support.control_house import House, plugged
+from tests.support.packets import AUTH, CONNACK, Properties, packet, properties
 from tests.support.party import Guest
-from tests.support.raw import AUTH, CONNACK, Properties, packet, properties
 
 METHOD = "riddle"
 

@@ -9,8 +9,8 @@ import pytest
 from iothub.hooks import Attempt, Challenge, Proof
 from tests.support import property_names as names
 from tests.support.control_house import House, plugged
+from tests.support.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
 from tests.support.party import Guest
-from tests.support.raw import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
 
 METHOD = "twice"
 

@@ -8,7 +8,7 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
 from tests.support.control_house import EVERYTHING, House
-from tests.support.raw import DISCONNECT, SUBACK
+from tests.support.packets import DISCONNECT, SUBACK
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
