@@ -14,7 +14,10 @@ import pytest
 
 from tests.support.hub import Hub
 from tests.support.ledger import Ledger
-from tests.support.load import Plan, Publisher, Subscriber, drained, settle, spawn
+from tests.support.load import drained, settle, spawn
+from tests.support.publisher import Publisher
+from tests.support.subscriber import Subscriber
+from tests.support.survivor import Plan
 from tests.support.witness import DistantWitness, open_files, rss_bytes
 
 SECONDS = float(os.environ.get("IOTHUB_SOAK_S") or 600)

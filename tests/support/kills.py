@@ -14,9 +14,12 @@ from dataclasses import dataclass
 
 from tests.support.hub import Hub
 from tests.support.ledger import Ledger
-from tests.support.load import Plan, Publisher, Subscriber, drained, settle, spawn
+from tests.support.load import drained, settle, spawn
 from tests.support.packets import PUBLISH
+from tests.support.publisher import Publisher
 from tests.support.raw import RawClient
+from tests.support.subscriber import Subscriber
+from tests.support.survivor import Plan
 
 KILLED_STARTS = 0.25
 

@@ -14,9 +14,12 @@ import pytest
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub
 from tests.support.ledger import Ledger
-from tests.support.load import Plan, Publisher, Subscriber, mark, settle, spawn
+from tests.support.load import settle, spawn
 from tests.support.packets import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, parse
+from tests.support.publisher import Publisher, mark
 from tests.support.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls
+from tests.support.subscriber import Subscriber
+from tests.support.survivor import Plan
 from tests.support.wrapped import WrappedHub
 
 
