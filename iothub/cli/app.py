@@ -28,6 +28,9 @@ _URL_LIMIT_BYTES = 4096
 _UNWRAPPED = ("Example", "First steps")
 _SECRET_LIMIT_BYTES = 4096
 
+AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+
 
 class App:
     """One run of the command line."""
@@ -114,6 +117,14 @@ class App:
         """Ask before something that cannot be undone; scripts, which cannot answer, have decided already."""
         if not is_agreed and self.is_interactive and not click.confirm(question, err=True):
             raise click.Abort
+
+    def is_deletion_meant(self, what: str, record: Row, *, is_agreed: bool, is_dry_run: bool) -> bool:
+        """Ask before `what` is deleted, or only say it; False: leave everything as it is."""
+        if is_dry_run:
+            self.done(f"would delete {what}", record)
+        else:
+            self.confirm(f"Delete {what}?", is_agreed=is_agreed)
+        return not is_dry_run
 
     def confirm_by_name(self, name: str, given: str | None, what: str) -> None:
         """Demand the object's name before something severe, by `--confirm` or by typing it.

@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 
 from iothub.cli import output
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub.errors import ConfigError, UnavailableError
 from iothub_tenants import devices, imports
 from iothub_tenants.plain import plain
@@ -61,25 +61,32 @@ def show(app: App, tenant: str, name: str) -> None:
 @click.argument("tenant")
 @click.argument("name")
 @click.option("--group", "groups", multiple=True, help="Put it into this group (repeatable).")
+@click.option("--jwt", "with_token", is_flag=True, help="It shows a token of one of the tenant's token issuers.")
 @_secret_options
 def create(
     app: App,
     tenant: str,
     name: str,
     groups: tuple[str, ...],
+    with_token: bool,
     is_stdin: bool,
     secret_file: Path | None,
     is_prompted: bool,
 ) -> None:
     """Create a device. Without a password of yours a secret is generated and printed, this once.
 
+    With --jwt it has no secret: it is let in by a token (see `iothub token-issuer`), and by nothing else.
+
     Examples:
       iothub --data-dir ./hub device create acme dev1
       echo -n secret | iothub --data-dir ./hub device create acme dev1 --password-stdin
       iothub --data-dir ./hub device create acme dev1 --secret-file dev1.secret
+      iothub --data-dir ./hub device create acme dev1 --jwt
     """
+    if with_token and (is_stdin or secret_file is not None or is_prompted):
+        raise ConfigError("a device has one kind of credential: give --jwt, or a password, not both")
     password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_prompted)
-    made = devices.create(app.store(), tenant, name, password=password, groups=groups)
+    made = devices.create(app.store(), tenant, name, password=password, groups=groups, with_token=with_token)
     _show_secret(app, f"created device {tenant}/{name}", made)
 
 
@@ -148,6 +155,18 @@ def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
     app.done(f"{tenant}/{name} now proves itself with a certificate", plain(device))
 
 
+@verb(command, "set-jwt")
+@click.argument("tenant")
+@click.argument("name")
+def set_jwt(app: App, tenant: str, name: str) -> None:
+    """Let the device in by a token (JWT) of one of the tenant's token issuers, and by nothing else.
+
+    Example:
+      iothub --data-dir ./hub device set-jwt acme dev1
+    """
+    app.done(f"{tenant}/{name} now proves itself with a token", plain(devices.set_jwt(app.store(), tenant, name)))
+
+
 @verb(command, "enable")
 @click.argument("tenant")
 @click.argument("name")
@@ -175,8 +194,8 @@ def disable(app: App, tenant: str, name: str) -> None:
 @verb(command, "delete")
 @click.argument("tenant")
 @click.argument("name")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+@AGREED
+@DRY_RUN
 def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
     """Delete a device with the rules, limits and bans that name it.
 
@@ -184,12 +203,9 @@ def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) 
       iothub --data-dir ./hub device delete acme dev1
     """
     record = plain(devices.show(app.store(), tenant, name))
-    if is_dry_run:
-        app.done(f"would delete device {tenant}/{name}", record)
-        return
-    app.confirm(f"Delete device {tenant}/{name}?", is_agreed=is_agreed)
-    devices.delete(app.store(), tenant, name)
-    app.done(f"deleted device {tenant}/{name}", record)
+    if app.is_deletion_meant(f"device {tenant}/{name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+        devices.delete(app.store(), tenant, name)
+        app.done(f"deleted device {tenant}/{name}", record)
 
 
 def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub_tenants import groups
 from iothub_tenants.plain import plain
 
@@ -78,8 +78,8 @@ def leave(app: App, tenant: str, name: str, device: str) -> None:
 @verb(command, "delete")
 @click.argument("tenant")
 @click.argument("name")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+@AGREED
+@DRY_RUN
 def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
     """Delete a group and the rules that name it; its devices stay.
 
@@ -87,9 +87,6 @@ def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) 
       iothub --data-dir ./hub group delete acme sensors
     """
     record = plain(groups.show(app.store(), tenant, name))
-    if is_dry_run:
-        app.done(f"would delete group {name}", record)
-        return
-    app.confirm(f"Delete group {name} and its rules?", is_agreed=is_agreed)
-    groups.delete(app.store(), tenant, name)
-    app.done(f"deleted group {name}", record)
+    if app.is_deletion_meant(f"group {name} and its rules", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+        groups.delete(app.store(), tenant, name)
+        app.done(f"deleted group {name}", record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub_tenants import plans
 from iothub_tenants.plain import plain
 
@@ -63,8 +63,8 @@ def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
 
 @verb(command, "delete")
 @click.argument("name")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+@AGREED
+@DRY_RUN
 def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
     """Delete a plan that no tenant has.
 
@@ -72,9 +72,6 @@ def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
       iothub --data-dir ./hub plan delete small
     """
     record = plain(plans.show(app.store(), name))
-    if is_dry_run:
-        app.done(f"would delete plan {name}", record)
-        return
-    app.confirm(f"Delete plan {name}?", is_agreed=is_agreed)
-    plans.delete(app.store(), name)
-    app.done(f"deleted plan {name}", record)
+    if app.is_deletion_meant(f"plan {name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+        plans.delete(app.store(), name)
+        app.done(f"deleted plan {name}", record)

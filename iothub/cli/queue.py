@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.cli import stores
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.session import queues_of, session_of
 from iothub.errors import CorruptRecordError, UnavailableError
@@ -70,7 +70,7 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
 @verb(command, "purge")
 @click.argument("tenant")
 @click.argument("client_id")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@AGREED
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be removed.")
 def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
     """Remove every message from a queue; the session and its subscriptions stay.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from iothub.cli import stores
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, payload_of, time_of
 from iothub.engine.filters import check_topic_filter, topic_matches
 from iothub.errors import ConfigError, NotFoundError
@@ -73,7 +73,7 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
 @click.argument("tenant")
 @click.argument("topic", metavar="TOPIC|FILTER", required=False)
 @click.option("--filter", "topic_filter", help="The same as the argument.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@AGREED
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be deleted.")
 def delete(
     app: App, tenant: str, topic: str | None, topic_filter: str | None, is_agreed: bool, is_dry_run: bool

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.cli import stores
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
 from iothub.errors import NotFoundError
 from iothub.records.state import SessionState
@@ -69,7 +69,7 @@ def show(app: App, tenant: str, client_id: str) -> None:
 @verb(command, "discard")
 @click.argument("tenant")
 @click.argument("client_id")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@AGREED
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be discarded.")
 def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
     """End a session: its connection is closed, its subscriptions and queued messages are gone.
