@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from iothub.deletion import Deletions
 from iothub.errors import IotHubError
+from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
 from iothub_tenants import bans, commands
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
+DOORSTEP_INTERVAL_S = 0.2
 
 
 class Duties:
@@ -39,6 +41,7 @@ class Duties:
         )
         self._errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief)
         self._deletions = Deletions(node)
+        self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
 
     def plan(self) -> None:
@@ -46,8 +49,10 @@ class Duties:
         node, settings, add = self._node, self._node.settings, self._node.upkeep.add
         add("accounts", settings.sql.poll_interval_s, self._look_at_accounts)
         add("deadlines", 0.2, node.sessions.run_deadlines)
+        add("doorstep", DOORSTEP_INTERVAL_S, node.control.doorstep.look)
         add("tails", settings.queues.poll_interval_s, self._look_at_tails)
         add("usage", FLUSH_INTERVAL_S, lambda: node.usage.flush(self._run))
+        add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)
         add("retained expiry", 5.0, self._expire_retained)
         add("deletions", 1.0, self._deletions.finish)
         add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)

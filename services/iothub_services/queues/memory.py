@@ -5,16 +5,20 @@ Knows no file and no thread. Written for obviousness, not for speed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from iothub.errors import ConflictError, NotFoundError
 from iothub_services.queues.port import (
+    EARLIEST,
     Append,
     Appended,
     Claim,
     Delivery,
+    DueRecord,
+    Expired,
+    ExpiryMark,
     Inbound,
     Move,
     MoveKind,
@@ -142,16 +146,34 @@ class MemoryQueues:
             self.drop(queue_id)
         return len(queue_ids)
 
-    def expire(self, now_ms: int, count: int) -> list[tuple[int, int]]:
-        gone = [
-            (queue_id, record.position)
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        due = sorted(
+            mark
             for queue_id, queue in self._queues.items()
             for record in queue.records.values()
-            if 0 < record.expires_at_ms <= now_ms and record.position > queue.reserved
-        ][:count]
-        for queue_id, position in gone:
-            self._queues[queue_id].remove(position)
-        return gone
+            if 0 < record.expires_at_ms <= now_ms
+            and (mark := ExpiryMark(record.expires_at_ms, queue_id, record.position)) > after
+        )
+        removed, spared = [], []
+        for _, queue_id, position in due[:count]:
+            queue = self._queues[queue_id]
+            record = DueRecord(queue.tenant_id, queue_id, position)
+            if position > queue.reserved:
+                queue.remove(position)
+                removed.append(record)
+            else:
+                spared.append(record)
+        return Expired(tuple(removed), tuple(spared), due[count - 1] if len(due) >= count else None)
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        removed = []
+        for due in records:
+            queue = self._queues.get(due.queue_id)
+            record = None if queue is None else queue.records.get(due.position)
+            if queue is not None and record is not None and 0 < record.expires_at_ms <= now_ms:
+                queue.remove(due.position)
+                removed.append(due)
+        return tuple(removed)
 
     def _existing(self, queue_id: int) -> _Queue:
         queue = self._queues.get(queue_id)

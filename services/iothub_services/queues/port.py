@@ -6,6 +6,7 @@ Positions begin at 1 and are never issued again, not even after the queue has be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -141,6 +142,37 @@ class TenantUsage(NamedTuple):
     bytes: int
 
 
+class ExpiryMark(NamedTuple):
+    """How far a look for expired records has come, in the order of their deadlines."""
+
+    expires_at_ms: int
+    queue_id: int
+    position: int
+
+
+EARLIEST = ExpiryMark(0, 0, 0)
+
+
+class DueRecord(NamedTuple):
+    """A record whose time has come."""
+
+    tenant_id: int
+    queue_id: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What one look for expired records found. `after`: where the next look begins; None: everything due was looked at.
+
+    `spared`: they stay, because they may have been sent before, as far as the store knows.
+    """
+
+    removed: tuple[DueRecord, ...] = ()
+    spared: tuple[DueRecord, ...] = ()
+    after: ExpiryMark | None = None
+
+
 class StaleEpochError(Exception):
     """A reader with a smaller epoch than the queue's tried to read, acknowledge, release or reserve."""
 
@@ -187,10 +219,16 @@ class QueueStore(Protocol):
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
         """From memory, in any thread."""
 
-    def expire(self, now_ms: int, count: int) -> list[tuple[int, int]]:
-        """Remove at most `count` records whose time has come, (queue_id, position) each.
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        """Look at no more than `count` records whose time has come, behind a mark, and remove them; their positions stay empty.
 
-        Positions up to `reserved` may have been sent before and stay.
+        Positions up to `reserved` may have been sent before: they are spared (!).
+        """
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        """Remove those of these records whose time has come, also below `reserved`; returns which.
+
+        For the hub that reserved the positions and knows that it has not sent these: its own memory is finer than the store's.
         """
 
     def close(self) -> None: ...

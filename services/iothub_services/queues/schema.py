@@ -93,7 +93,12 @@ UPDATE_QUEUE = """UPDATE queue SET head = ?, epoch = ?, reserved = ?, max_messag
 SELECT_QUEUE = "SELECT * FROM queue WHERE id = ?"
 SELECT_PAGE = """SELECT ref.position, ref.qos, ref.flags, ref.subscription_ids, ref.expires_at_ms, body.b
     FROM ref LEFT JOIN body ON body.id = ref.body WHERE ref.queue = ? AND ref.position > ? ORDER BY ref.position LIMIT ?"""
+SELECT_EXPIRED = """SELECT expires_at_ms, queue, position FROM ref
+    WHERE expires_at_ms > 0 AND expires_at_ms <= ? AND (expires_at_ms, queue, position) > (?, ?, ?)
+    ORDER BY expires_at_ms, queue, position LIMIT ?"""
 DELETE_UPTO = "DELETE FROM ref WHERE queue = ? AND position <= ? RETURNING size, qos, body, is_shared"
 DELETE_ONE = "DELETE FROM ref WHERE queue = ? AND position = ? RETURNING size, qos, body, is_shared"
+DELETE_EXPIRED = """DELETE FROM ref WHERE queue = ? AND position = ? AND expires_at_ms > 0 AND expires_at_ms <= ?
+    RETURNING size, qos, body, is_shared"""
 DELETE_SOME = """DELETE FROM ref WHERE queue = ? AND position IN
     (SELECT position FROM ref WHERE queue = ? ORDER BY position LIMIT ?) RETURNING size, qos, body, is_shared"""

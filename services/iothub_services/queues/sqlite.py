@@ -7,7 +7,7 @@ Knows no MQTT packet and no session; encoded messages are bytes to it. Writing v
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from iothub.errors import ConflictError, NotFoundError
@@ -15,9 +15,13 @@ from iothub_services.queues import schema
 from iothub_services.queues.appending import Appending
 from iothub_services.queues.bodies import Bodies
 from iothub_services.queues.port import (
+    EARLIEST,
     Append,
     Appended,
     Claim,
+    DueRecord,
+    Expired,
+    ExpiryMark,
     Move,
     MoveKind,
     Page,
@@ -55,14 +59,14 @@ class SqliteQueues:
     def close(self) -> None:
         self._database.close()
 
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        with self._database.transaction():
-            yield
     def probe(self) -> None:
         """Commit something small. Raises BackendError: the file takes no writes now."""
         self._database.probe()
 
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        with self._database.transaction():
+            yield
 
     # --- writers
 
@@ -166,15 +170,31 @@ class SqliteQueues:
                 self.drop(queue_id)
         return len(queue_ids)
 
-    def expire(self, now_ms: int, count: int) -> list[tuple[int, int]]:
-        statement = """SELECT ref.queue, ref.position FROM ref JOIN queue ON queue.id = ref.queue
-            WHERE ref.expires_at_ms > 0 AND ref.expires_at_ms <= ? AND ref.position > queue.reserved LIMIT ?"""
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
         with self._database.transaction() as connection:
-            self._shelf.write(connection)
-            gone: list[tuple[int, int]] = connection.execute(statement, (now_ms, count)).fetchall()
-            for queue_id, position in gone:
-                self._delete(connection, self._existing(queue_id), schema.DELETE_ONE, (queue_id, position))
-        return gone
+            due = connection.execute(schema.SELECT_EXPIRED, (now_ms, *after, count)).fetchall()
+            removed, spared = [], []
+            for _, queue_id, position in due:
+                row = self._shelf.get(queue_id)
+                if row is None:
+                    continue  # dropped: its records go with the housekeeping
+                record = DueRecord(row.tenant_id, queue_id, position)
+                if position > row.reserved:
+                    self._delete(connection, self._shelf.touch(queue_id), schema.DELETE_ONE, (queue_id, position))
+                    removed.append(record)
+                else:
+                    spared.append(record)
+        return Expired(tuple(removed), tuple(spared), ExpiryMark._make(due[-1]) if len(due) >= count else None)
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        removed = []
+        with self._database.transaction() as connection:
+            for record in records:
+                row = self._shelf.touch(record.queue_id)
+                parameters = (record.queue_id, record.position, now_ms)
+                if row is not None and self._delete(connection, row, schema.DELETE_EXPIRED, parameters):
+                    removed.append(record)
+        return tuple(removed)
 
     def idle(self) -> bool:
         """Do a slice of what nobody waits for; True if there is more."""
