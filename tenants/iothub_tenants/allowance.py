@@ -15,7 +15,7 @@ from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.quota.ledger import LocalLedger
-from iothub_services.quota.names import Quota
+from iothub_services.quota.names import MOST_LEVELS, Quota
 from iothub_services.quota.port import QuotaObserver
 from iothub_services.quota.rates import RateBook
 from iothub_services.quota.resolve import EffectiveLimits, resolve_texts
@@ -245,7 +245,7 @@ class Allowance:
 def _engine_limits(limits: EffectiveLimits, record: TenantRecord, backlog_bytes: int) -> TenantLimits:
     return TenantLimits(
         packet_bytes=limits.packet_bytes or LARGEST_PACKET,
-        topic_levels=limits.topic_levels or 65_536,
+        topic_levels=limits.topic_levels or MOST_LEVELS,
         topic_bytes=limits.topic_bytes or 65_535,
         user_properties=limits.user_properties or 65_535,
         fanout=limits.fanout or MANY,

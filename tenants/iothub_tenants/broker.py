@@ -27,7 +27,7 @@ from iothub.records.events import Subject
 from iothub.settings import Config, Mqtt
 from iothub_services.auth.port import DeviceRecord, Run, TenantRecord
 from iothub_services.queues.port import Overflow, QueueLimits
-from iothub_services.quota.names import Quota
+from iothub_services.quota.names import MOST_LEVELS, Quota
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
 from iothub_tenants.allowance import LARGEST_PACKET, Allowance, Entry
@@ -106,7 +106,7 @@ class TenantBroker:
 
     def check_topic(self, topic: bytes) -> int:
         """Return the Reason Code that refuses a Topic Name, 0 if it is fine."""
-        levels, size = self.limits.topic_levels or MANY_LEVELS, self.limits.topic_bytes or MANY_BYTES
+        levels, size = self.limits.topic_levels or MOST_LEVELS, self.limits.topic_bytes or MANY_BYTES
         code = check_topic_name(topic, levels, size)
         if code and not check_topic_name(topic, MANY_LEVELS, MANY_BYTES):
             self.allowance.refused(Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS)
@@ -115,7 +115,7 @@ class TenantBroker:
     def check_filter(self, device: str, topic_filter: bytes) -> int:
         """Return the Reason Code that refuses a Topic Filter (with its `$share` part), 0 if it is fine."""
         limits = self.allowance.limits_of(device)
-        levels, size = limits.filter_levels or MANY_LEVELS, limits.topic_bytes or MANY_BYTES
+        levels, size = limits.filter_levels or MOST_LEVELS, limits.topic_bytes or MANY_BYTES
         code = check_topic_filter(topic_filter, levels, size)
         if code and not check_topic_filter(topic_filter, MANY_LEVELS, MANY_BYTES):
             self.allowance.refused(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)

@@ -35,6 +35,9 @@ class Unit(Enum):
     SECONDS = "seconds"
 
 
+MOST_LEVELS = 1_024
+"""No plan lifts it: `unlimited` means so many. Far beyond what people use, and each level is a step of every walk through a tree of topics."""
+
 _BYTES = Unit.BYTES
 _Row = tuple[str, Scope, Kind, Unit, str | None, int, int, str]
 
@@ -93,8 +96,8 @@ class Quota(Enum):
     SUBSCRIBES = _rate("subscribes", Scope.TENANT, "100/1s", "Topic Filters subscribed")
     SHARED_GROUPS = _count("shared_groups", Scope.TENANT, "1000", "shared-subscription groups")
     GROUP_MEMBERS = _count("group_members", Scope.GROUP, "1000", "members of one shared group", least=1)
-    FILTER_LEVELS = _bound("filter_levels", Scope.PACKET, "128", (1, 65_536), "levels of a Topic Filter")
-    TOPIC_LEVELS = _bound("topic_levels", Scope.PACKET, "128", (1, 65_536), "levels of a Topic Name")
+    FILTER_LEVELS = _bound("filter_levels", Scope.PACKET, "128", (1, MOST_LEVELS), "levels of a Topic Filter")
+    TOPIC_LEVELS = _bound("topic_levels", Scope.PACKET, "128", (1, MOST_LEVELS), "levels of a Topic Name")
     TOPIC_BYTES = _bound(
         "topic_bytes", Scope.PACKET, "4KiB", (1, 65_535), "bytes of a Topic Name or Topic Filter", _BYTES
     )

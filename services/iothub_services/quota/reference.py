@@ -51,6 +51,7 @@ _NOTES = """\
   CONNACK with the code of the table, in 3.x the connection closes without one.
 - `receive_maximum` in 3.x: a client cannot know it, so it is never closed for it. So many of its messages may wait for their PUBACK or
   PUBREC; until one of them is answered the client is not read.
+- `topic_levels` and `filter_levels` have a ceiling that no plan lifts: 1,024, which is what `unlimited` means there.
 - `filter_levels` counts what follows `$share/{group}/`, `topic_bytes` counts all of a Topic Filter.
 - `fanout` and `fanout_bytes`: the deliveries above it are dropped; the publisher's acknowledgement says nothing of it.
 - The deliver rates refuse nothing: what is too much waits in the session's backlog, and is dropped only when that is full.

@@ -34,7 +34,11 @@ def sized(client: RawClient, topic: str, size: int = SIZE) -> bytes:
 
 @pytest.mark.parametrize(
     ("limit", "allowed", "topic"),
-    [("topic_levels=4", "a/b/c/d", "a/b/c/d/e/f"), ("topic_bytes=20", "x" * 20, "x" * 30)],
+    [
+        ("topic_levels=4", "a/b/c/d", "a/b/c/d/e/f"),
+        ("topic_levels=unlimited", "/" * 1023, "/" * 1024),
+        ("topic_bytes=20", "x" * 20, "x" * 30),
+    ],
 )
 def test_topic_limits(tenant: Make, version: int, limit: str, allowed: str, topic: str) -> None:
     """Close, or DISCONNECT 0x90; a topic that was fine before the limit came is refused from then on."""

@@ -12,7 +12,8 @@ from iothub.settings import Auth, Config, Mqtt
 from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scope, TenantRecord, TenantState
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
-from tests.support.control_house import EVERYTHING, House
+from tests.support.control_house import EVERYTHING, House, now
+from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
@@ -115,6 +116,7 @@ def test_session_of_another_device_cannot_be_taken(house: House) -> None:
         ("packet_bytes=64", {"client_id": "c" * 50}, 0x95),
         ("will_bytes=3", {"will": ("w", b"1234", 0, False)}, 0x95),
         ("topic_levels=2", {"will": ("w/x/y", b"", 0, False)}, 0x90),
+        ("topic_levels=unlimited", {"will": ("/" * 1024, b"", 0, False)}, 0x90),
         ("user_properties=1", {"props": [(names.USER_PROPERTY, ("a", "b"))] * 2}, 0x97),
     ],
 )
@@ -205,3 +207,75 @@ def test_queue_ids_beyond_the_block_are_waited_for(house: House) -> None:
 
     assert house.ask(props=KEPT).connack.code == 0
     assert house.ids.last == 1
+
+
+def wait_in_vain(house: House, guest: Guest, **options: Any) -> None:
+    """Send CONNECT while the log does not answer, until the hub has had its time."""
+    house.journal.is_held = True
+    guest.send(guest.connect_bytes("c", "acme/dev1", **options))
+    house.clock.advance(9.1)
+    now(house.control.doorstep.look())
+    house.settle()
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, 3), (5, 0x88)])
+def test_connect_that_a_store_keeps_waiting_is_refused_in_time(house: House, version: int, code: int) -> None:
+    """Before the client's patience, and the connect timeout, end; its place is free at once (§3.2.2.2)."""
+    guest = house.stranger(version)
+
+    wait_in_vain(house, guest, clean=False, props=KEPT if version == 5 else None)
+
+    assert [packet.code for packet in guest.expect_closed()] == [code]
+    assert house.told.answers == ["server_unavailable"]
+    assert house.used(Quota.CONNECTIONS) == 0
+
+
+def test_session_of_a_refused_connect_does_not_come_into_force_later(house: House) -> None:
+    """The event was written after all: the next CONNECT finds no session, and no Will was sent in between [MQTT-3.2.2-2]."""
+    watcher = house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("w/#", 0))
+    guest = house.stranger()
+    wait_in_vain(house, guest, clean=False, props=KEPT, will=("w/c", b"gone", 0, False))
+
+    house.journal.release()
+    house.settle()
+
+    assert house.told.answers == ["accepted", "server_unavailable"]
+    assert house.journal.words()[-1] == "session.discarded"
+    assert "c" not in house.acme.plane.sessions
+    assert (house.queues.owners, house.used(Quota.SESSIONS)) == ({}, 0)
+    assert not house.join("c", clean=False, props=KEPT).connack.session_present
+    assert watcher.fence() == []
+
+
+def test_session_that_a_refused_connect_resumed_is_as_it_was(house: House) -> None:
+    """Session Present tells the truth, and the terms are those of the last CONNECT that was accepted."""
+    first = house.join("c", clean=False, props=KEPT)
+    first.subscribe(("a", 1))
+    first.disconnect()
+    wait_in_vain(house, house.stranger(), clean=False, props=[(names.SESSION_EXPIRY, 5)], will=("w/c", b"x", 1, False))
+
+    house.journal.release()
+    house.settle()
+
+    control = house.session("c").control
+    assert (control.expiry_s, control.will, house.session("c").connection) == (100, None, None)
+    assert house.journal.words()[-2:] == ["session.resumed", "will.cleared"]
+    assert house.join("c", clean=False, props=KEPT).connack.session_present
+
+
+def test_connect_that_waits_for_its_turn_is_refused_in_time_too(house: House) -> None:
+    """Somebody else's CONNECT with this Client Identifier is under way for ever; nothing of the second one happens when that ends."""
+    first, second = house.stranger(), house.stranger()
+    house.journal.is_held = True
+    first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
+    house.clock.advance(5)
+    wait_in_vain(house, second, clean=False, props=KEPT)
+    assert [packet.code for packet in first.expect_closed()] == [0x88]
+    assert [packet.code for packet in second.expect_closed()] == [0x88]
+
+    house.journal.release()
+    house.settle()
+
+    assert nothing_is_taken(house)
+    assert len(house.control.doorstep) == 0

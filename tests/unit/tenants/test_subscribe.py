@@ -28,6 +28,17 @@ def test_each_filter_has_its_own_answer(house: House, version: int, denied: int,
     assert house.told.refusals == [Quota.FILTER_LEVELS]
 
 
+def test_filter_has_1024_levels_at_most_whatever_the_plan_says(house: House) -> None:
+    """What follows `$share/{group}/` counts; the refusal has the quota's name."""
+    house.limit("filter_levels=unlimited")
+    guest = house.join()
+    deepest = "/" * 1023
+
+    assert guest.subscribe((deepest, 0), (deepest + "/", 0)).codes == [0, 0x8F]
+    assert guest.subscribe(("$share/g/" + deepest, 0), ("$share/g/" + deepest + "/", 0)).codes == [0, 0x8F]
+    assert house.told.refusals == [Quota.FILTER_LEVELS] * 2
+
+
 @pytest.mark.parametrize("limit", ["session_subscriptions=2", "subscriptions=2"])
 def test_limit_is_exact_within_one_packet(house: House, limit: str) -> None:
     """What is there already is replaced for nothing."""
