@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
+from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import Alarm, AlarmName, Alarms
 
 
-class SetClock:
-    """A clock that stands where the test puts it."""
-
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
-
-
 def test_alarm_is_raised_once_and_cleared_once() -> None:
-    clock = SetClock()
+    clock = ManualClock(wall=100.0)
     alarms = Alarms(clock)
     heard: list[tuple[str, bool]] = []
     alarms.listen(lambda alarm, is_raised: heard.append((alarm.name.word, is_raised)))
 
     alarms.raise_(AlarmName.DISK_LOW, detail="1 GiB left")
-    clock.now = 200.0
+    clock.advance(100.0)
     alarms.raise_(AlarmName.DISK_LOW, detail="still")
 
     assert alarms.active() == [Alarm(AlarmName.DISK_LOW, "", "1 GiB left", 100.0)]
@@ -35,7 +24,7 @@ def test_alarm_is_raised_once_and_cleared_once() -> None:
 
 
 def test_subjects_are_told_apart() -> None:
-    alarms = Alarms(SetClock())
+    alarms = Alarms(ManualClock())
 
     alarms.raise_(AlarmName.STORE_FAILED, subject="queues")
     alarms.raise_(AlarmName.STORE_FAILED, subject="retained")
@@ -46,7 +35,7 @@ def test_subjects_are_told_apart() -> None:
 
 
 def test_condition_sets_and_clears() -> None:
-    alarms = Alarms(SetClock())
+    alarms = Alarms(ManualClock())
 
     alarms.set(AlarmName.MEMORY_HIGH, True)
     alarms.set(AlarmName.MEMORY_HIGH, False)

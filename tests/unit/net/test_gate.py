@@ -5,21 +5,11 @@ from __future__ import annotations
 from iothub.net.gate import Gate
 from iothub.net.listener_info import listener_info
 from iothub.reasons import Reason
+from iothub.testing.clock import ManualClock
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
-
-
-def gate(clock: Clock | None = None, **options: object) -> Gate:
-    return Gate(listener_info("tcp", **options), clock or Clock())
+def gate(clock: ManualClock | None = None, **options: object) -> Gate:
+    return Gate(listener_info("tcp", **options), clock or ManualClock())
 
 
 def test_gate_counts_exactly() -> None:
@@ -61,15 +51,15 @@ def test_gate_behind_a_proxy_admits_only_the_proxy() -> None:
 
 def test_gate_accept_rate_is_a_bucket_of_one_second() -> None:
     """Ten a second: ten at once, then one each 100 ms."""
-    clock = Clock()
+    clock = ManualClock()
     limited = gate(clock, accept_rate_per_s=10.0)
     assert limited.allowance() == 10
     for _ in range(10):
         limited.enter("10.0.0.1", has_handshake=False)
     assert limited.allowance() == 0
-    clock.now += 0.11
+    clock.advance(0.11)
     assert limited.allowance() == 1
-    clock.now += 60
+    clock.advance(60)
     assert limited.allowance() == 10
     assert gate().allowance() == 64
 
