@@ -149,9 +149,7 @@ def _publish(reader: FieldReader, context: _Context) -> Packet:
     return Publish(topic, reader.rest(), qos, is_retained, is_duplicate, packet_id, properties)
 
 
-def _acknowledgement(
-    kind: type[Puback] | type[Pubrec] | type[Pubrel] | type[Pubcomp],
-) -> _BodyDecoder:
+def _acknowledgement(kind: type[Puback | Pubrec | Pubrel | Pubcomp]) -> _BodyDecoder:
     """Make the decoder of PUBACK, PUBREC, PUBREL or PUBCOMP: one layout, [MQTT-3.4.2-1] [MQTT-3.5.2-1] [MQTT-3.6.2-1] [MQTT-3.7.2-1]."""
 
     def decode(reader: FieldReader, context: _Context) -> Packet:

@@ -14,6 +14,7 @@ from iothub.mqtt import connect as flags_of
 from iothub.mqtt import fields
 from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_3_1, MQTT_5_0, PROTOCOL_NAMES, PacketType
 from iothub.mqtt.packets import (
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
@@ -131,7 +132,7 @@ def _acknowledgement(packet_type: PacketType, flags: int = 0) -> _BodyEncoder:
     allowed = sendable_codes(packet_type)
     only_success = frozenset({0})
 
-    def encode_body(packet: Puback | Pubrec | Pubrel | Pubcomp, version: int) -> _Encoded:
+    def encode_body(packet: Acknowledgement, version: int) -> _Encoded:
         body = _packet_id(packet.packet_id)
         code = _code(packet.reason_code, allowed if version == MQTT_5_0 else only_success, packet_type.name)
         if version == MQTT_5_0 and (packet.reason_code or packet.properties != NO_PROPERTIES):

@@ -10,19 +10,16 @@ from dataclasses import replace
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.packets import (
+    Acknowledgement,
     Auth,
     Connack,
     Disconnect,
     Packet,
-    Puback,
-    Pubcomp,
-    Pubrec,
-    Pubrel,
     Suback,
     Unsuback,
 )
 
-_QUIET_WITHOUT_REQUEST = Puback | Pubrec | Pubrel | Pubcomp | Suback | Unsuback | Auth
+_QUIET_WITHOUT_REQUEST = Acknowledgement | Suback | Unsuback | Auth
 _ANSWER = _QUIET_WITHOUT_REQUEST | Connack | Disconnect
 
 

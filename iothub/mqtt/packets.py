@@ -60,39 +60,32 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Puback:
+class Acknowledgement:
+    """One layout: PUBACK, PUBREC, PUBREL and PUBCOMP."""
+
+    packet_id: int
+    reason_code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Puback(Acknowledgement):
     """§3.4."""
 
-    packet_id: int
-    reason_code: int = 0
-    properties: Properties = NO_PROPERTIES
-
 
 @dataclass(frozen=True, slots=True)
-class Pubrec:
+class Pubrec(Acknowledgement):
     """§3.5."""
 
-    packet_id: int
-    reason_code: int = 0
-    properties: Properties = NO_PROPERTIES
-
 
 @dataclass(frozen=True, slots=True)
-class Pubrel:
+class Pubrel(Acknowledgement):
     """§3.6."""
 
-    packet_id: int
-    reason_code: int = 0
-    properties: Properties = NO_PROPERTIES
-
 
 @dataclass(frozen=True, slots=True)
-class Pubcomp:
+class Pubcomp(Acknowledgement):
     """§3.7."""
-
-    packet_id: int
-    reason_code: int = 0
-    properties: Properties = NO_PROPERTIES
 
 
 @dataclass(frozen=True, slots=True)
