@@ -23,6 +23,9 @@ import bench_queues  # noqa: E402
 import compare  # noqa: E402
 import report  # noqa: E402
 from brokers import roster  # noqa: E402
+from measures import dig, main_value  # noqa: E402
+from runs import TOOLS, one_run, version  # noqa: E402
+from tables import summary  # noqa: E402
 from workloads import OFFLINE, WORKLOADS, Workload  # noqa: E402
 
 DEVICES, FEW_DEVICES = 5_000, 64
@@ -41,7 +44,7 @@ def options(seconds: float, warmup: float) -> argparse.Namespace:
         broker_cpus="0",
         load_cpus="1",
         limit=240,
-        tool=compare.TOOLS / "mqttload",
+        tool=TOOLS / "mqttload",
     )
 
 
@@ -60,7 +63,7 @@ class Bench:
         self.brokers = roster(folder / "many", folder / "few")
         self.record: dict[str, Any] = {
             "about": compare.machine() | {"turns": self.turns, "seconds": self.settings.seconds, "is_quick": is_quick},
-            "versions": {name: compare.version(self.brokers[name]) for name in ("mosquitto", "iothub")},
+            "versions": {name: version(self.brokers[name]) for name in ("mosquitto", "iothub")},
         }
 
     def run(self) -> int:
@@ -86,8 +89,8 @@ class Bench:
 
     def once(self, broker: str, spec: str, settings: argparse.Namespace | None = None) -> Run:
         began = time.strftime("%H:%M:%S")
-        run: Run = compare.one_run(broker, self.brokers[broker], spec, settings or self.settings)
-        value = compare.main_value(spec, run)
+        run: Run = one_run(broker, self.brokers[broker], spec, settings or self.settings)
+        value = main_value(spec, run)
         fault = f" INVALID {'; '.join(run['invalid'])}" if run["invalid"] else ""
         sys.stderr.write(f"{began} {broker:22s} {value if value is not None else '-':>12} {spec}{fault}\n")
         return run
@@ -99,7 +102,7 @@ class Bench:
         for turn in range(self.turns):
             for name in names if turn % 2 == 0 else reversed(names):
                 runs[name].append(self.once(name, workload.options))
-        rows = compare.summary(workload.options, names, runs)
+        rows = summary(workload.options, names, runs)
         return {"name": workload.name, "options": workload.options, "brokers": names, "rows": rows, "runs": runs}
 
     def offline(self) -> list[Run]:
@@ -116,7 +119,7 @@ class Bench:
         low, high = dict.fromkeys(names, 0), {}
         for name in names:  # closed loop: nobody does much more than that
             run = self.once(name, USABLE.partition(" --rate")[0].format(qos=qos))
-            high[name] = int((compare.dig(run, "throughput") or 1000) * 1.5)
+            high[name] = int((dig(run, "throughput") or 1000) * 1.5)
         for _ in range(3 if self.is_quick else 6):
             for name in names:
                 rate = (low[name] + high[name]) // 2
@@ -126,7 +129,7 @@ class Bench:
                     high[name] = rate
         half = max(min(found.values()) // 2, 100)
         calm = {name: [self.once(name, USABLE.format(qos=qos, rate=half)) for _ in range(self.turns)] for name in names}
-        p99 = {name: [compare.dig(run, "latency_ms.p99") for run in runs] for name, runs in calm.items()}
+        p99 = {name: [dig(run, "latency_ms.p99") for run in runs] for name, runs in calm.items()}
         return {"usable_per_s": found, "half_rate_per_s": half, "p99_ms_at_half": p99}
 
     def queue_table(self) -> list[dict[str, float]]:
@@ -142,7 +145,7 @@ class Bench:
 
 def is_usable(run: Run) -> bool:
     """No fault, and the slowest message in a thousand came in time."""
-    latency_ms = compare.dig(run, "latency_ms.p999")
+    latency_ms = dig(run, "latency_ms.p999")
     return not run["invalid"] and latency_ms is not None and latency_ms < LATENCY_BOUND_MS
 
 

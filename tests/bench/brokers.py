@@ -1,6 +1,6 @@
 """How each broker of `make bench` is started: the same accounts, the same certificate, a fresh data directory for every run.
 
-Knows no workload. The dictionaries are what `load/compare.py` calls a broker; `{port}`, `{port2}`, `{dir}` are filled in by it.
+Knows no workload. The dictionaries are what `load/runs.py` calls a broker; `{port}`, `{port2}`, `{dir}` are filled in by it.
 """
 
 from __future__ import annotations
