@@ -114,6 +114,7 @@ class Queues:
     dropped: list[int] = field(default_factory=list)
     limits: dict[int, QueueLimits] = field(default_factory=dict)
     purged: list[int] = field(default_factory=list)
+    is_down: bool = False  # nothing can be dropped
 
     async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
         self.store.queue(queue_id).epoch = first_epoch - 1
@@ -131,6 +132,8 @@ class Queues:
         return LoadedPage(records, rows.tail, True, [])
 
     async def drop(self, queue_id: int) -> None:
+        if self.is_down:
+            raise BackendError("queues.db: disk full", retryable=True)
         self.owners.pop(queue_id, None)
         self.store.rows.pop(queue_id, None)
         self.dropped.append(queue_id)

@@ -1,7 +1,8 @@
 """The session manager: transient sessions live with their connection, persistent ones until they expire, whatever dies meanwhile.
 
 Knows no packets, no sockets and no passwords: a request here has been authenticated and authorised. Every change of a persistent
-session is an event, durable before its effect is acknowledged; a new incarnation begins with a queue of its own.
+session is an event, durable before its effect is acknowledged; a new incarnation begins with a queue of its own. What could not be made
+durable has not happened: the session is as it was, with its Will and its deadlines, or there is none.
 
 Theory: an incarnation's reader epochs are `queue_id << 24 | n`. Queue ids rise for the whole hub and are never re-used, so every epoch of a
 new incarnation lies above all epochs of its predecessors without anybody having to remember those.
@@ -15,10 +16,11 @@ from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
+from iothub import log as logging
 from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
-from iothub.errors import NotFoundError
+from iothub.errors import BackendError, IotHubError, NotFoundError
 from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
@@ -31,17 +33,22 @@ from iothub_services.sessions.port import (
     SessionDirectory,
     SessionHome,
     SessionRequest,
+    Terms,
     Will,
 )
 
+log = logging.get(__name__)
+
 EPOCH_BITS = 24
+ENDING = 500  # sessions that expire at a time: their events share a few commits
 
 
 class Opened(NamedTuple):
-    """The answer to a SessionRequest. `is_present`: CONNACK's Session Present."""
+    """The answer to a SessionRequest. `is_present`: CONNACK's Session Present; `before`: the terms of a session that was there."""
 
     session: Session
     is_present: bool
+    before: Terms | None = None
 
 
 class SessionManager:
@@ -63,6 +70,10 @@ class SessionManager:
         self._clock = clock
         self._owner = owner
         self._deadlines = Deadlines()
+        self._ending = 0  # sessions that are just expiring
+        self._orphans: set[int] = (
+            set()
+        )  # queues of no session that could not be dropped yet; a start drops those that are left
 
     # --- a connection comes
 
@@ -77,7 +88,7 @@ class SessionManager:
             present = None
         if present is not None:
             try:
-                return Opened(await self._resume(home, present, request), is_present=True)
+                return await self._resume(home, present, request)
             except NotFoundError:  # its queue went with a damaged file: say so by Session Present 0
                 await self._end(home, present, "queue_lost")
         if request.expiry_s == 0:
@@ -100,17 +111,16 @@ class SessionManager:
 
     async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
         queue_id = await home.next_queue_id()
-        await self._queues.create(home.tenant_id, queue_id, home.queue_limits(request.device), queue_id << EPOCH_BITS)
-        claim = await self._queues.claim(queue_id, self._owner)
-        subject = Subject(home.tenant_id, request.client_id, claim.epoch, self._now_ms())
-        created = events.session_created(
-            subject,
-            device=request.device,
-            queue_id=queue_id,
-            protocol_version=request.version,
-            session_expiry_s=request.expiry_s,
-        )
-        await self._journal.record([created, *_will_events(subject, request.will)])
+        first_epoch, has_queue = queue_id << EPOCH_BITS, False
+        try:
+            await self._queues.create(home.tenant_id, queue_id, home.queue_limits(request.device), first_epoch)
+            has_queue = True
+            claim = await self._queues.claim(queue_id, self._owner)
+            await self._record_created(home, request, queue_id, claim.epoch)
+        except BackendError as error:
+            if has_queue or error.is_written:
+                self._orphan(queue_id)
+            raise
         session = self._plane.create_session(
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
         )
@@ -118,20 +128,66 @@ class SessionManager:
         self._plane.restore(session, claim)
         return session
 
-    async def _resume(self, home: SessionHome, session: Session, request: SessionRequest) -> Session:
+    async def _record_created(self, home: SessionHome, request: SessionRequest, queue_id: int, epoch: int) -> None:
+        subject = Subject(home.tenant_id, request.client_id, epoch, self._now_ms())
+        created = events.session_created(
+            subject,
+            device=request.device,
+            queue_id=queue_id,
+            protocol_version=request.version,
+            session_expiry_s=request.expiry_s,
+        )
+        try:
+            await self._journal.record([created, *_will_events(subject, request.will)])
+        except BackendError as error:
+            if error.is_written:  # perhaps: then a start must not find it
+                self._journal.note([events.session_discarded(subject, reason="not_opened")])
+            raise
+
+    async def _resume(self, home: SessionHome, session: Session, request: SessionRequest) -> Opened:
         claim = await self._queues.claim(session.queue_id, self._owner)
         control: SessionControl = session.control
+        before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
-        had_will = control.will is not None
         control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
         control.connected_at_ms = self._now_ms()
         session.epoch = claim.epoch
-        subject = self._subject(session)
-        resumed = events.session_resumed(subject, protocol_version=request.version, session_expiry_s=request.expiry_s)
-        cleared = [events.will_cleared(subject)] if had_will and request.will is None else []
-        await self._journal.record([resumed, *cleared, *_will_events(subject, request.will)])
+        try:
+            await self._journal.record(self._resumed(session, had_will=before.will is not None))
+        except BackendError as error:
+            self._put_back(home, session, before, is_written=error.is_written)
+            raise
         self._plane.restore(session, claim)
-        return session
+        return Opened(session, is_present=True, before=before)
+
+    def _resumed(self, session: Session, *, had_will: bool) -> list[Event]:
+        """What makes the log say what `session.control` says."""
+        control: SessionControl = session.control
+        subject = self._subject(session)
+        resumed = events.session_resumed(subject, protocol_version=control.version, session_expiry_s=control.expiry_s)
+        cleared = [events.will_cleared(subject)] if had_will and control.will is None else []
+        return [resumed, *cleared, *_will_events(subject, control.will)]
+
+    def _put_back(self, home: SessionHome, session: Session, before: Terms, *, is_written: bool) -> None:
+        """Nobody came after all: the session waits for its client on its old terms."""
+        control: SessionControl = session.control
+        had_will = control.will is not None
+        control.put_back(before)
+        if is_written:
+            self._journal.note(self._resumed(session, had_will=had_will))
+        self._queue(home, session)
+
+    def withdraw(self, home: SessionHome, opened: Opened) -> None:
+        """The CONNECT was refused while its session was being opened: it leaves nothing behind. The caller still holds the directory's lock."""
+        session = opened.session
+        if opened.before is not None:
+            self._put_back(home, session, opened.before, is_written=True)
+            return
+        home.session_ended(session)
+        self._plane.discard(session)
+        if session.is_persistent:
+            self._journal.note([events.session_discarded(self._subject(session), reason="not_opened")])
+            self._orphan(session.queue_id)
 
     def _control_of(self, request: SessionRequest) -> SessionControl:
         now_ms = self._now_ms()
@@ -221,17 +277,35 @@ class SessionManager:
 
     async def _end(self, home: SessionHome, session: Session, reason: str) -> None:
         control: SessionControl = session.control
+        expires_at = control.expires_at
         control.expires_at = control.queued_at = 0.0
         if control.will is not None:
             self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
-        await self._bequeath(session)
-        subject = self._subject(session)
-        is_expiry = reason == "expired"
-        ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
-        await self._journal.record([ended])
+        try:
+            await self._bequeath(session)
+            subject = self._subject(session)
+            is_expiry = reason == "expired"
+            ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
+            await self._journal.record([ended])
+        except IotHubError:
+            control.expires_at = expires_at  # it lives on, and its time comes
+            self._queue(home, session)
+            raise
         home.session_ended(session)
         self._plane.discard(session)
-        await self._queues.drop(session.queue_id)
+        await self._drop(session.queue_id)
+
+    def _orphan(self, queue_id: int) -> None:
+        """Drop a queue that belongs to no session, as soon as the store lets us."""
+        Deferred.fromCoroutine(self._drop(queue_id))
+
+    async def _drop(self, queue_id: int) -> None:
+        self._orphans.discard(queue_id)
+        try:
+            await self._queues.drop(queue_id)
+        except BackendError as error:
+            self._orphans.add(queue_id)
+            log.warning("a queue without a session could not be dropped yet", queue_id=queue_id, error=str(error))
 
     async def _bequeath(self, session: Session) -> None:
         """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2."""
@@ -252,17 +326,32 @@ class SessionManager:
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""
-        for home, session in self._deadlines.due(self._clock.monotonic()):
-            now = self._clock.monotonic()
+        for queue_id in list(self._orphans):
+            self._orphan(queue_id)
+        now = self._clock.monotonic()
+        for home, session in self._deadlines.due(now):
             control: SessionControl = session.control
             if session.connection is not None:
                 continue
             if 0.0 < control.will_at <= now:
                 self._fire_will(home, session)
-            if 0.0 < control.expires_at <= now:
-                await self._expire(home, session)
+            if 0.0 < control.expires_at <= now and self._ending < ENDING:
+                Deferred.fromCoroutine(self._expire_or_wait(home, session))  # a log that fails holds up no Will
             else:
                 self._queue(home, session)
+
+    async def _expire_or_wait(self, home: SessionHome, session: Session) -> None:
+        self._ending += 1
+        try:
+            await self._expire(home, session)
+        except IotHubError as error:
+            log.warning(
+                "a session could not be ended; it is tried again", client_id=session.client_id, error=str(error)
+            )
+        except Exception as error:  # the service loop's edge: a defect with one session must not stop the others
+            log.error("defect at the end of a session", client_id=session.client_id, exc_info=error)
+        finally:
+            self._ending -= 1
 
     async def _expire(self, home: SessionHome, session: Session) -> None:
         async with self._directory.holding(home.tenant_id, session.client_id):

@@ -52,6 +52,17 @@ class SessionRequest:
     will: Will | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the latest CONNECT of a session said, and the deadlines that ran when the next one came."""
+
+    version: int
+    expiry_s: int
+    will: Will | None
+    expires_at: float
+    will_at: float
+
+
 class SessionControl:
     """The control plane's half of one session; the engine's half points at it by `session.control`.
 
@@ -81,6 +92,13 @@ class SessionControl:
         self.will_at = 0.0
         self.queued_at = 0.0
         self.has_rates = False  # the session's device has rates of its own
+
+    def terms(self) -> Terms:
+        return Terms(self.version, self.expiry_s, self.will, self.expires_at, self.will_at)
+
+    def put_back(self, terms: Terms) -> None:
+        self.version, self.expiry_s, self.will = terms.version, terms.expiry_s, terms.will
+        self.expires_at, self.will_at = terms.expires_at, terms.will_at
 
 
 class QueueAdmin(Protocol):

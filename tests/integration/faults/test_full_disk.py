@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 from tests.support.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import free_port
-from tests.support.packets import PUBACK, PUBLISH
+from tests.support.packets import CONNACK, PUBACK, PUBLISH
 from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
 from tests.support.wrapped import SmallDiskHub
 
 REFUSED = 0x97
+WILL = ("live/will", b"never", 0, False)
 
 
 def alarms(hub: SmallDiskHub) -> int:
@@ -37,12 +39,24 @@ def small(tmp_path: Path) -> Iterator[SmallDiskHub]:
     hub.close()
 
 
-def assert_a_connect_is_answered(port: int) -> None:
-    """A CONNECT whose session needs the disk is refused (or closed), not left hanging."""
-    with RawClient(port, 5) as client:
-        client.send(client.connect_bytes("sleeper", "acme/dev1", clean=False, props=PERSISTENT))
-        farewell = [one.code for one in client.expect_closed(15)]
-    assert all(code >= 0x80 for code in farewell), farewell
+def assert_connects_are_refused(port: int, version: int, within_s: float) -> None:
+    """A CONNECT whose session needs the disk hears so in time, whether the session is to be resumed or to be made."""
+    began = time.monotonic()
+    clients = [RawClient(port, version) for _ in range(2)]
+    for client, client_id in zip(clients, ("sleeper", "newcomer"), strict=True):
+        props = PERSISTENT if version == 5 else None
+        client.send(client.connect_bytes(client_id, "acme/dev1", clean=False, props=props, will=WILL))
+    for client in clients:
+        assert [(one.kind, one.code) for one in client.expect_closed(15)] == [(CONNACK, 0x88 if version == 5 else 3)]
+        client.close()
+    assert time.monotonic() - began < within_s
+
+
+def assert_refused_connects_left_nothing(port: int) -> None:
+    """The newcomer has no session; the sleeper has its own, which `wake_sleeper` shows."""
+    with RawClient(port, 5, timeout=20) as newcomer:
+        assert not newcomer.connect("newcomer", "acme/dev1", clean=False, props=PERSISTENT).session_present
+        newcomer.disconnect()
 
 
 def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskHub) -> None:
@@ -117,11 +131,39 @@ def test_a_publisher_is_refused_or_closed_when_the_hub_gives_up(tmp_path: Path, 
             refusal = None
 
         assert refusal in ((None,) if version == 4 else (None, REFUSED))
-        assert_a_connect_is_answered(hub.ports["tcp"])
+        assert_connects_are_refused(hub.ports["tcp"], version, 5.0)
+        assert alarms(hub) >= 1, "it is over only with a commit that succeeds"
         hub.make_room()
+        assert_refused_connects_left_nothing(hub.ports["tcp"])
+        until(lambda: alarms(hub) == 0, "the alarm is over", 10)
         got = wake_sleeper(hub.ports["tcp"], len(publisher.acknowledged))
         assert got[: len(publisher.acknowledged)] == publisher.acknowledged
         assert hub.is_running()
         publisher.client.close()
     finally:
         hub.close()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_connect_is_refused_before_its_time_is_over(small: SmallDiskHub, version: int) -> None:
+    """`queues.give_up` is longer than a client waits for its CONNACK: 0x88, in 3.1.1 return code 3; then nothing comes into force half."""
+    port = small.ports["tcp"]
+    make_sleeper(port)
+    listener = RawClient(port, 5)
+    listener.connect("listener", "acme/dev2")
+    listener.subscribe(("live/#", 0))
+    publisher = Backlog(port)
+    small.fill(leave_kib=32)
+    publisher.until_stuck()
+
+    assert_connects_are_refused(port, version, 10.0)
+
+    small.make_room()
+    assert publisher.take(30)
+    assert_refused_connects_left_nothing(port)
+    got = wake_sleeper(port, publisher.sent)
+    assert got == list(range(1, publisher.sent + 1))
+    listener.ping()
+    assert listener.received == []
+    for client in (listener, publisher.client):
+        client.close()

@@ -257,3 +257,70 @@ class _Nothing:
         return False
 
     may_receive = may_subscribe = may_publish
+
+
+def test_session_that_could_not_be_made_durable_leaves_no_queue(house: House) -> None:
+    """What was created for it is dropped again."""
+    house.journal.is_down = True
+
+    house.ask(props=KEPT)
+
+    assert (house.queues.owners, house.queues.dropped) == ({}, [1])
+
+
+def test_queue_without_a_session_is_dropped_when_the_store_lets_us(house: House) -> None:
+    """A drop that fails is tried again, not forgotten."""
+    house.journal.is_down = house.queues.is_down = True
+    house.ask(props=KEPT)
+    assert list(house.queues.owners) == [1]
+
+    house.queues.is_down = False
+    house.pass_time(0.2)
+
+    assert house.queues.owners == {}
+
+
+def test_session_that_could_not_be_resumed_is_as_it_was(house: House, watcher: Guest) -> None:
+    """Its Will still comes, it still expires when its own time has come; the Will of the refused CONNECT is nobody's."""
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 50)]).drop()
+    house.pass_time(10)
+    house.journal.is_down = True
+    assert house.ask("c", clean=False, will=("w/c", b"of the refused", 1, False)).connack.code == 0x88
+    house.journal.is_down = False
+
+    house.pass_time(39)
+    assert payloads(watcher) == []
+    house.pass_time(2)
+    assert payloads(watcher) == [b"gone"]
+    house.pass_time(48)
+    assert "c" in house.acme.plane.sessions
+    house.pass_time(2)
+    assert "c" not in house.acme.plane.sessions
+
+
+def test_session_whose_end_could_not_be_made_durable_ends_later(house: House) -> None:
+    """It is neither forgotten nor kept for ever."""
+    keep(house).disconnect()
+    house.journal.is_down = True
+    house.pass_time(100)
+    assert "c" in house.acme.plane.sessions
+
+    house.journal.is_down = False
+    house.pass_time(0.2)
+
+    assert "c" not in house.acme.plane.sessions
+    assert house.used(Quota.SESSIONS) == 0
+
+
+def test_log_that_does_not_answer_holds_up_no_will(house: House, watcher: Guest) -> None:
+    """Sessions end beside one another."""
+    keep(house, "slow").disconnect()
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 99)]).drop()
+    house.pass_time(1)
+    house.journal.is_held = True
+    house.pass_time(99)
+
+    assert payloads(watcher) == [b"gone"]
+    assert sorted(house.acme.plane.sessions) == ["c", "slow", "watcher"]
+    house.journal.release()
+    assert sorted(house.acme.plane.sessions) == ["watcher"]
