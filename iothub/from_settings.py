@@ -14,10 +14,10 @@ from iothub.errors import UnavailableError
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.settings import Auth, Config, Listener
 from iothub_services.auth.authenticator import AuthSettings
+from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.directory import DirectorySettings
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.lru import LruSettings
-from iothub_services.auth.passwords import PasswordSettings
 from iothub_tenants.database import sqlite_url
 
 NEVER = 1 << 30
@@ -54,7 +54,7 @@ def auth_settings(settings: Config) -> AuthSettings:
         directory=DirectorySettings(
             LruSettings(entries=max(auth.cache_entries // 10, 16), ttl_s=auth.cache_s), devices
         ),
-        passwords=PasswordSettings(threads=auth.hash_pool, pending=auth.hash_waiting),
+        checks=CheckSettings(threads=auth.hash_pool, pending=auth.hash_waiting),
         failures=_failures(auth),
     )
 

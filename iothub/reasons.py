@@ -22,6 +22,7 @@ class Reason(Enum):
     BAD_CREDENTIALS = ("bad_credentials", 0x87, 5)  # indistinguishable from NOT_AUTHORIZED for the peer (B69)
     NOT_AUTHORIZED = ("not_authorized", 0x87, 5)
     CREDENTIAL_REVOKED = ("credential_revoked", 0x87, 5)
+    CREDENTIAL_EXPIRED = ("credential_expired", 0x87, 5)
     SERVER_UNAVAILABLE = ("server_unavailable", 0x88, 3)
     OVERLOAD = ("overload", 0x89, 3)
     BANNED = ("banned", 0x8A, 5)

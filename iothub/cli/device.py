@@ -61,25 +61,32 @@ def show(app: App, tenant: str, name: str) -> None:
 @click.argument("tenant")
 @click.argument("name")
 @click.option("--group", "groups", multiple=True, help="Put it into this group (repeatable).")
+@click.option("--jwt", "with_token", is_flag=True, help="It shows a token of one of the tenant's token issuers.")
 @_secret_options
 def create(
     app: App,
     tenant: str,
     name: str,
     groups: tuple[str, ...],
+    with_token: bool,
     is_stdin: bool,
     secret_file: Path | None,
     is_prompted: bool,
 ) -> None:
     """Create a device. Without a password of yours a secret is generated and printed, this once.
 
+    With --jwt it has no secret: it is let in by a token (see `iothub token-issuer`), and by nothing else.
+
     Examples:
       iothub --data-dir ./hub device create acme dev1
       echo -n secret | iothub --data-dir ./hub device create acme dev1 --password-stdin
       iothub --data-dir ./hub device create acme dev1 --secret-file dev1.secret
+      iothub --data-dir ./hub device create acme dev1 --jwt
     """
+    if with_token and (is_stdin or secret_file is not None or is_prompted):
+        raise ConfigError("a device has one kind of credential: give --jwt, or a password, not both")
     password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_prompted)
-    made = devices.create(app.store(), tenant, name, password=password, groups=groups)
+    made = devices.create(app.store(), tenant, name, password=password, groups=groups, with_token=with_token)
     _show_secret(app, f"created device {tenant}/{name}", made)
 
 
@@ -146,6 +153,18 @@ def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
     """
     device = devices.set_certificate(app.store(), tenant, name, subject)
     app.done(f"{tenant}/{name} now proves itself with a certificate", plain(device))
+
+
+@verb(command, "set-jwt")
+@click.argument("tenant")
+@click.argument("name")
+def set_jwt(app: App, tenant: str, name: str) -> None:
+    """Let the device in by a token (JWT) of one of the tenant's token issuers, and by nothing else.
+
+    Example:
+      iothub --data-dir ./hub device set-jwt acme dev1
+    """
+    app.done(f"{tenant}/{name} now proves itself with a token", plain(devices.set_jwt(app.store(), tenant, name)))
 
 
 @verb(command, "enable")

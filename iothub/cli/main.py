@@ -32,6 +32,7 @@ NOUNS = {
     "acl": ("acl", "Access rules: who may publish and subscribe to what."),
     "quota": ("quota", "Limits of a tenant or a device, over those of its plan."),
     "plan": ("plan", "Plans: named sets of limits that tenants have."),
+    "token-issuer": ("token_issuer", "Token issuers: whose tokens (JWT) may prove a tenant's devices."),
     "ban": ("ban", "Keep a device, a client id or an address out of a tenant."),
     "session": ("session", "Persistent sessions: list, show, discard."),
     "queue": ("queue", "Virtual queues of persistent sessions: list, show, purge."),

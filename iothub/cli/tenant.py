@@ -15,7 +15,7 @@ from iothub.cli import output
 from iothub.cli.app import DRY_RUN, App, noun, verb
 from iothub.cli.files import read_json, write_secret_file
 from iothub.errors import ConfigError
-from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, transfer
+from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
 from iothub_tenants.plain import plain
 from iothub_tenants.store import AccountStore
 
@@ -41,7 +41,8 @@ def show(app: App, name: str) -> None:
     Example:
       iothub --data-dir ./hub tenant show acme
     """
-    app.record(plain(tenants.show(app.store(), name)))
+    issuers = [issuer.name for issuer in token_issuers.list_all(app.store(), name)]
+    app.record({**plain(tenants.show(app.store(), name)), "token_issuers": issuers})
 
 
 @verb(command, "create")
@@ -183,7 +184,7 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     "--file", type=click.Path(path_type=Path), help="Write here (readable by you alone) instead of the output."
 )
 def export(app: App, name: str, file: Path | None) -> None:
-    """Write a tenant's accounts as JSON: settings, limits, devices, groups, rules, bans; no sessions and no messages.
+    """Write a tenant's accounts as JSON: settings, limits, devices, groups, rules, bans, token issuers; no sessions and no messages.
 
     The text holds the hashes of passwords: treat it like the hub's own database.
 
@@ -206,7 +207,8 @@ def export(app: App, name: str, file: Path | None) -> None:
 def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -> None:
     """Create a tenant from what `tenant export` wrote; all or nothing. FILE: a path, or - for standard input.
 
-    Devices with generated secrets keep them only on the hub that made them; elsewhere each needs a new one.
+    Devices with generated secrets keep them only on the hub that made them; elsewhere each needs a new one. So does a
+    token issuer that shares a secret with the hub.
 
     Examples:
       iothub --data-dir ./hub tenant import acme.json --name acme-copy --dry-run
@@ -218,6 +220,7 @@ def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -
         **plain(imported.tenant),
         "devices": imported.devices,
         "without_secret": list(imported.without_secret),
+        "issuers_without_secret": list(imported.issuers_without_secret),
         "is_imported": not is_dry_run,
     }
     word = "would import" if is_dry_run else "imported"
@@ -227,6 +230,9 @@ def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -
         output.say(
             f"iothub: warning: {len(imported.without_secret)} devices need a new secret (`iothub device rotate-secret`): {names}"
         )
+    if imported.issuers_without_secret:
+        names = ", ".join(imported.issuers_without_secret)
+        output.say(f"iothub: warning: token issuers need their secret again (`iothub token-issuer update`): {names}")
 
 
 def _belongings(store: AccountStore, name: str) -> dict[str, int]:
@@ -236,6 +242,7 @@ def _belongings(store: AccountStore, name: str) -> dict[str, int]:
         "rules": len(acl_rules.list_all(store, name)),
         "limits": len(quotas.list_all(store, name)),
         "bans": len(bans.list_all(store, name)),
+        "token_issuers": len(token_issuers.list_all(store, name)),
     }
 
 

@@ -6,13 +6,14 @@ Knows no document as a whole: `transfer.py` does. Every function works inside th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import insert, update
 
 from iothub.errors import ConfigError
-from iothub_services.auth.port import Effect, Scope, TenantState
+from iothub_services.auth.port import Effect, Scope, TenantState, TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_services.quota.grammar import parse_limits
-from iothub_tenants import acl_rules, bans, devices, limits, quotas, tenants
+from iothub_tenants import acl_rules, bans, devices, limits, quotas, tenants, token_issuers
 from iothub_tenants.devices import Credential, CredentialForm
 from iothub_tenants.identity import check_device_name, check_group_name, shown
 from iothub_tenants.store import Writer
@@ -103,6 +104,20 @@ def create_bans(writer: Writer, owner: tenants.Tenant, found: Sequence[object]) 
             writer.connection.execute(insert(ban).values(values | {"tenant_id": owner.id, "created_ms": writer.now_ms}))
 
 
+def create_token_issuers(
+    writer: Writer, owner: tenants.Tenant, found: Sequence[object], *, is_foreign: bool
+) -> tuple[str, ...]:
+    """Create the issuers and return the names of those whose secret is sealed with another hub's pepper."""
+    keyless = []
+    for place, each in enumerate(found):
+        issuer = _issuer(mapping(each, f"token_issuers[{place}]"), f"token_issuers[{place}]")
+        if is_foreign and issuer.algorithm is TokenAlgorithm.HS256:
+            keyless.append(issuer.name)
+            issuer = replace(issuer, keys=())
+        token_issuers.insert_row(writer, owner, issuer)
+    return tuple(keyless)
+
+
 # --- reading a document that somebody else wrote
 
 
@@ -159,6 +174,32 @@ def _account(row: Row, where: str, *, is_foreign: bool) -> tuple[str, Credential
     if form is CredentialForm.GENERATED and is_foreign:
         return name, Credential(CredentialForm.NONE, "")
     return name, Credential(form, credential)
+
+
+def _issuer(row: Row, where: str) -> TokenIssuer:
+    word, leeway_ms = text(row, "algorithm", where), row.get("leeway_ms")
+    if word not in {known.value for known in TokenAlgorithm}:
+        raise _wrong(f"{where}.algorithm", "one of " + ", ".join(known.value for known in TokenAlgorithm))
+    if not isinstance(leeway_ms, int) or isinstance(leeway_ms, bool):
+        raise _wrong(f"{where}.leeway_ms", "milliseconds")
+    algorithm = TokenAlgorithm(word)
+    keys = tuple(
+        _token_key(mapping(each, f"{where}.keys[{place}]"), algorithm, f"{where}.keys[{place}]")
+        for place, each in enumerate(rows(row, "keys"))
+    )
+    name, issuer, audience = (text(row, key, where) for key in ("name", "issuer", "audience"))
+    return TokenIssuer(name, algorithm, keys, issuer, audience, leeway_ms / 1000)
+
+
+def _token_key(row: Row, algorithm: TokenAlgorithm, where: str) -> TokenKey:
+    from iothub_services.auth import token_keys  # cryptography, which no other verb needs
+
+    key = TokenKey(text(row, "kid", where), text(row, "key", where))
+    try:
+        token_keys.check_stored(algorithm, key)
+    except ConfigError:
+        raise _wrong(where, f"a key for {algorithm.value}") from None
+    return key
 
 
 def _finish_device(writer: Writer, owner: tenants.Tenant, row: Row, where: str) -> None:

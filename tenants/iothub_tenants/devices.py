@@ -42,6 +42,7 @@ class CredentialForm(StrEnum):
     GENERATED = "generated"  # a secret of ours, >= 128 bit: salted HMAC with the pepper
     PASSWORD = "password"  # noqa: S105  chosen by people: argon2id
     X509 = "x509"  # the subject of a certificate that the listener has verified
+    JWT = "jwt"  # a token of one of the tenant's issuers
     NONE = "none"  # nothing fits it: a secret must be made first
 
 
@@ -74,10 +75,19 @@ class Credential:
     value: str = field(repr=False)
 
 
+BY_TOKEN = Credential(CredentialForm.JWT, "")
+
+
 def create(
-    store: AccountStore, tenant: str, name: str, *, password: str | None = None, groups: Sequence[str] = ()
+    store: AccountStore,
+    tenant: str,
+    name: str,
+    *,
+    password: str | None = None,
+    groups: Sequence[str] = (),
+    with_token: bool = False,
 ) -> NewSecret:
-    """Create a device with the given password, or with a generated secret that is returned once.
+    """Create a device with the given password, with a generated secret that is returned once, or for tokens alone.
 
     Raises:
         ConfigError: the name or the password is malformed.
@@ -85,7 +95,7 @@ def create(
         ConflictError: the tenant has a device of this name, or is being deleted.
     """
     check_device_name(name)
-    secret, credential = make_credential(store, password)
+    secret, credential = (None, BY_TOKEN) if with_token else make_credential(store, password)
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         if writer.connection.execute(select(table.c.id).where(_is_device(owner.id, name))).first() is not None:
@@ -139,6 +149,11 @@ def set_certificate(store: AccountStore, tenant: str, name: str, subject: str) -
             f"the certificate's subject is not 1 to {SUBJECT_LIMIT} printable characters: copy it exactly"
         )
     return _set_credential(store, tenant, name, Credential(CredentialForm.X509, subject))
+
+
+def set_jwt(store: AccountStore, tenant: str, name: str) -> Device:
+    """Let the device in by a token of one of the tenant's issuers, and by nothing else. Raises NotFoundError, ConflictError."""
+    return _set_credential(store, tenant, name, BY_TOKEN)
 
 
 def enable(store: AccountStore, tenant: str, name: str) -> Device:

@@ -6,7 +6,7 @@ Knows no concrete back end and starts nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from iothub.clock import Clock
@@ -22,6 +22,7 @@ from iothub_services.auth.policies import PolicyCache
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Journal, SessionDirectory
 from iothub_tenants.brokers import Brokers
+from iothub_tenants.token_ends import TokenEnds
 
 
 class Rights(Policy, Protocol):
@@ -63,6 +64,12 @@ class Hub:
     message_ids: MessageIds
     counters: ControlCounters
     later: Later
+    token_ends: TokenEnds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.token_ends = TokenEnds(
+            self.clock, self.later, lambda connection: self.plane.close(connection, Reason.CREDENTIAL_EXPIRED)
+        )
 
     def policy_of(self, proven: Authenticated, client_id: str, connection: Connection) -> Rights:
         """Return what this client may do: its tenant's rules, with the plug-ins' opinion in front if there are any."""

@@ -64,6 +64,11 @@ def check_group_name(name: str) -> None:
     _check("group", name, GROUP_NAME, _GROUP_RULE)
 
 
+def check_issuer_name(name: str) -> None:
+    """Raise ConfigError unless a token issuer may have this name."""
+    _check("token issuer", name, GROUP_NAME, _GROUP_RULE)
+
+
 def check_plan_name(name: str) -> None:
     """Raise ConfigError unless a plan may have this name."""
     _check("plan", name, PLAN_NAME, _PLAN_RULE)

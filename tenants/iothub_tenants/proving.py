@@ -18,7 +18,7 @@ from iothub.mqtt.packets import Auth, Connect
 from iothub.mqtt.properties import Properties
 from iothub.reasons import Reason
 from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
-from iothub_services.auth.passwords import FAILED_REPLY_S
+from iothub_services.auth.check_pool import FAILED_REPLY_S
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub
 from iothub_tenants.identity import Identity, parse_username

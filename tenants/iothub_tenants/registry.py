@@ -20,10 +20,12 @@ from iothub_services.auth.port import (
     TenantRecord,
     TenantState,
 )
-from iothub_tenants import bans, limits
+from iothub_tenants import bans, limits, token_issuers
 from iothub_tenants.devices import CredentialForm
 from iothub_tenants.store import AccountStore
 from iothub_tenants.tables import acl_rule, device, device_group, group_member, plan, plan_quota, quota_override, tenant
+
+_KINDS = {CredentialForm.X509.value: CredentialKind.X509, CredentialForm.JWT.value: CredentialKind.JWT}
 
 
 class Registry:
@@ -33,7 +35,7 @@ class Registry:
         self._store = store
 
     def find_tenant(self, name: str) -> TenantRecord | None:
-        """Return the tenant with its tenant and group rules, its bans in force and its limits; None if there is none. Raises BackendError."""
+        """Return the tenant with its tenant and group rules, bans in force, token issuers and limits; None without one. Raises BackendError."""
         return self._tenant(tenant.c.name == name)
 
     def tenant_by_id(self, tenant_id: int) -> TenantRecord | None:
@@ -94,6 +96,7 @@ def _tenant(connection: Connection, row: RowMapping, now_ms: int) -> TenantRecor
         denied_networks=tuple(row["denied_networks"].split()),
         is_closed_on_denied_publish=row["is_closed_on_denied_publish"],
         is_qos0_queued=row["is_qos0_queued"],
+        token_issuers=token_issuers.records(connection, tenant_id),
     )
 
 
@@ -105,11 +108,10 @@ def _device(connection: Connection, row: RowMapping) -> DeviceRecord:
         acl_rule.c.tenant_id == tenant_id, acl_rule.c.scope == Scope.DEVICE.value, acl_rule.c.subject == name
     )
     own_limits = and_(quota_override.c.tenant_id == tenant_id, quota_override.c.device == name)
-    is_certificate = row["credential_kind"] == CredentialForm.X509.value
     return DeviceRecord(
         name=name,
         credential=row["credential"],
-        credential_kind=CredentialKind.X509 if is_certificate else CredentialKind.SECRET,
+        credential_kind=_KINDS.get(row["credential_kind"], CredentialKind.SECRET),
         is_enabled=row["is_enabled"],
         groups=tuple(connection.execute(mine).scalars()),
         rules=_rules(connection, own_rules),

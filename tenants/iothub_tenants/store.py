@@ -44,6 +44,7 @@ class ChangeKind(StrEnum):
     QUOTA = "quota"  # a device's name or "*"
     PLAN = "plan"  # the plan's name; tenant 0
     BAN = "ban"  # "KIND:VALUE"
+    TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
     COMMAND = "command"  # the command's id
 
 

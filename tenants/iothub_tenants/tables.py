@@ -85,8 +85,8 @@ device = Table(
     Column("id", Big, primary_key=True, autoincrement=True),
     Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
     Column("name", exact(128), nullable=False),
-    Column("credential_kind", exact(16), nullable=False),  # generated | password | x509 | none
-    Column("credential", String(512), nullable=False),  # a hash, or the certificate's subject
+    Column("credential_kind", exact(16), nullable=False),  # generated | password | x509 | jwt | none
+    Column("credential", String(512), nullable=False),  # a hash, the certificate's subject, or nothing
     Column("is_enabled", Boolean, nullable=False),
     Column("created_ms", Big, nullable=False),
     Column("changed_ms", Big, nullable=False),
@@ -147,6 +147,23 @@ ban = Table(
     Column("reason", String(200), nullable=False),
     Column("created_ms", Big, nullable=False),
     UniqueConstraint("tenant_id", "kind", "value"),
+    sqlite_autoincrement=True,
+)
+
+token_issuer = Table(
+    "token_issuer",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
+    Column("name", exact(64), nullable=False),
+    Column("algorithm", exact(16), nullable=False),  # ES256 | RS256 | EdDSA | HS256
+    Column("key_set", Text, nullable=False),  # JSON: [{"kid": "", "key": a public key in PEM, or a sealed secret}]
+    Column("issuer", String(512), nullable=False),  # what `iss` must be; "": anything
+    Column("audience", String(512), nullable=False),  # what `aud` must name; "": nothing
+    Column("leeway_ms", Big, nullable=False),
+    Column("created_ms", Big, nullable=False),
+    Column("changed_ms", Big, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
     sqlite_autoincrement=True,
 )
 

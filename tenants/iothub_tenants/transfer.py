@@ -1,22 +1,23 @@
-"""Takes one tenant's accounts out as JSON and puts them into another hub: settings, limits, devices, groups, rules, bans.
+"""Takes one tenant's accounts out as JSON and puts them into another hub: settings, limits, devices, groups, rules, bans, token issuers.
 
 Knows no sessions, queues or retained messages. The text holds password hashes: treat it like the database itself.
 
 Generated secrets are stored under the server's pepper, so they open nothing on a hub with another pepper: such devices arrive without a
-credential, and the answer of `import_tenant` names them.
+credential, and the answer of `import_tenant` names them. The same is true of issuers that share a secret with us: they arrive without a key.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, select
 
 from iothub.errors import ConfigError
-from iothub_tenants import arrivals, devices, tenants
+from iothub_tenants import arrivals, devices, tenants, token_issuers
 from iothub_tenants.store import AccountStore, Writer
 from iothub_tenants.tables import acl_rule, ban, device, device_group, quota_override
 
@@ -27,11 +28,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A tenant that was put in, and its devices that need a new secret before they can connect."""
+    """A tenant that was put in, and its devices and token issuers that need a new secret before they are of use."""
 
     tenant: tenants.Tenant
     devices: int
     without_secret: tuple[str, ...]
+    issuers_without_secret: tuple[str, ...] = ()
 
 
 def export_tenant(store: AccountStore, name: str) -> dict[str, object]:
@@ -48,6 +50,7 @@ def export_tenant(store: AccountStore, name: str) -> dict[str, object]:
             "rules": _pick(connection, acl_rule, owner.id, ("scope", "subject", "effect", "action", "filter")),
             "limits": _pick(connection, quota_override, owner.id, ("device", "value")),
             "bans": _pick(connection, ban, owner.id, ("kind", "value", "until_ms", "reason")),
+            "token_issuers": [_issuer(row) for row in token_issuers.rows(connection, owner.id)],
         }
 
 
@@ -77,8 +80,9 @@ def import_tenant(
     try:
         with store.write() as writer:
             owner = arrivals.create_tenant(writer, name, settings)
-            without = _fill(writer, owner, whole, is_foreign=is_foreign)
-            imported = Imported(tenants.find(writer.connection, name), len(arrivals.rows(whole, "devices")), without)
+            without, keyless = _fill(writer, owner, whole, is_foreign=is_foreign)
+            count = len(arrivals.rows(whole, "devices"))
+            imported = Imported(tenants.find(writer.connection, name), count, without, keyless)
             if is_dry_run:
                 raise _Undone(imported)
             return imported
@@ -98,13 +102,17 @@ def _check_form(whole: Mapping[str, object]) -> None:
         raise ConfigError(f"the exported tenant is of version {whole.get('version')!r}, this program reads {VERSION}")
 
 
-def _fill(writer: Writer, owner: tenants.Tenant, whole: Mapping[str, object], *, is_foreign: bool) -> tuple[str, ...]:
+def _fill(
+    writer: Writer, owner: tenants.Tenant, whole: Mapping[str, object], *, is_foreign: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Write all parts; returns the devices and the issuers that are without their secret here."""
     arrivals.create_groups(writer, owner, arrivals.rows(whole, "groups"))
     without = arrivals.create_devices(writer, owner, arrivals.rows(whole, "devices"), is_foreign=is_foreign)
     arrivals.create_rules(writer, owner, arrivals.rows(whole, "rules"))
     arrivals.create_limits(writer, owner, arrivals.rows(whole, "limits"))
     arrivals.create_bans(writer, owner, arrivals.rows(whole, "bans"))
-    return without
+    issuers = arrivals.rows(whole, "token_issuers") if "token_issuers" in whole else ()  # older exports have none
+    return without, arrivals.create_token_issuers(writer, owner, issuers, is_foreign=is_foreign)
 
 
 def _settings(owner: tenants.Tenant) -> dict[str, object]:
@@ -120,6 +128,11 @@ def _settings(owner: tenants.Tenant) -> dict[str, object]:
         "allowed_networks": list(owner.allowed_networks),
         "denied_networks": list(owner.denied_networks),
     }
+
+
+def _issuer(row: RowMapping) -> dict[str, object]:
+    simple = {name: row[name] for name in ("name", "algorithm", "issuer", "audience", "leeway_ms")}
+    return simple | {"keys": json.loads(row["key_set"])}
 
 
 def _devices(connection: Connection, tenant_id: int) -> list[dict[str, object]]:

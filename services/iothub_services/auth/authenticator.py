@@ -10,23 +10,29 @@ the store is down: cached records live out their age, everything else is refused
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from iothub.clock import Clock
 from iothub.reasons import Reason
 from iothub_services.auth.bans import find_ban, is_address_permitted
-from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError
-from iothub_services.auth.failures import Failures, FailureSettings, source_of
-from iothub_services.auth.passwords import (
+from iothub_services.auth.check_pool import (
     FAILED_REPLY_S,
-    PasswordChecks,
-    PasswordSettings,
+    Asker,
+    CheckPool,
+    CheckSettings,
     PoolFullError,
     TooManyGuessesError,
 )
+from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError
+from iothub_services.auth.failures import Failures, FailureSettings, source_of
+from iothub_services.auth.passwords import PasswordChecks
 from iothub_services.auth.port import Accounts, CredentialKind, DeviceRecord, Run, TenantRecord, TenantState
 from iothub_services.auth.secrets import is_acceptable, is_generated, verify_generated
+from iothub_services.auth.token_checks import TokenChecks, TokenFault, TokenProof
 
 UNLIMITED_PLAN = "unlimited"  # for trying and for load tests: failures do not ban
 _ATTEMPTS = 5  # how often a decision is made anew because the accounts changed meanwhile
@@ -37,7 +43,7 @@ class AuthSettings:
     """Bounds of caches, pools and failures."""
 
     directory: DirectorySettings = field(default_factory=DirectorySettings)
-    passwords: PasswordSettings = field(default_factory=PasswordSettings)
+    checks: CheckSettings = field(default_factory=CheckSettings)
     failures: FailureSettings = field(default_factory=FailureSettings)
 
 
@@ -55,11 +61,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """A proven device. `stamp` tells whether the accounts have changed since (`Authenticator.is_current`)."""
+    """A proven device. `stamp` tells whether the accounts have changed since (`Authenticator.is_current`).
+
+    `token`: what proved it, if that was one; `ends_at`: when it stops to, in monotonic seconds, whatever the wall clock does meanwhile.
+    """
 
     tenant: TenantRecord
     device: DeviceRecord
     stamp: int
+    token: TokenProof | None = None
+    ends_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +114,14 @@ class Authenticator:
         self._pepper = pepper
         self._observer = observer
         self.directory = Directory(accounts, run, clock, observer.store_failed, settings.directory)
-        self.passwords = PasswordChecks(run, clock, settings.passwords)
+        self.checks = CheckPool(run, clock, settings.checks)
+        self._passwords = PasswordChecks(self.checks)
+        self._tokens = TokenChecks(self.checks, pepper)
         self.failures = Failures(settings.failures, clock)
 
     async def authenticate(self, shown: Credentials) -> Authenticated | Refusal:
         """Return the proven device, or why not."""
-        reply_after_s = self.passwords.reply_after_s()
+        reply_after_s = self.checks.reply_after_s()
         tenant: TenantRecord | None = None
         try:
             if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):
@@ -132,7 +145,7 @@ class Authenticator:
 
         A device that has no row is one without groups, rules and limits of its own.
         """
-        reply_after_s = self.passwords.reply_after_s()
+        reply_after_s = self.checks.reply_after_s()
         tenant: TenantRecord | None = None
         try:
             tenant = await self.directory.tenant(credentials.tenant)
@@ -166,10 +179,12 @@ class Authenticator:
             device = await self.directory.device(tenant, proven.device.name)
             if device is None or not device.is_enabled or _credential(device) != _credential(proven.device):
                 raise _Refused(Reason.CREDENTIAL_REVOKED, "credential_changed")
+            if proven.token is not None and not proven.token.stands(tenant.token_issuers):
+                raise _Refused(Reason.CREDENTIAL_REVOKED, "token_issuer_changed")
             self._check_standing(tenant, device, client_id, address)
         except _Refused as refused:
             return Refusal(refused.reason, refused.cause, 0.0)
-        return Authenticated(tenant, device, stamp)
+        return Authenticated(tenant, device, stamp, proven.token, proven.ends_at)
 
     def is_current(self, proven: Authenticated) -> bool:
         """Say whether nothing of the tenant has changed since; if not, authenticate again before the session is touched."""
@@ -186,33 +201,48 @@ class Authenticator:
         device = await self.directory.device(tenant, shown.device)
         if device is None:
             raise _Refused(Reason.BAD_CREDENTIALS, "unknown_device", is_counted=True)
-        await self._check_credential(shown, tenant, device)
+        token = await self._check_credential(shown, tenant, device)
         if not device.is_enabled:
             raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
         self._check_standing(tenant, device, shown.client_id, shown.address)
-        return Authenticated(tenant, device, stamp)
+        if token is None:
+            return Authenticated(tenant, device, stamp)
+        lasts_s = token.ends_at - self._clock.wall()
+        return Authenticated(tenant, device, stamp, token, self._clock.monotonic() + lasts_s)
 
-    async def _check_credential(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord) -> None:
+    async def _check_credential(
+        self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord
+    ) -> TokenProof | None:
+        """Return the proof if it is a token's, which ends some time."""
+        if device.credential_kind is CredentialKind.JWT:
+            return await self._check_token(shown, tenant, device)
         if device.credential_kind is CredentialKind.X509:
             if not shown.certificate_subject or shown.certificate_subject != device.credential:
                 raise _Refused(Reason.BAD_CREDENTIALS, "wrong_certificate", is_counted=True)
-            return
+            return None
         secret = shown.secret
         if secret is None or not is_acceptable(secret):
             raise _Refused(Reason.BAD_CREDENTIALS, "no_secret", is_counted=True)
         if not await self._is_right(shown, tenant, device, secret):
             raise _Refused(Reason.BAD_CREDENTIALS, "wrong_secret", is_counted=True)
+        return None
+
+    async def _check_token(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord) -> TokenProof:
+        if not shown.secret:
+            raise _Refused(Reason.BAD_CREDENTIALS, "no_secret", is_counted=True)
+        asker = Asker(tenant.id, device.name, source_of(shown.address))
+        with _refusing_what_is_too_much():
+            answer = await self._tokens.check(asker, tenant, shown.secret)
+        if isinstance(answer, TokenFault):
+            raise _Refused(Reason.BAD_CREDENTIALS, answer.value, is_counted=answer.is_a_guess)
+        return answer
 
     async def _is_right(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord, secret: bytes) -> bool:
         if is_generated(device.credential):
             return verify_generated(secret, device.credential, self._pepper)
-        source = source_of(shown.address)
-        try:
-            return await self.passwords.check(tenant.id, device.name, device.credential, secret, source)
-        except PoolFullError:
-            raise _Refused(Reason.OVERLOAD, "password_pool_full") from None
-        except TooManyGuessesError:
-            raise _Refused(Reason.BAD_CREDENTIALS, "too_many_guesses", is_counted=True) from None
+        asker = Asker(tenant.id, device.name, source_of(shown.address))
+        with _refusing_what_is_too_much():
+            return await self._passwords.check(asker, device.credential, secret)
 
     def _check_standing(self, tenant: TenantRecord, device: DeviceRecord, client_id: str, address: str) -> None:
         if tenant.state is TenantState.SUSPENDED:
@@ -230,11 +260,21 @@ class Authenticator:
         if refused.is_counted and (tenant is None or tenant.plan != UNLIMITED_PLAN):
             is_ban = self.failures.count(shown.tenant, shown.device, source_of(shown.address))
         reason = refused.reason
-        if reason is Reason.BAD_CREDENTIALS and self.passwords.is_pressed:
+        if reason is Reason.BAD_CREDENTIALS and self.checks.is_pressed:
             reason = Reason.OVERLOAD  # as for a device whose password would have to be checked now
         refusal = Refusal(reason, refused.cause, reply_after_s, 0 if tenant is None else tenant.id)
         self._observer.refused(shown, refusal, is_ban=is_ban)
         return refusal
+
+
+@contextmanager
+def _refusing_what_is_too_much() -> Iterator[None]:
+    try:
+        yield
+    except PoolFullError:
+        raise _Refused(Reason.OVERLOAD, "password_pool_full") from None
+    except TooManyGuessesError:
+        raise _Refused(Reason.BAD_CREDENTIALS, "too_many_guesses", is_counted=True) from None
 
 
 def _credential(device: DeviceRecord) -> tuple[CredentialKind, str]:

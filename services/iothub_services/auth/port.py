@@ -50,6 +50,16 @@ class CredentialKind(Enum):
 
     SECRET = "secret"  # noqa: S105  credential: text of `hash_generated` or `hash_password`
     X509 = "x509"  # credential: the subject that the listener must have verified
+    JWT = "jwt"  # credential: "", a token of any of the tenant's issuers proves it
+
+
+class TokenAlgorithm(Enum):
+    """How an issuer signs. Pinned with its keys: never taken from a token. All others, `none` first of all, are refused."""
+
+    ES256 = "ES256"  # ECDSA on P-256
+    RS256 = "RS256"  # RSASSA-PKCS1-v1_5
+    EDDSA = "EdDSA"  # Ed25519
+    HS256 = "HS256"  # HMAC: the one with a shared secret
 
 
 class ClientIdPolicy(Enum):
@@ -101,10 +111,36 @@ class Ban:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenKey:
+    """One key of an issuer. `id`: what a token's `kid` names, "" for a key without a name.
+
+    `material`: a public key in PEM; of HS256 the secret, sealed with the server's pepper.
+    """
+
+    id: str
+    material: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIssuer:
+    """Somebody whose tokens (JWT) the tenant's devices may show. `issuer`, `audience`: what `iss` and `aud` must be; "": see `tokens`.
+
+    `leeway_s`: how far the issuer's clock may differ from ours.
+    """
+
+    name: str
+    algorithm: TokenAlgorithm
+    keys: tuple[TokenKey, ...]
+    issuer: str = ""
+    audience: str = ""
+    leeway_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class TenantRecord:
     """One tenant as auth and quota see it.
 
-    `version` rises with every change to the tenant, its rules, devices, groups, bans, limits or plan.
+    `version` rises with every change to the tenant, its rules, groups, bans, token issuers, limits or plan.
     `rules`: those of tenant and group scope. `limits` and `plan_limits` are texts of the quota grammar: the tenant's
     override and its plan.
     """
@@ -124,6 +160,7 @@ class TenantRecord:
     denied_networks: tuple[str, ...] = ()
     is_closed_on_denied_publish: bool = False
     is_qos0_queued: bool = False  # keep QoS 0 for offline persistent sessions
+    token_issuers: tuple[TokenIssuer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +190,7 @@ class Accounts(Protocol):
     """
 
     def find_tenant(self, name: str) -> TenantRecord | None:
-        """Return the tenant with its tenant and group rules and its bans; None if there is none."""
+        """Return the tenant with its tenant and group rules, its bans and its token issuers; None if there is none."""
 
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         """Return the device with its groups and own rules; None if there is none."""

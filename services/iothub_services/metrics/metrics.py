@@ -47,6 +47,17 @@ LOGIN_CAUSES = (
     "banned",
     "store",
     "accounts_changing",
+    "token_too_large",
+    "token_malformed",
+    "token_algorithm",
+    "token_unknown_key",
+    "token_signature",
+    "token_claims",
+    "token_subject",
+    "token_issuer",
+    "token_audience",
+    "token_expired",
+    "token_not_yet_valid",
 )
 _QOS = (("0",), ("1",), ("2",))
 _DROPS = tuple((drop.value,) for drop in Drop)

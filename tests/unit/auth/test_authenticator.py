@@ -19,9 +19,9 @@ from iothub_services.auth.authenticator import (
     Credentials,
     Refusal,
 )
+from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.directory import StoreDownError
 from iothub_services.auth.failures import FailureSettings
-from iothub_services.auth.passwords import PasswordSettings
 from iothub_services.auth.port import Ban, BanKind, CredentialKind, DeviceRecord, TenantRecord, TenantState
 from iothub_services.auth.secrets import hash_generated
 
@@ -358,7 +358,7 @@ def test_stamp_of_a_proven_device_ends_with_the_next_change() -> None:
 
 def test_full_password_pool_refuses_known_and_unknown_alike() -> None:
     """While checks cannot be taken on, every failure is told as overload; proven ones still get in."""
-    house = House(passwords=PasswordSettings(pending=1))
+    house = House(checks=CheckSettings(pending=1))
     house.add("human", "is pw")
     house.connect()
     house.connect("human", b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from iothub.records.message import StoredMessage, encode_message
 from iothub_services.queues.port import Append, Delivery, QueueLimits
 from iothub_services.retained.port import RetainedWrite
 from tests.support.command import Result
+from tests.support.tokens import ES256, jwk, public_pem
 
 ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
 NO_TERMINAL = {"iothub --data-dir ./hub device set-password acme dev1"}  # asks for the password
@@ -27,6 +29,7 @@ GONE_BEFORE = {  # what an example makes must not be there yet
     "device create": ("device", "delete", "acme", "dev1"),
     "device import": ("device", "delete", "acme", "dev1"),
     "group create": ("group", "delete", "acme", "sensors"),
+    "token-issuer add": ("token-issuer", "remove", "acme", "fleet"),
 }
 
 
@@ -53,6 +56,9 @@ def examples() -> list[tuple[str, str]]:
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory in which everything that an example names is there."""
     base = tmp_path_factory.mktemp("examples")
+    (base / "fleet.pem").write_text(public_pem(ES256))
+    (base / "jwks.json").write_text(json.dumps({"keys": [jwk(ES256, "k1")]}))
+    (base / "shared.secret").write_text("s" * 32)
     hub = ("--data-dir", str(base / "hub"))
     for line in (
         "init",
@@ -65,6 +71,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "quota set acme connections=1",
         "plan set small connections=1",
         "ban add acme device dev1",
+        f"token-issuer add acme fleet --public-key-file {base / 'fleet.pem'}",
         f"tenant export acme --file {base / 'acme.json'}",
     ):
         assert run([*hub, *line.split()]) == 0, line
@@ -104,6 +111,8 @@ def test_example_works(
     base = tmp_path / "here"
     shutil.copytree(lived_in, base)
     monkeypatch.chdir(base)
+    if path == "token-issuer update" and " login " in line:
+        assert call("--data-dir", "./hub", "token-issuer", "add", "acme", "login", "--jwks-file", "jwks.json").code == 0
     if path in GONE_BEFORE:
         assert call("--data-dir", "./hub", *GONE_BEFORE[path]).code == 0
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, inspect, text
 from iothub.errors import ConflictError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
-from iothub_migrations.versions import v0001_accounts
+from iothub_migrations.versions import v0001_accounts, v0002_token_issuers
 from iothub_tenants.database import open_engine, sqlite_url
 from iothub_tenants.tables import metadata
 
@@ -81,7 +81,16 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         made = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).all()
 
     counted = {row.name for row in made if "AUTOINCREMENT" in row.sql}
-    assert counted == {"tenant", "device", "device_group", "acl_rule", "ban", "change_log", "command"}
+    assert counted == {
+        "tenant",
+        "device",
+        "device_group",
+        "acl_rule",
+        "ban",
+        "change_log",
+        "command",
+        "token_issuer",
+    }
 
 
 def test_states_follow_each_other(engine: Engine) -> None:
@@ -182,7 +191,30 @@ def test_half_made_tables_are_completed(engine: Engine, monkeypatch: pytest.Monk
     assert [(row.name, row.next) for row in counters] == [("change", 1), ("queue", 1)]
 
 
+def test_database_of_version_one_is_upgraded_with_everything_in_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is old until then; what the program before it would not understand, it may not open afterwards."""
+    with monkeypatch.context() as before:
+        before.setattr(schema, "SCHEMA_VERSION", 1)
+        before.setattr(schema, "COMPAT_VERSION", 1)
+        schema.upgrade(engine)
+        write(engine, "INSERT INTO plan (name, weight, created_ms) VALUES ('gold', 1, 0)")
+        assert not inspect(engine).has_table("token_issuer")
+
+    assert schema.check(engine) is SchemaState.OLD
+    assert schema.upgrade(engine) is SchemaState.OLD
+    assert (schema.check(engine), inspect(engine).has_table("token_issuer")) == (SchemaState.CURRENT, True)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT name FROM plan")).scalar() == "gold"
+
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 1)
+    with pytest.raises(ConflictError, match=r"version 2 .* knows version 1"):
+        schema.check(engine)
+
+
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0001_accounts.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0002_token_issuers.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0002_token_issuers.down_revision == v0001_accounts.revision
     assert schema.COMPAT_VERSION <= schema.SCHEMA_VERSION

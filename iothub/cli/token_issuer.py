@@ -1,0 +1,208 @@
+"""`iothub token-issuer`: whose tokens (JWT) the devices of a tenant may show, on the accounts store, whether or not the hub runs.
+
+Knows no cryptography: `iothub_services.auth.token_keys` reads keys. A shared secret comes from standard input or a file, never from a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from iothub.cli.app import App, noun, verb
+from iothub.cli.files import read_json
+from iothub.errors import ConfigError, UnavailableError
+from iothub.units import parse_duration
+from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
+from iothub_tenants import token_issuers
+from iothub_tenants.plain import plain
+from iothub_tenants.token_issuers import Changes, Issuer
+
+command = noun("token-issuer", "Token issuers: whose tokens (JWT) may prove the devices of a tenant.")
+COLUMNS = ("name", "algorithm", "issuer", "audience", "leeway_s", "keys")
+_PEM_LIMIT_BYTES = 16_384
+
+C = TypeVar("C", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The options that both `add` and `update` have."""
+
+    public_key_file: Path | None
+    jwks_file: Path | None
+    is_stdin: bool
+    secret_file: Path | None
+    algorithm: str | None
+    issuer: str | None
+    audience: str | None
+    leeway: str | None
+
+
+def _issuer_options(function: C) -> C:
+    path = click.Path(path_type=Path)
+    for option in (
+        click.option("--leeway", metavar="DURATION", help='How far its clock may differ from ours, such as "30s".'),
+        click.option("--audience", help="What `aud` must name. Without one, tokens that have an `aud` are refused."),
+        click.option("--issuer", help="What `iss` must be. Without one it is not looked at."),
+        click.option(
+            "--algorithm",
+            type=click.Choice([each.value for each in TokenAlgorithm]),
+            help="How it signs. Default: what its key is for; HS256 for a secret.",
+        ),
+        click.option("--secret-file", type=path, help="Read the shared secret of HS256 from a file."),
+        click.option("--secret-stdin", "is_stdin", is_flag=True, help="Read the shared secret from standard input."),
+        click.option("--jwks-file", type=path, help="File with its public keys as a JSON Web Key Set."),
+        click.option("--public-key-file", type=path, help="File with its public key in PEM."),
+    ):
+        function = option(function)
+    return function
+
+
+@verb(command, "list")
+@click.argument("tenant")
+def list_all(app: App, tenant: str) -> None:
+    """List the token issuers of a tenant.
+
+    Example:
+      iothub --data-dir ./hub token-issuer list acme -o json
+    """
+    app.rows([plain(issuer) for issuer in token_issuers.list_all(app.store(), tenant)], *COLUMNS)
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.argument("name")
+def show(app: App, tenant: str, name: str) -> None:
+    """Show one token issuer with the fingerprints of its public keys; a secret is stored sealed and cannot be shown.
+
+    Example:
+      iothub --data-dir ./hub token-issuer show acme fleet
+    """
+    app.record(plain(token_issuers.show(app.store(), tenant, name)))
+
+
+@verb(command, "add")
+@click.argument("tenant")
+@click.argument("name")
+@_issuer_options
+def add(app: App, tenant: str, name: str, **options: object) -> None:
+    """Trust an issuer of tokens: a device made with `device create --jwt` is let in by one of its tokens, as MQTT password.
+
+    A token needs `exp`, and `sub` must be DEVICE or TENANT/DEVICE; `nbf`, `iat`, `iss` and `aud` are checked if they are there.
+    The algorithm is fixed here and never taken from a token. Keys: ES256 (EC P-256), RS256 (RSA from 2048 bits),
+    EdDSA (Ed25519), HS256 (a secret of at least 32 bytes, which can also make tokens: prefer the others).
+
+    Examples:
+      iothub --data-dir ./hub token-issuer add acme fleet --public-key-file fleet.pem --audience iothub
+      iothub --data-dir ./hub token-issuer add acme login --jwks-file jwks.json --issuer https://login.example --leeway 30s
+      iothub --data-dir ./hub token-issuer add acme shared --secret-file shared.secret
+    """
+    given = _given(options)
+    algorithm, keys = _read_keys(app, given)
+    if algorithm is None or keys is None:
+        raise ConfigError("no key given: use --public-key-file, --jwks-file, --secret-stdin or --secret-file")
+    wanted = TokenIssuer(name, algorithm, keys, given.issuer or "", given.audience or "", _seconds(given.leeway) or 0.0)
+    made = token_issuers.add(app.store(), tenant, wanted)
+    app.done(f"tenant {tenant} trusts tokens of {name}\nnext: iothub device create {tenant} DEVICE --jwt", plain(made))
+
+
+@verb(command, "update")
+@click.argument("tenant")
+@click.argument("name")
+@_issuer_options
+def update(app: App, tenant: str, name: str, **options: object) -> None:
+    """Change what is given, leave the rest. New keys replace all old ones, for the same algorithm.
+
+    Connections whose key is still there stay open; all of them are closed when --issuer, --audience or --leeway changes.
+    An empty --issuer or --audience lifts the demand.
+
+    Examples:
+      iothub --data-dir ./hub token-issuer update acme login --jwks-file jwks.json
+      iothub --data-dir ./hub token-issuer update acme fleet --leeway 30s
+    """
+    given = _given(options)
+    algorithm, keys = _read_keys(app, given)
+    changes = Changes(keys, given.issuer, given.audience, _seconds(given.leeway))
+    if changes == Changes():
+        raise ConfigError("nothing to change: give at least one option, see `iothub token-issuer update --help`")
+    made: Issuer = token_issuers.change(app.store(), tenant, name, changes, algorithm)
+    app.done(f"updated token issuer {name}", plain(made))
+
+
+@verb(command, "remove")
+@click.argument("tenant")
+@click.argument("name")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be removed.")
+def remove(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+    """Trust an issuer no more; connections that its tokens opened are closed within a second.
+
+    Example:
+      iothub --data-dir ./hub token-issuer remove acme fleet
+    """
+    record = plain(token_issuers.show(app.store(), tenant, name))
+    if is_dry_run:
+        app.done(f"would remove token issuer {name}", record)
+        return
+    app.confirm(f"Remove token issuer {name} and close what its tokens opened?", is_agreed=is_agreed)
+    token_issuers.remove(app.store(), tenant, name)
+    app.done(f"removed token issuer {name}", record)
+
+
+def _given(options: dict[str, object]) -> _Given:
+    return _Given(**options)  # type: ignore[arg-type]  # click has typed them
+
+
+def _seconds(duration: str | None) -> float | None:
+    if duration is None:
+        return None
+    try:
+        return parse_duration(duration)
+    except ValueError as error:
+        raise ConfigError(f"--leeway {duration!r}: {error}") from None
+
+
+def _read_keys(app: App, given: _Given) -> tuple[TokenAlgorithm | None, tuple[TokenKey, ...] | None]:
+    """Read the keys that the options name; nothing if they name none."""
+    from iothub_services.auth import token_keys  # the cryptography that other verbs do without
+
+    sources = (given.public_key_file, given.jwks_file, given.secret_file)
+    if sum(source is not None for source in sources) + given.is_stdin > 1:
+        raise ConfigError(
+            "expected one of --public-key-file, --jwks-file, --secret-stdin and --secret-file, got several"
+        )
+    algorithm = TokenAlgorithm(given.algorithm) if given.algorithm is not None else None
+    secret = app.read_secret(is_stdin=given.is_stdin, file=given.secret_file, is_prompted=False)
+    if (secret is not None) != (algorithm is TokenAlgorithm.HS256) and algorithm is not None:
+        raise ConfigError("HS256 goes with --secret-stdin or --secret-file, and only with them")
+    if secret is not None:
+        return TokenAlgorithm.HS256, (token_keys.read_shared_secret(secret, app.store().pepper),)
+    if given.public_key_file is not None:
+        found, key = token_keys.read_public_key(_read_text(given.public_key_file), algorithm)
+        return found, (key,)
+    if given.jwks_file is not None:
+        try:
+            with given.jwks_file.open("rb") as file:
+                return token_keys.read_jwks(read_json(file), algorithm)
+        except OSError as error:
+            raise UnavailableError(f"{given.jwks_file}: cannot be read: {error.strerror}") from None
+    if algorithm is not None:
+        raise ConfigError(
+            "--algorithm goes with a key: use --public-key-file, --jwks-file, --secret-stdin or --secret-file"
+        )
+    return None, None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            octets = file.read(_PEM_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise UnavailableError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(octets) > _PEM_LIMIT_BYTES or not octets.isascii():
+        raise ConfigError(f"{path}: not a public key in PEM: expected -----BEGIN PUBLIC KEY-----")
+    return octets.decode("ascii")
