@@ -75,6 +75,21 @@ async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason,
         delay: Deferred[None] = Deferred()
         hub.later(waiting_s, lambda: delay.callback(None))
         await delay
+    if connection.close_reason is not Reason.SERVER_UNAVAILABLE:  # else it has had its answer
+        _say_no(hub, connection, version, reason)
+
+
+def overdue(hub: Hub, connection: Connection, body: bytes) -> None:
+    """The hub's stores did not let a CONNECT be answered in time: say so while the client still listens (§3.2.2.2)."""
+    guest: Guest = connection.control
+    exchange = guest.exchange
+    is_asked = exchange is not None and exchange.awaited is not None  # then it is the client that keeps us waiting
+    if not connection.is_closing and not is_asked:
+        level = 2 + (body[0] << 8 | body[1])  # behind the Protocol Name; the walk has decoded it before
+        _say_no(hub, connection, body[level], Reason.SERVER_UNAVAILABLE)
+
+
+def _say_no(hub: Hub, connection: Connection, version: int, reason: Reason) -> None:
     hub.counters.connected(connection.listener.name, version, reason.word)
     code = reason.code if version == MQTT_5_0 else reason.connack
     if code == Reason.ADMINISTRATIVE.code:
@@ -187,6 +202,9 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
         raise
     session = opened.session
     broker.allowance.entered(entry, session)
+    if connection.is_closing and connection.close_reason is not Reason.NETWORK:
+        hub.sessions.withdraw(broker, opened)  # we have refused it meanwhile: nobody may come back to what it began
+        return
     hub.plane.policy_changed(session, arrival.policy)
     guest.session, guest.proven = session, arrival.login
     broker.session_began(session, arrival.login.device)

@@ -6,6 +6,7 @@ Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -17,7 +18,8 @@ from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub.reasons import Reason
 from iothub_services.quota.names import BY_NAME
-from iothub_tenants.connect import connect
+from iothub_tenants.connect import connect, overdue
+from iothub_tenants.doorstep import Doorstep
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub
 from iothub_tenants.leave import disconnect
@@ -42,10 +44,12 @@ class ControlPlane:
 
     def __init__(self) -> None:
         self._hub: Hub
+        self.doorstep: Doorstep
 
     def attach(self, hub: Hub) -> None:
         """Plane and control plane need each other: the plane is made first."""
         self._hub = hub
+        self.doorstep = Doorstep(hub.clock, hub.settings.mqtt.connect_timeout_s, hub.settings.queues.give_up_s)
 
     def opened(self, connection: Connection) -> None:
         connection.control = Guest()
@@ -61,7 +65,10 @@ class ControlPlane:
             steps.send(None)
         except StopIteration:
             return  # most walks find everything in memory and wait for nothing: they need no Deferred
-        Deferred.fromCoroutine(steps)  # asked again, the Deferred that it waits for yields itself again
+        waits = Deferred.fromCoroutine(steps)  # asked again, the Deferred that it waits for yields itself again
+        if walk is connect:
+            self.doorstep.wait(connection, partial(overdue, self._hub, connection, body))
+            waits.addBoth(lambda _: self.doorstep.leave(connection))
 
     def closed(self, connection: Connection, reason: Reason) -> None:
         guest: Guest = connection.control
