@@ -150,6 +150,7 @@ class Node:
             on_commit=self.telemetry.committed,
         )
         self.writer.on_full = self.telemetry.queue_full
+        self.writer.on_not_retained = self._on_not_retained
         self.journal_thread = journal_thread(
             self.states,
             call_in_reactor,
@@ -239,6 +240,11 @@ class Node:
         broker = self.brokers.present(tenant_id)
         if broker is not None:
             broker.retained.changed(topic, version, expires_at_ms, size)
+
+    def _on_not_retained(self, tenant_id: int, topic: bytes) -> None:
+        broker = self.brokers.present(tenant_id)
+        if broker is not None:
+            broker.retained.failed(topic)
 
     def _happened(self, event: Event) -> None:
         """Count an event of a session, and tell the plug-ins."""

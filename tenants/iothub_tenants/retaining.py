@@ -48,6 +48,7 @@ class Retaining:
         self._clock = clock
         self._index = RetainedIndex()
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
+        self._coming: dict[bytes, int] = {}  # how many writes of it are on their way to the store
 
     @property
     def is_empty(self) -> bool:
@@ -76,15 +77,28 @@ class Retaining:
         if grown < 0:
             self._ledger.release(Quota.RETAINED_BYTES, -grown)
         self._sizes[topic] = size
+        self._coming[topic] = self._coming.get(topic, 0) + 1
         return True
 
     def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
         if size:
+            self._arrived(topic)
             self._correct(topic, size)
         else:
             self._give_back(topic)
+
+    def failed(self, topic: bytes) -> None:
+        """A write that had its room reserved was given up: count what is stored, unless another write of the topic is on its way."""
+        self._arrived(topic)
+        if topic in self._coming:
+            return
+        entry = self._index.get(topic)
+        if entry is None:
+            self._give_back(topic)
+        else:
+            self._correct(topic, entry.size)
 
     def gone(self, topic: bytes) -> None:
         """The message has expired, or an operator has deleted it."""
@@ -92,6 +106,11 @@ class Retaining:
         if entry is not None:
             self._index.remove(topic, entry.version)
         self._give_back(topic)
+
+    def _arrived(self, topic: bytes) -> None:
+        left = self._coming.pop(topic, 0) - 1
+        if left > 0:
+            self._coming[topic] = left
 
     def _correct(self, topic: bytes, size: int) -> None:
         """Count what is stored, as the next start will: the reservation knew the payload only."""

@@ -60,6 +60,12 @@ class OnRetained(Protocol):
     def __call__(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None: ...
 
 
+class OnNotRetained(Protocol):
+    """Told of each new Retained Message that was given up: it is not in the store, unless its commit was uncertain."""
+
+    def __call__(self, tenant_id: int, topic: bytes) -> None: ...
+
+
 class Turn(Protocol):
     """The plane's running batch."""
 
@@ -128,6 +134,7 @@ class QueueWriter:
         self._retained = retained
         self._on_alarm = on_alarm
         self.on_retained = on_retained
+        self.on_not_retained: OnNotRetained | None = None
         self.on_full: OnFull | None = None
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
@@ -285,6 +292,8 @@ class QueueWriter:
                 self.on_retained(write.tenant_id, write.topic, answer, write.expires_at_ms, size)
         else:
             _failed(pending, answer)
+            if self.on_not_retained is not None and write.body is not None:
+                self.on_not_retained(write.tenant_id, write.topic)
         self._one_done(pending)
 
     def _one_done(self, pending: _Pending) -> None:

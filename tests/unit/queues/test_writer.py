@@ -293,6 +293,19 @@ def test_writer_gives_up_after_its_patience(house: House, is_written: bool) -> N
     assert house.run() == [("not_stored", item, is_written)]
 
 
+def test_writer_tells_of_a_retained_message_that_was_given_up(house: House) -> None:
+    """Somebody has reserved room for it; nobody has for a deletion."""
+    news: list[tuple[int, bytes]] = []
+    house.writer.on_not_retained = lambda *told: news.append(told)
+    house.retained.failures = [BackendError("disk full", retryable=True) for _ in range(2)]
+    house.writer.append(publish(retain=True))
+    house.run()
+    house.writer.append(publish(retain=True, payload=b""))
+    house.run()
+
+    assert news == [(TENANT.tenant_id, b"a/b")]
+
+
 def test_writer_says_that_a_part_was_written(house: House) -> None:
     """The queues have it, the retained store failed: not "nothing was written"."""
     item = publish(house.session(1), retain=True)

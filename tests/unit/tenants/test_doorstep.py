@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ def test_doorstep_answers_before_the_client_is_closed_without_a_word(give_up_s: 
     first, second, gone = [object() for _ in range(3)]
     waiting: list[tuple[Any, str]] = [(first, "first"), (gone, "gone")]
     for connection, name in waiting:
-        doorstep.wait(connection, lambda name=name: answered.append(name))
+        doorstep.wait(connection, partial(answered.append, name))
     doorstep.leave(gone)  # type: ignore[arg-type]
     clock.advance(1.0)
     doorstep.wait(second, lambda: answered.append("second"))  # type: ignore[arg-type]

@@ -89,3 +89,43 @@ def test_loaded_message_is_given_back(way: str) -> None:
     else:
         kept.changed(b"old", 2, 0, 0)
     assert figures(ledger) == (0, 0)
+
+
+def test_message_that_could_not_be_stored_gives_its_room_back() -> None:
+    """The disk was full for too long: nothing is retained, nothing is counted."""
+    kept, ledger = retaining("retained_messages=1 retained_bytes=100", Told())
+    assert kept.may_retain(b"t", 10)
+
+    kept.failed(b"t")
+
+    assert figures(ledger) == (0, 0)
+    assert kept.is_empty
+    assert kept.may_retain(b"other", 100)
+
+
+def test_message_that_could_not_be_replaced_is_counted_as_it_is() -> None:
+    """The old one is still there."""
+    kept, ledger = retaining("", Told())
+    assert kept.may_retain(b"t", 10)
+    kept.changed(b"t", 1, 0, 60)
+    assert kept.may_retain(b"t", 500)
+
+    kept.failed(b"t")
+
+    assert figures(ledger) == (1, 60)
+
+
+def test_room_is_kept_while_another_message_of_the_topic_is_on_its_way() -> None:
+    """The first of two fails, the second is stored."""
+    kept, ledger = retaining("", Told())
+    assert kept.may_retain(b"t", 10)
+    assert kept.may_retain(b"t", 20)
+
+    kept.failed(b"t")
+    assert figures(ledger) == (1, 20)
+    kept.changed(b"t", 1, 0, 70)
+
+    assert figures(ledger) == (1, 70)
+    assert kept.may_retain(b"t", 500)
+    kept.failed(b"t")
+    assert figures(ledger) == (1, 70)
