@@ -8,10 +8,10 @@ DEV_STAMP := $(VENV)/.installed-dev
 SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx)
 PORT ?= 1883
 
-.PHONY: help install run test check bench fuzz nightly fmt clean
+.PHONY: help install run test check bench fuzz nightly services services-stop coprocessor fmt clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(STAMP)  ## create .venv, compile the message plane, install the iothub command into it
 
@@ -51,6 +51,16 @@ fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)
 
 nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos
 	@bash ops/test.sh --nightly
+
+services:  ## start Kafka and HBase here, wait until they answer, print their addresses (SHIFT=100: other ports)
+	@$(PYTHON) ops/check_python.py
+	@$(PYTHON) -m ops.services $(if $(SHIFT),--shift $(SHIFT)) up
+
+services-stop:  ## stop them; their data stays in .services/
+	@$(PYTHON) -m ops.services down
+
+coprocessor:  ## build the jar for HBase (ops/hbase) into build/hbase
+	@$(PYTHON) -m ops.services build
 
 fmt: $(DEV_STAMP)  ## format and sort imports
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --select I .

@@ -1,0 +1,112 @@
+"""`python -m ops.services`: the real servers from the command line. Knows the words only; `house` does the work."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from ops.services.errors import ServicesError
+from ops.services.house import Services
+from ops.services.places import Places, Ports, places_here, ports_here
+from ops.services.servers import NAMES
+from ops.services.tools import coprocessor, find_tools
+
+_MIB = 1 << 20
+
+
+def main(words: list[str] | None = None) -> int:
+    options = _parser().parse_args(words)
+    try:
+        return _run(options)
+    except ServicesError as error:
+        sys.stderr.write(f"services: {error}\n")
+        return 7
+    except KeyboardInterrupt:
+        sys.stderr.write("services: interrupted; what was started goes on, `make services` picks it up again\n")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ops.services", description="Kafka and HBase on this machine.")
+    parser.add_argument(
+        "--dir", help="folder of these servers (default: .services of the checkout, or IOTHUB_SERVICES_DIR)"
+    )
+    parser.add_argument(
+        "--shift", type=int, help="added to every port, for a second set of servers (default: as at the last start)"
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for verb, sentence in (
+        ("up", "start what does not run, wait until each answers"),
+        ("down", "stop in good order"),
+        ("restart", "stop in good order and start again"),
+    ):
+        several = verbs.add_parser(verb, help=sentence)
+        several.add_argument(
+            "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: hbase and kafka"
+        )
+    for verb, sentence in (
+        ("kill", "end one as a crash would (SIGKILL)"),
+        ("pause", "stop one where it is (SIGSTOP)"),
+        ("resume", "let a paused one go on (SIGCONT)"),
+        ("log", "show the end of one's log"),
+    ):
+        verbs.add_parser(verb, help=sentence).add_argument("name", choices=NAMES)
+    verbs.add_parser("status", help="say what runs; exit code 0 when hbase and kafka do, 7 otherwise")
+    verbs.add_parser("wipe", help="stop all and remove their data")
+    verbs.add_parser("build", help="build our jar for HBase")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    places = Places(Path(options.dir).resolve()) if options.dir else places_here()
+    ports = Ports(options.shift) if options.shift is not None else ports_here(places)
+    services = Services(places, ports, say=_say)
+    verb: str = options.verb
+    if verb in ("up", "restart"):
+        began = time.monotonic()
+        (services.up if verb == "up" else services.restart)(*options.names)
+        _tell(services, time.monotonic() - began)
+    elif verb == "down":
+        services.down(*options.names)
+    elif verb in ("kill", "pause", "resume"):
+        {"kill": services.kill, "pause": services.pause, "resume": services.resume}[verb](options.name)
+    elif verb == "log":
+        _say(services.log_tail(options.name))
+    elif verb == "wipe":
+        services.wipe()
+    elif verb == "build":
+        _say(f"built {coprocessor(find_tools(_say), _say, is_forced=True)}")
+    else:
+        return _status(services)
+    return 0
+
+
+def _tell(services: Services, took_s: float) -> None:
+    for what, address in services.addresses():
+        _say(f"{what:24}{address}")
+    _say(f"up after {took_s:.1f} s; a hub on them: iothub --data-dir DIR --config {services.places.hub_settings} serve")
+
+
+def _status(services: Services) -> int:
+    reports = services.reports()
+    for report in reports:
+        rest = (
+            f"  process {report.pid}, {report.resident_bytes / _MIB:.0f} MiB, {report.cpu_s:.0f} s of CPU"
+            if report.pid
+            else ""
+        )
+        _say(f"{report.name:10}{report.state}{rest}")
+    for what, address in services.addresses():
+        _say(f"{what:24}{address}")
+    return 0 if all(report.state == "running" for report in reports if report.name in ("hbase", "kafka")) else 7
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""All servers of one folder: up, down, killed, paused, resumed, restarted; each change by one caller at a time.
+
+Knows no server's inside: `servers` describes them, `process` holds them. Tests use it as people do, through the command line's verbs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ops.services.errors import ServicesError
+from ops.services.hub_settings import write_hub_settings
+from ops.services.places import HOST, Places, Ports, places_here, ports_here
+from ops.services.probes import is_free
+from ops.services.process import ServerProcess, State, until
+from ops.services.servers import ALWAYS, NAMES, ON_DEMAND, Server, describe
+from ops.services.tools import Say, find_tools
+
+START_LIMIT_S = 180.0
+STOP_LIMIT_S = 30.0
+_LOCK_LIMIT_S = 900.0
+_PROGRESS_S = 5.0
+_LOOK_S = 0.1
+_LOG_LINES = 15
+_LOG_TAIL_BYTES = 32 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One server as it is now."""
+
+    name: str
+    state: State
+    pid: int | None
+    resident_bytes: int
+    cpu_s: float
+
+
+class Services:
+    """The real servers of one folder.
+
+    Args:
+        places: Where they lie; `.services` of the checkout by default, or IOTHUB_SERVICES_DIR.
+        ports: Where they listen; those of the last start by default, or shifted by IOTHUB_SERVICES_SHIFT.
+        say: Gets a line for everything that takes a while.
+    """
+
+    def __init__(self, places: Places | None = None, ports: Ports | None = None, say: Say = lambda line: None) -> None:
+        self.places = places or places_here()
+        self.ports = ports or ports_here(self.places)
+        self._say = say
+
+    # --- for everybody
+
+    def up(self, *names: str) -> None:
+        """Start what does not run (all but the second gateway by default), wait until each answers, write the hub's settings.
+
+        A server that runs is left alone; one that is paused goes on; one that has died, or runs with other settings or
+        another build of our jar than the sources have, is started anew on its data.
+
+        Raises:
+            ServicesError: Not possible, with the reason and the last lines of the log.
+        """
+        with self._alone():
+            tools = find_tools(self._say)
+            servers = [describe(name, self.places, self.ports, tools, self._say) for name in names or ALWAYS]
+            self.places.shift_file.write_text(str(self.ports.shift))
+            for server in servers:
+                self._start(server)
+            for server in servers:
+                self._await_answer(server)
+            write_hub_settings(self.places, self.ports)
+
+    def down(self, *names: str) -> None:
+        """Stop in good order, the ones that others use last."""
+        with self._alone():
+            for name in names or (*ON_DEMAND, *reversed(ALWAYS)):
+                self._stop(name)
+
+    def restart(self, *names: str) -> None:
+        """Stop in good order, start again, wait until each answers."""
+        self.down(*(names or ALWAYS))
+        self.up(*names)
+
+    def wipe(self) -> None:
+        """Stop all and remove their data; the fetched libraries stay."""
+        self.down()
+        with self._alone():
+            for name in NAMES:
+                shutil.rmtree(self.places.of(name), ignore_errors=True)
+
+    # --- for tests of faults
+
+    def kill(self, name: str) -> None:
+        """End a server as a crash would (SIGKILL), and see it gone."""
+        self._process(name).kill()
+
+    def pause(self, name: str) -> None:
+        """Let a server hold its breath (SIGSTOP): connections stay open and nothing answers."""
+        process = self._process(name)
+        if not process.send(signal.SIGSTOP):
+            raise ServicesError(f"{name} does not run, so it cannot be paused")
+        until(lambda: process.state() == "paused", STOP_LIMIT_S)
+
+    def resume(self, name: str) -> None:
+        """Let a paused server go on (SIGCONT)."""
+        if not self._process(name).send(signal.SIGCONT):
+            raise ServicesError(f"{name} does not run, so it cannot go on")
+
+    def reports(self) -> list[Report]:
+        processes = [self._process(name) for name in NAMES]
+        return [Report(each.name, each.state(), each.pid(), each.resident_bytes(), each.cpu_s()) for each in processes]
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return what listens where, for people."""
+        ports = self.ports
+        return [
+            ("Kafka", f"{HOST}:{ports.kafka}"),
+            ("HBase's Thrift gateway", f"{HOST}:{ports.thrift}"),
+            ("ZooKeeper", f"{HOST}:{ports.zookeeper}"),
+        ]
+
+    # --- inside
+
+    def _process(self, name: str) -> ServerProcess:
+        if name not in NAMES:
+            raise ServicesError(f"there is no server {name!r}; expected one of {', '.join(NAMES)}")
+        return ServerProcess(name, self.places.of(name))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder's lock. It ends with the process that holds it, so it cannot be left behind."""
+        self.places.folder.mkdir(parents=True, exist_ok=True)
+        with self.places.lock.open("a") as lock:
+            if not _locked(lock.fileno()):
+                self._say("somebody else is starting or stopping these servers; waiting ...")
+                if not until(lambda: _locked(lock.fileno()), _LOCK_LIMIT_S):
+                    raise ServicesError(
+                        f"{self.places.lock} was held by another program for {_LOCK_LIMIT_S:.0f} s; see `fuser {self.places.lock}`"
+                    )
+            yield
+
+    def _start(self, server: Server) -> None:
+        process = self._process(server.name)
+        told = _Told(self.places.of(server.name))
+        state = process.state()
+        if state != "down" and told.fingerprint() == server.fingerprint():
+            if state == "paused":
+                self._say(f"{server.name} was paused; it goes on")
+                process.send(signal.SIGCONT)
+            return
+        if state != "down":
+            self._say(f"{server.name} runs with other settings or an older jar; starting it anew")
+            self._stop(server.name)
+        for port in server.ports:
+            if not is_free(port):
+                raise ServicesError(
+                    f"{server.name} needs port {port} of {HOST}, which another program uses; "
+                    f"end that program, or choose other ports: make services SHIFT={self.ports.shift + 100}"
+                )
+        told.write(server)
+        server.prepare()
+        self._say(f"starting {server.name} ...")
+        process.start(server.java, server.arguments)
+
+    def _await_answer(self, server: Server) -> None:
+        process = self._process(server.name)
+        began = time.monotonic()
+        said = began
+        while True:
+            try:
+                server.ask()
+                return
+            except (OSError, ServicesError) as error:
+                reason = str(error) or type(error).__name__
+            now = time.monotonic()
+            if process.state() == "down":
+                raise ServicesError(
+                    f"{server.name} ended while it was starting; the end of its log:\n{self.log_tail(server.name)}"
+                )
+            if now - began > START_LIMIT_S:
+                raise ServicesError(
+                    f"{server.name} did not answer within {START_LIMIT_S:.0f} s ({reason}); the end of its log:\n{self.log_tail(server.name)}"
+                )
+            if now - said > _PROGRESS_S:
+                said = now
+                self._say(f"waiting for {server.name}, {now - began:.0f} s so far ({reason})")
+            time.sleep(_LOOK_S)
+
+    def _stop(self, name: str) -> None:
+        process = self._process(name)
+        if process.state() == "down":
+            return
+        self._say(f"stopping {name} ...")
+        if not process.stop(STOP_LIMIT_S):
+            self._say(
+                f"{name} did not stop within {STOP_LIMIT_S:.0f} s and was killed; what it had acknowledged is kept"
+            )
+
+    def log_tail(self, name: str) -> str:
+        """Return the last lines of what a server logged and printed."""
+        folder = self.places.of(name)
+        return "\n".join(line for file in ("log.txt", "out") for line in _last_lines(folder / file))
+
+
+class _Told:
+    """What a server was started with: its files, and the digest of everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._digest = folder / "fingerprint"
+
+    def fingerprint(self) -> str:
+        try:
+            return self._digest.read_text()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, server: Server) -> None:
+        for name, text in server.files.items():
+            path = self._folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self._digest.write_text(server.fingerprint())
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _last_lines(path: Path) -> Sequence[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()[-_LOG_LINES:]
+    except FileNotFoundError:
+        return ()
