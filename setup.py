@@ -31,19 +31,21 @@ def extensions() -> list[object]:
             ".".join(path.with_suffix("").parts),
             [str(path)],
             extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing"],
-            optional=True,  # no compiler: the plain twin
         )
         for path in sources()
     ]
     if not modules:
         return []
-    return cythonize(
+    compiled: list[Extension] = cythonize(
         modules,
         build_dir="build/cython",
         nthreads=os.cpu_count() or 1,
         language_level=3,
         compiler_directives={"binding": False},
     )
+    for extension in compiled:
+        extension.optional = True  # no compiler: the plain twin. Set here, because not every Cython hands it on
+    return compiled
 
 
 setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})
