@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from iothub_services.metrics.alarms import AlarmName
+from iothub_services.metrics.metrics import LOGIN_CAUSES
 from tests.architecture.tree import ROOT, parsed, shown
 
 DOCS = ROOT / "docs"
@@ -135,6 +137,14 @@ def test_architecture_page_names_every_room() -> None:
     rooms = [path.parent for path in (ROOT / "services/iothub_services").glob("*/__init__.py")]
 
     assert [room.name for room in rooms if room.name not in text] == []
+
+
+def test_guide_names_every_alarm_and_every_cause_of_a_refused_login() -> None:
+    """What a log line says can be looked up."""
+    text = "".join(_text(page) for page in (DOCS / "guide").glob("*.md"))
+    words = [*(alarm.word for alarm in AlarmName), *LOGIN_CAUSES]
+
+    assert [word for word in words if f"`{word}`" not in text] == []
 
 
 # --- the mission page
