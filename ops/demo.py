@@ -100,7 +100,7 @@ def main() -> int:
     options = parser.parse_args()
     if is_listening(options.port):
         sys.exit(
-            f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT=1884"
+            f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT={options.port + 1}"
         )
     accounts = accounts_of(options.data_dir)
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={options.port}"]
