@@ -25,6 +25,7 @@ from iothub.errors import UnavailableError
 MAX_CONNECTIONS = 64
 CONNECTION_LIFE_S = 30.0  # also of one that trickles its request or does not read its answer
 _HEAD_LIMIT_BYTES = 8192
+_METHODS = frozenset((b"GET", b"HEAD"))
 _JSON = "application/json"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _PAGE_LIMIT = 1000  # tenants on one page of /metrics/tenants
@@ -101,7 +102,8 @@ class _Exchange(TwistedProtocol):
 
     def _answer(self, request: h11.Request) -> Answer:
         names = dict(request.headers)
-        if b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0":
+        has_body = b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0"
+        if has_body and request.method in _METHODS:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _JSON, _body({"error": "a request has no body here"})
         path, _, query = request.target.partition(b"?")
         return self._face.answer(request.method, path, query)
@@ -179,7 +181,7 @@ class HttpFace(ServerFactory[_Exchange]):
                 _JSON,
                 _body({"error": "not found", "paths": sorted(p.decode() for p in self._routes)}),
             )
-        elif method not in {b"GET", b"HEAD"}:
+        elif method not in _METHODS:
             answer = (HTTPStatus.METHOD_NOT_ALLOWED, _JSON, _body({"error": "only GET and HEAD are allowed"}))
         else:
             answer = self._answer(route, query)

@@ -163,9 +163,10 @@ def test_head_has_the_headers_and_no_body(face: http.HttpFace) -> None:
     assert (status, headers["content-length"], body) == (200, "21", "")
 
 
+@pytest.mark.parametrize("extra", ["", "Content-Length: 1\r\n"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
-def test_other_methods_are_not_allowed(face: http.HttpFace, method: str) -> None:
-    status, headers, _ = ask(face, "/livez", method=method)
+def test_other_methods_are_not_allowed(face: http.HttpFace, method: str, extra: str) -> None:
+    status, headers, _ = ask(face, "/livez", method=method, extra=extra)
 
     assert (status, headers["allow"]) == (405, "get, head")
 
