@@ -89,6 +89,7 @@ class DataDir:
         self.lock_file = path / "lock"
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
+        self.obeyed_file = path / "obeyed.json"
 
     @property
     def is_initialised(self) -> bool:
@@ -197,6 +198,17 @@ class DataDir:
     def read_hub(self) -> dict[str, object] | None:
         """Return what the running hub wrote, None when there is nothing readable."""
         return _read_note(self.hub_file)
+
+    def write_obeyed(self, change: int) -> None:
+        """Note the last change of the accounts before which the sessions of every deleted device have ended here."""
+        with _unavailable(self.path):
+            _write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
+
+    def read_obeyed(self) -> int | None:
+        """Return that change, None when no hub has run here yet."""
+        note = _read_note(self.obeyed_file)
+        change = None if note is None else note.get("change")
+        return change if isinstance(change, int) else None
 
     def remove_hub(self) -> None:
         self.hub_file.unlink(missing_ok=True)

@@ -5,16 +5,19 @@ Knows the node's parts by reference; how duties are run, and what happens when o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from iothub import log as logging
 from iothub.deletion import Deletions
 from iothub.errors import IotHubError
 from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
 from iothub_tenants import bans, commands
+from iothub_tenants.changes import Change, deleted_devices
 from iothub_tenants.changes import trim as changes_trim
+from iothub_tenants.departures import Departures
 from iothub_tenants.errands import Errands
 from iothub_tenants.obey import Obedience
 from iothub_tenants.queue_bounds import QueueBounds
@@ -23,6 +26,8 @@ from iothub_tenants.store import ChangeKind
 if TYPE_CHECKING:
     from iothub.node import Node
     from iothub_services.auth.port import TenantRecord
+
+log = logging.get(__name__)
 
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
@@ -41,6 +46,8 @@ class Duties:
         )
         self._errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief)
         self._deletions = Deletions(node)
+        self._departures = Departures(node.hub)
+        self._obeyed = -1
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
 
@@ -80,11 +87,6 @@ class Duties:
 
     async def _look_at_accounts(self) -> None:
         node, run = self._node, self._run
-        changes = await run("accounts.poll", node.watcher.poll)
-        node.alarms.clear(AlarmName.ACCOUNTS_UNREACHABLE)
-        await self._obedience.obey([change for change in changes if change.kind is not ChangeKind.COMMAND])
-        if not any(change.kind is ChangeKind.COMMAND for change in changes):
-            return
 
         async def answer(number: int, result: Mapping[str, object]) -> None:
             await run("accounts.answer", commands.answer, node.accounts, number, result)
@@ -92,7 +94,48 @@ class Duties:
         async def fail(number: int, error: IotHubError) -> None:
             await run("accounts.fail", commands.fail, node.accounts, number, error)
 
-        await self._errands.run(await run("accounts.take", commands.take, node.accounts), answer, fail)
+        is_asked = await self._obey()
+        while is_asked:
+            taken = await run("accounts.take", commands.take, node.accounts)
+            try:
+                is_asked = await self._obey()  # what was changed before a command was given is obeyed before it is done
+            finally:
+                await self._errands.run(taken, answer, fail)
+
+    async def _obey(self) -> bool:
+        """Obey what was changed since the last look; whether there are commands, too."""
+        node = self._node
+        changes = await self._run("accounts.poll", node.watcher.poll)
+        node.alarms.clear(AlarmName.ACCOUNTS_UNREACHABLE)
+        await self.end_departed(changes)
+        await self._obedience.obey([change for change in changes if change.kind is not ChangeKind.COMMAND])
+        return any(change.kind is ChangeKind.COMMAND for change in changes)
+
+    async def end_departed(self, changes: Iterable[Change]) -> None:
+        """End the sessions of deleted devices, then note so: it is asked at the next start."""
+        self._departures.note(changes)
+        await self._departures.turn()
+        await self._note_obeyed(self._departures.settled)
+
+    async def catch_up(self) -> None:
+        """End the sessions of devices that were deleted while no hub ran here."""
+        node = self._node
+        obeyed = await self._run("housekeeping.obeyed", node.data_dir.read_obeyed)
+        if obeyed is not None:
+            await self.end_departed(await self._run("accounts.deleted", deleted_devices, node.accounts, obeyed))
+        if not self._departures.is_pending:
+            await self._note_obeyed(node.watcher.after)
+
+    async def _note_obeyed(self, change: int) -> None:
+        """Tried again at the next look when the disk is full: nothing else waits for it."""
+        if change <= self._obeyed:
+            return
+        try:
+            await self._run("housekeeping.obeyed", self._node.data_dir.write_obeyed, change)
+        except IotHubError as error:
+            log.warning("what was obeyed could not be noted", error=str(error))
+        else:
+            self._obeyed = change
 
     async def _look_at_tails(self) -> None:
         """A lost notification must not strand a message: caught-up sessions look at their tails (storage page, section 5)."""

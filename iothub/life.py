@@ -90,6 +90,7 @@ class Life:
         node.sys_topics.resume()
         node.journal_thread.start()
         duties = await self._open_faces()
+        await duties.catch_up()
         node.listeners.start()
         await duties.watch()
         self._announce_addresses()

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import click
 
-from iothub.cli import output
+from iothub.cli import leftovers, output
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub.errors import ConfigError, UnavailableError
 from iothub_tenants import devices, imports
@@ -197,14 +197,17 @@ def disable(app: App, tenant: str, name: str) -> None:
 @AGREED
 @DRY_RUN
 def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
-    """Delete a device with the rules, limits and bans that name it.
+    """Delete a device with the rules, limits and bans that name it, and end its sessions with their queued messages.
+
+    A running hub closes its connections and ends its sessions within a second; the wills are not published. A new device of
+    the same name inherits nothing.
 
     Example:
       iothub --data-dir ./hub device delete acme dev1
     """
     record = plain(devices.show(app.store(), tenant, name))
     if app.is_deletion_meant(f"device {tenant}/{name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
-        devices.delete(app.store(), tenant, name)
+        leftovers.delete_device(app, tenant, name)
         app.done(f"deleted device {tenant}/{name}", record)
 
 

@@ -1,4 +1,4 @@
-"""What a deleted tenant leaves outside the accounts: stored sessions, queued and retained messages.
+"""What a deleted tenant or device leaves outside the accounts: stored sessions, queued and retained messages.
 
 Knows who empties them: the running hub, or, when none runs, this process.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 
+from iothub.cli import output
 from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.cli.stores import working_alone
-from iothub.errors import NotFoundError
-from iothub_tenants import tenants
+from iothub.errors import NotFoundError, UnavailableError
+from iothub.verbs import Verb
+from iothub_tenants import devices, tenants
 from iothub_tenants.tenants import Deletion
 
 _POLL_S = 0.1
@@ -24,6 +26,26 @@ def finish_deletion(app: App, deletion: Deletion) -> bool:
             tenants.finish_deletion(app.store(), deletion.tenant_id)
             return True
     return _wait_for_hub(app, deletion)
+
+
+def delete_device(app: App, tenant: str, name: str) -> None:
+    """Delete a device and end its sessions, or have the hub do that. Raises NotFoundError, ConflictError."""
+    tenant_id = tenants.show(app.store(), tenant).id
+    with working_alone(app.data_dir, "iothub device delete") as stores:
+        devices.delete(app.store(), tenant, name)
+        if stores is not None:
+            sessions = stores.sessions(tenant_id).values()
+            stores.discard([state for state in sessions if state.device == name], "device_deleted")
+    if stores is None:
+        _await_hub(app, f"device {tenant}/{name} is deleted; its sessions end as soon as the hub hears of it")
+
+
+def _await_hub(app: App, otherwise: str) -> None:
+    """Wait until the hub has obeyed what was changed: it does that before it answers anything."""
+    try:
+        app.ask_hub("", Verb.PING, {})
+    except UnavailableError as error:
+        output.say(f"iothub: warning: {otherwise}: {error}")
 
 
 def _wait_for_hub(app: App, deletion: Deletion) -> bool:

@@ -87,7 +87,7 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
     with stores.working_alone(app.data_dir, "iothub session discard") as alone:
         if alone is not None:
-            alone.discard(_existing(alone.sessions(tenant_id), tenant, client_id), "operator")
+            alone.discard([_existing(alone.sessions(tenant_id), tenant, client_id)], "operator")
     if alone is None:
         app.ask_hub(tenant, Verb.SESSION_DISCARD, {"client_id": client_id})
     app.done(f"discarded session {client_id}", {"name": client_id, "tenant": tenant, "is_discarded": True})

@@ -6,7 +6,7 @@ Knows no noun. Beside a hub the files are opened read-only and never repaired: t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import cast
@@ -80,16 +80,18 @@ class Stores:
     def sessions(self, tenant_id: int) -> dict[str, SessionState]:
         return fold_sessions(self.states, self.log, tenant_id)
 
-    def discard(self, state: SessionState, reason: str) -> None:
-        """End a session: the event first, so that a crash leaves a queue without a session, never the other way round."""
-        subject = Subject(state.tenant_id, state.client_id, state.epoch, int(SystemClock().wall() * 1000))
-        self.log.append([events.session_discarded(subject, reason=reason)])
-        self.queues.drop(state.queue_id)
+    def discard(self, states: Iterable[SessionState], reason: str) -> None:
+        """End sessions: the events first, so that a crash leaves queues without a session, never the other way round."""
+        at_ms, ended = int(SystemClock().wall() * 1000), list(states)
+        subjects = [Subject(state.tenant_id, state.client_id, state.epoch, at_ms) for state in ended]
+        self.log.append([events.session_discarded(subject, reason=reason) for subject in subjects])
+        with self.queues.group():
+            for state in ended:
+                self.queues.drop(state.queue_id)
 
     def drop_tenant(self, tenant_id: int) -> None:
         """Remove everything of a tenant. Idempotent."""
-        for state in self.sessions(tenant_id).values():
-            self.discard(state, "tenant_deleted")
+        self.discard(self.sessions(tenant_id).values(), "tenant_deleted")
         self.queues.drop_tenant(tenant_id)
         self.retained.drop_tenant(tenant_id)
         self.states.drop_tenant(tenant_id)

@@ -6,8 +6,9 @@ Knows no cache and no reaction: the hub drops what a change names and loads it a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Row, delete, func, select
 
 from iothub_tenants.store import AccountStore, ChangeKind
 from iothub_tenants.tables import change_log as table
@@ -44,11 +45,22 @@ class ChangeWatcher:
             rows = connection.execute(query).all()
         if rows:
             self.after = rows[-1].id
-        return [Change(row.id, row.tenant_id, ChangeKind(row.kind), row.subject, row.at_ms) for row in rows]
+        return [_change(row) for row in rows]
 
     def _end(self) -> int:
         with self._store.read() as connection:
             return connection.execute(select(func.max(table.c.id))).scalar() or 0
+
+
+def deleted_devices(store: AccountStore, after: int) -> list[Change]:
+    """Return the deletions of devices behind a change, as far as the log reaches back: for a hub that comes back."""
+    is_meant = (table.c.id > after) & (table.c.kind == ChangeKind.DEVICE_DELETED.value)
+    with store.read() as connection:
+        return [_change(row) for row in connection.execute(select(table).where(is_meant).order_by(table.c.id))]
+
+
+def _change(row: Row[Any]) -> Change:
+    return Change(row.id, row.tenant_id, ChangeKind(row.kind), row.subject, row.at_ms)
 
 
 def trim(store: AccountStore, keep_s: float = KEEP_S) -> int:

@@ -169,13 +169,15 @@ def disable(store: AccountStore, tenant: str, name: str) -> Device:
 def delete(store: AccountStore, tenant: str, name: str) -> None:
     """Remove the device with the rules, limits and bans that name it: a successor of the same name inherits nothing.
 
+    Its sessions are the hub's: it ends them when it reads of the deletion, also at its next start.
+
     Raises NotFoundError, ConflictError.
     """
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         device_id = required_id(writer.connection, owner, name)
         _remove(writer.connection, owner.id, device_id, name)
-        writer.changed(owner.id, ChangeKind.DEVICE, name)
+        writer.changed(owner.id, ChangeKind.DEVICE_DELETED, name)
 
 
 # --- for the neighbours in this room, inside their own transactions

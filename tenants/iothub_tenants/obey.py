@@ -116,7 +116,7 @@ class Obedience:
 
 def _device_of(change: Change) -> str | None:
     """Name the one device that a change concerns, None for the whole tenant."""
-    if change.kind is ChangeKind.DEVICE and change.subject != "*":
+    if change.kind in (ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED) and change.subject != "*":
         return change.subject
     if change.kind is ChangeKind.QUOTA and change.subject != "*":
         return change.subject

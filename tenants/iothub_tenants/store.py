@@ -40,6 +40,7 @@ class ChangeKind(StrEnum):
 
     TENANT = "tenant"  # the tenant's name: created, state, plan, policy, deletion
     DEVICE = "device"  # a device's name
+    DEVICE_DELETED = "device_deleted"  # a device's name: its sessions end
     ACL = "acl"  # "device:NAME", "group:NAME" or "*"
     QUOTA = "quota"  # a device's name or "*"
     PLAN = "plan"  # the plan's name; tenant 0
@@ -49,7 +50,7 @@ class ChangeKind(StrEnum):
 
 
 # Changes of these kinds leave the tenant's own record as it is.
-_BESIDE_THE_TENANT = frozenset({ChangeKind.DEVICE, ChangeKind.PLAN, ChangeKind.COMMAND})
+_BESIDE_THE_TENANT = frozenset({ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.COMMAND})
 
 
 class Writer:

@@ -8,6 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from iothub_services.quota.slots import SlotFile
+from iothub_tenants import devices
+from iothub_tenants.database import sqlite_url
+from iothub_tenants.store import AccountStore
 from tests.support import property_names as names
 from tests.support.hub import Hub
 from tests.support.party import Party
@@ -103,3 +106,73 @@ def test_successor_inherits_nothing(make_hub: Callable[..., Hub], party: Callabl
     guest.nothing()
     assert {row["name"] for row in hub.rows("session", "list", "acme")} == {"offline", "live"}
     assert hub.rows("retain", "list", "acme") == []
+
+
+def test_imported_tenant_inherits_nothing(make_hub: Callable[..., Hub], party: Callable[[Hub], Party]) -> None:
+    """Accounts alone come back by an import; the sessions of the deleted tenant do not."""
+    hub = make_hub(auth__failure_reply_ms="0")
+    hub.start()
+    join = party(hub)
+    join(5, "sleeper", keep=True).subscribe(("#", 1))
+    join(5, device="dev2").publish("a", b"old", 1)
+    exported = hub.run("tenant", "export", "acme").stdout
+    hub.run("tenant", "delete", "acme", "--confirm", "acme")
+
+    hub.run("tenant", "import", "-", secret=exported)
+
+    sleeper = join(5, "sleeper", keep=True)
+    assert not sleeper.connack.session_present
+    sleeper.nothing()
+
+
+def test_successor_of_a_deleted_device_inherits_nothing(
+    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+) -> None:
+    """Connections closed, sessions, queues and waiting wills gone, when the command returns; the other device does not notice."""
+    hub = make_hub(auth__failure_reply_ms="0")
+    hub.start()
+    join = party(hub)
+    witness = join(5, "witness", device="dev2", keep=True)
+    witness.subscribe(("wills/#", 1))
+    sleeper = join(5, "sleeper", keep=True)
+    sleeper.subscribe(("a", 1))
+    sleeper.disconnect()
+    live = join(5, "live", keep=True, will=("wills/dev1", b"gone", 1, False))
+    live.subscribe(("a", 2))
+    assert witness.publish("a", b"old", 1).code == 0
+    live.take()
+
+    hub.run("device", "delete", "acme", "dev1", "--yes")
+
+    live.refused(0x87)
+    assert [row["name"] for row in hub.rows("session", "list", "acme")] == ["witness"]
+    assert rows_in(hub.data_dir / "queues.db", "queue") == 1
+    hub.device("acme", "dev1")
+    for client_id in ("sleeper", "live"):
+        guest = join(5, client_id, keep=True)
+        assert not guest.connack.session_present
+        guest.nothing()
+    witness.nothing()
+
+
+def test_device_deleted_while_the_hub_was_killed_is_not_resumed(
+    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+) -> None:
+    """By whoever has the accounts, and made anew before the next start: the hub reads of it before it opens a door."""
+    hub = make_hub(auth__failure_reply_ms="0")
+    hub.start()
+    join = party(hub)
+    join(5, "sleeper", keep=True).subscribe(("a", 1))
+    join(5, "other", device="dev2", keep=True).publish("a", b"old", 1)
+    hub.kill()
+    with closing(AccountStore(sqlite_url(hub.data_dir / "accounts.db"))) as store:
+        devices.delete(store, "acme", "dev1")
+        devices.create(store, "acme", "dev1", password="secret")
+
+    hub.start()
+
+    assert not join(5, "sleeper", keep=True).connack.session_present
+    assert join(5, "other", device="dev2", keep=True).connack.session_present
+    hub.kill()
+    hub.start()
+    assert join(5, "sleeper", keep=True).connack.session_present

@@ -11,6 +11,7 @@ from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import encode_state, fold
+from iothub.verbs import Verb
 from iothub_services.queues.port import Append, Delivery, QueueLimits
 from iothub_services.state.port import StateWrite
 from tests.support.answering import AnsweringHub
@@ -203,3 +204,25 @@ def test_damaged_store_is_one_line(busy: Cli) -> None:
         result = busy("session", "list", "acme", code=7)
 
     assert result.err.count("\n") == 1
+
+
+def test_deleted_device_leaves_no_session(busy: Cli) -> None:
+    """Done here when no hub runs; another tenant's device of the same name keeps its own."""
+    busy("device", "create", "zeta", "dev1", "--password-stdin", stdin=b"secret")
+
+    busy("device", "delete", "acme", "dev1")
+
+    assert busy("session", "list", "acme", "-o", "json").json == []
+    assert busy("queue", "list", "acme", "-o", "json").json == []
+    assert [row["name"] for row in busy("session", "list", "zeta", "-o", "json").json] == ["c1"]
+    busy("device", "create", "acme", "dev1", "--password-stdin", stdin=b"secret")
+    assert busy("session", "list", "acme", "-o", "json").json == []
+
+
+def test_device_deleted_beside_a_hub_waits_for_it(busy: Cli) -> None:
+    """The hub ends the sessions; it has obeyed when it answers."""
+    with AnsweringHub(busy.data_dir, lambda _command: {}) as hub:
+        busy("device", "delete", "acme", "dev1")
+
+    assert hub.seen == [("", Verb.PING, {})]
+    assert len(busy("session", "list", "acme", "-o", "json").json) == 2

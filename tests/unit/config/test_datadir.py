@@ -130,3 +130,12 @@ def test_damaged_hub_facts_are_no_facts(made: DataDir) -> None:
     made.hub_file.write_text('{"pid": ')
 
     assert made.read_hub() is None
+
+
+def test_last_obeyed_change_is_remembered(made: DataDir) -> None:
+    """None where no hub has run yet, and where the note is damaged."""
+    assert made.read_obeyed() is None
+    made.write_obeyed(17)
+    assert made.read_obeyed() == 17
+    made.obeyed_file.write_text('{"change": "')
+    assert made.read_obeyed() is None

@@ -94,3 +94,20 @@ def test_old_changes_are_forgotten_and_ids_go_on(store: AccountStore, clock: Man
     tenants.create(store, "other")
 
     assert [change.subject for change in watcher.poll()] == ["other"]
+
+
+def test_deletions_of_devices_can_be_read_again(store: AccountStore) -> None:
+    """For a hub that was away: those behind the last change that it has obeyed."""
+    tenant = tenants.create(store, "acme")
+    devices.create(store, "acme", "dev1")
+    devices.create(store, "acme", "dev2")
+    watcher = ChangeWatcher(store)
+    devices.delete(store, "acme", "dev1")
+    (first,) = watcher.poll()
+    devices.delete(store, "acme", "dev2")
+
+    found = changes.deleted_devices(store, 0)
+
+    assert [(change.tenant_id, change.subject) for change in found] == [(tenant.id, "dev1"), (tenant.id, "dev2")]
+    assert {change.kind for change in found} == {ChangeKind.DEVICE_DELETED}
+    assert [change.subject for change in changes.deleted_devices(store, first.id)] == ["dev2"]
