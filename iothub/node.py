@@ -55,6 +55,7 @@ from iothub_services.state.service import StateService, journal_thread
 from iothub_services.state.sqlite import SCHEMA as STATES
 from iothub_services.state.sqlite import SqliteStates
 from iothub_services.threads import Threads
+from iothub_tenants.absent import rights_of
 from iothub_tenants.allowance import Allowance
 from iothub_tenants.broker import Shared, TenantBroker
 from iothub_tenants.brokers import Brokers
@@ -194,7 +195,16 @@ class Node:
         self.control.attach(self.hub)
         self.sys_topics = SysTopics(self.plane, self.brokers, self.queues.tenant_usage)
         self.shared = Shared(
-            settings, clock, self.plane, self.sessions, self.journal, self.telemetry, self.threads.run, self.sys_topics
+            settings,
+            clock,
+            self.plane,
+            self.sessions,
+            self.journal,
+            self.telemetry,
+            self.threads.run,
+            self.sys_topics,
+            self.reactor.callLater,
+            partial(rights_of, self.hub),
         )
         sockets_plane = cast("EnginePlane", self.plane)  # its Protocols speak of channels, the plane's of transports
         transports = make_transports(self.backend, sockets_plane, clock, self.reactor)

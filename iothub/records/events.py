@@ -201,19 +201,28 @@ def session_unsubscribed(subject: Subject, *, topic_filter: str, group: str | No
 
 
 def will_set(
-    subject: Subject, *, topic: str, payload: bytes, qos: int, retain: bool, properties: bytes, delay_s: int
+    subject: Subject,
+    *,
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    properties: bytes,
+    delay_s: int,
+    expiry_s: int | None = None,
 ) -> Event:
-    """A connection with a Will Message. `properties`: encoded, as in `iothub.records.message`."""
-    return _event(
-        EventType.WILL_SET,
-        subject,
-        topic=topic,
-        payload=base64.b64encode(payload).decode(),
-        qos=qos,
-        retain=retain,
-        properties=base64.b64encode(properties).decode(),
-        delay_s=delay_s,
-    )
+    """A connection with a Will Message. `properties`: encoded, as in `iothub.records.message`; `expiry_s`: None, it does not expire."""
+    facts: dict[str, Fact] = {
+        "topic": topic,
+        "payload": base64.b64encode(payload).decode(),
+        "qos": qos,
+        "retain": retain,
+        "properties": base64.b64encode(properties).decode(),
+        "delay_s": delay_s,
+    }
+    if expiry_s is not None:
+        facts["expiry_s"] = expiry_s
+    return _event(EventType.WILL_SET, subject, **facts)
 
 
 def will_cleared(subject: Subject) -> Event:

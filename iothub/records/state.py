@@ -44,6 +44,7 @@ class WillState:
     retain: bool
     properties: bytes
     delay_s: int
+    expiry_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ def _will_set(state: SessionState, event: Event) -> SessionState:
         facts["retain"],
         base64.b64decode(facts["properties"]),
         facts["delay_s"],
+        facts.get("expiry_s"),
     )
     return replace(state, will=will)
 
@@ -224,6 +226,7 @@ def encode_state(state: SessionState) -> bytes:
         will.retain,
         base64.b64encode(will.properties).decode(),
         will.delay_s,
+        *([] if will.expiry_s is None else [will.expiry_s]),
     ]
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -251,7 +254,8 @@ def decode_state(record: bytes) -> SessionState:
 def _decode_will(fields: list[Any] | None) -> WillState | None:
     if fields is None:
         return None
-    topic, payload, qos, retain, properties, delay_s = fields
+    topic, payload, qos, retain, properties, delay_s, *rest = fields
+    (expiry_s,) = rest or [None]
     return WillState(
         topic,
         base64.b64decode(payload, validate=True),
@@ -259,4 +263,5 @@ def _decode_will(fields: list[Any] | None) -> WillState | None:
         retain,
         base64.b64decode(properties, validate=True),
         delay_s,
+        expiry_s,
     )

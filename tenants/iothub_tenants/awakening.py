@@ -103,4 +103,4 @@ def _will(state: SessionState) -> Will | None:
     will = state.will
     if will is None:
         return None
-    return Will(will.topic.encode(), will.payload, will.qos, will.retain, will.properties, will.delay_s)
+    return Will(will.topic.encode(), will.payload, will.qos, will.retain, will.properties, will.delay_s, will.expiry_s)

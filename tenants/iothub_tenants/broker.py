@@ -5,7 +5,7 @@ Knows no packets, no sockets and no SQL. Everything here belongs to exactly one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,12 +16,13 @@ from iothub.engine.filters import check_topic_filter, check_topic_name
 from iothub.engine.limits import ConnectionSettings
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
+from iothub.engine.ports import Policy
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.mqtt.constants import MQTT_5_0, Limits
 from iothub.mqtt.packets import Connect
-from iothub.reasons import Drop, Reason
+from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub.settings import Config, Mqtt
@@ -35,6 +36,7 @@ from iothub_tenants.generator import QueueIds
 from iothub_tenants.guests import Guest
 from iothub_tenants.retaining import Retaining
 from iothub_tenants.sys_topics import SysTopics
+from iothub_tenants.wills import Later, Wills
 
 MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
 
@@ -57,6 +59,8 @@ class Shared:
     counters: Any
     run: Run
     sys_topics: SysTopics
+    later: Later
+    rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not here
 
 
 _shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
@@ -86,6 +90,9 @@ class TenantBroker:
         self.bounded: object = None  # the limits that all queues have been given
         self._shared = shared
         self._queue_ids = queue_ids
+        self._wills = Wills(
+            shared.plane, plane, shared.clock, shared.later, lambda session: shared.rights(self.record, session)
+        )
 
     @property
     def limits(self) -> Any:
@@ -156,6 +163,7 @@ class TenantBroker:
     @property
     def is_idle(self) -> bool:
         is_used = self.plane.sessions or self.plane.connections or self.allowance.ledger.used(Quota.CONNECTIONS)
+        is_used = is_used or len(self._wills)
         return not is_used and self.retained.is_empty  # `connections` counts who is on the way in, too
 
     # --- sessions and connections
@@ -212,11 +220,8 @@ class TenantBroker:
 
     # --- wills
 
-    def publish_will(self, session: Session, will: Will, message_id: bytes) -> None:
+    def publish_will(self, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]) -> None:
         """A Will is a PUBLISH by the session's device, checked again when it fires."""
-        if not session.policy.may_publish(will.topic):
-            self._shared.counters.dropped(self.plane, session, Drop.DENIED, 1)
-            return
         expires_at = self._shared.clock.wall() + will.expiry_s if will.expiry_s is not None else 0.0
         message = Message(
             will.topic,
@@ -229,7 +234,7 @@ class TenantBroker:
             None,
             session.client_id,
         )
-        self._shared.plane.publish(self.plane, message)
+        self._wills.fire(session, message, on_done)
 
     # --- subscriptions
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.manager import SessionManager
+from iothub_tenants.absent import rights_of
 from iothub_tenants.allowance import Allowance
 from iothub_tenants.broker import Shared, TenantBroker
 from iothub_tenants.brokers import Brokers
@@ -285,6 +287,7 @@ class House:
         self.sockets: list[Loopback] = []
         self.laters: list[tuple[float, Callable[[], None]]] = []
         self.own: dict[str, str] = {}
+        self.is_store_held = False  # it does not answer
         self.usage_store = UsageStore(path / "usage.db", self.clock, lambda _name, _text: None)
         self.control = ControlPlane()
         message_ids = MessageIds(self.clock)
@@ -313,7 +316,16 @@ class House:
         self.control.attach(self.hub)
         sys_topics = SysTopics(self.plane, self.hub.brokers, lambda _id: TenantUsage(0, 0))
         self._shared = Shared(
-            self.hub.settings, self.clock, self.plane, self.sessions, self.journal, observer, pool, sys_topics
+            self.hub.settings,
+            self.clock,
+            self.plane,
+            self.sessions,
+            self.journal,
+            observer,
+            pool,
+            sys_topics,
+            self.later,
+            partial(rights_of, self.hub),
         )
 
     async def _make_broker(self, record: TenantRecord) -> TenantBroker:
@@ -369,7 +381,7 @@ class House:
     def settle(self) -> None:
         """The store answers until it has nothing to do; every batch is written."""
         self.plane.tick()
-        while self.store.waiting:
+        while self.store.waiting and not self.is_store_held:
             self.store.commit_all()
             self.plane.tick()
         self.plane.end_batch()

@@ -70,6 +70,7 @@ class SessionManager:
         self._clock = clock
         self._owner = owner
         self._deadlines = Deadlines()
+        self._firing: set[Session] = set()  # their Will is on its way; the log still has it
         self._ending = 0  # sessions that are just expiring
         self._orphans: set[int] = (
             set()
@@ -153,7 +154,8 @@ class SessionManager:
         control.connected_at_ms = self._now_ms()
         session.epoch = claim.epoch
         try:
-            await self._journal.record(self._resumed(session, had_will=before.will is not None))
+            had_will = before.will is not None or session in self._firing
+            await self._journal.record(self._resumed(session, had_will=had_will))
         except BackendError as error:
             self._put_back(home, session, before, is_written=error.is_written)
             raise
@@ -242,7 +244,7 @@ class SessionManager:
     def _forget(self, home: SessionHome, session: Session, will: Will | None) -> None:
         """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
         if will is not None:
-            home.publish_will(session, will, self._will_id(session))
+            home.publish_will(session, will, self._will_id(session), lambda: None)
         home.session_ended(session)
         self._plane.discard(session)
 
@@ -251,8 +253,14 @@ class SessionManager:
         will, control.will, control.will_at = control.will, None, 0.0
         if will is None:
             return
-        home.publish_will(session, will, self._will_id(session))
-        self._journal.note([events.will_cleared(self._subject(session))])
+        cleared = events.will_cleared(self._subject(session))
+        self._firing.add(session)
+
+        def done() -> None:  # not earlier: if the hub dies before, the next one sends it
+            self._firing.discard(session)
+            self._journal.note([cleared])
+
+        home.publish_will(session, will, self._will_id(session), done)
 
     def _will_id(self, session: Session) -> bytes:
         """One id per session and connection: whoever publishes this Will again is de-duplicated by the queues."""
@@ -389,5 +397,6 @@ def _will_events(subject: Subject, will: Will | None) -> list[Event]:
             retain=will.retain,
             properties=will.properties,
             delay_s=will.delay_s,
+            expiry_s=will.expiry_s,
         )
     ]

@@ -6,6 +6,7 @@ peers; on one worker `iothub.peers.directory` answers from memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -143,5 +144,5 @@ class SessionHome(Protocol):
     def session_ended(self, session: Session) -> None:
         """Give back what the session holds of the tenant's quota; called before the plane forgets its subscriptions."""
 
-    def publish_will(self, session: Session, will: Will, message_id: bytes) -> None:
-        """Publish it if the device may (still) publish there."""
+    def publish_will(self, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]) -> None:
+        """Publish it if the device may (still) publish there; `on_done` when it is stored, or will never be."""

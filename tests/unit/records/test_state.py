@@ -121,6 +121,21 @@ def test_fold_keeps_the_will_until_it_is_cleared() -> None:
     assert state.will is None
 
 
+def test_will_keeps_its_message_expiry_interval() -> None:
+    """Through the fold and the stored form; without one the record is as it always was."""
+    plain = events.will_set(at(1), topic="w", payload=b"", qos=0, retain=False, properties=b"", delay_s=5)
+    expiring = events.will_set(
+        at(1), topic="w", payload=b"", qos=0, retain=False, properties=b"", delay_s=5, expiry_s=0
+    )
+
+    for will, expiry_s in ((plain, None), (expiring, 0)):
+        state = folded(created(), will)
+        assert state is not None
+        assert state.will == WillState("w", b"", 0, False, b"", 5, expiry_s)
+        assert decode_state(encode_state(state)) == state
+    assert "expiry_s" not in plain.facts
+
+
 def test_fold_ignores_events_of_a_fenced_reader() -> None:
     """In a log nothing can be refused, only the fold can fence (!)."""
     state = folded(created(1), events.session_resumed(at(5), protocol_version=5, session_expiry_s=60))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import EPOCH_BITS
 from tests.support import property_names as names
-from tests.support.control_house import House, now
+from tests.support.control_house import EVERYTHING, House, now
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 
 WILL = ("w/c", b"gone", 1, False)
+NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
@@ -241,22 +244,46 @@ def test_operator_discards_a_connected_session(house: House, watcher: Guest) -> 
 
 def test_will_of_a_device_that_may_not_publish_there_any_more_is_dropped(house: House, watcher: Guest) -> None:
     """Checked again when it fires."""
-    guest = keep(house, will=WILL)
-    house.plane.policy_changed(house.session("c"), _Nothing())
+    guest = keep(house, will=WILL, will_props=[(names.WILL_DELAY, 10)])
     guest.drop()
-    house.pass_time(0.1)
+    house.accounts.add(replace(house.accounts.tenants["acme"], rules=(NO_WILLS, EVERYTHING), version=2))
+    house.hub.authenticator.invalidate(7)
+    house.pass_time(10)
 
     assert payloads(watcher) == []
+    assert house.acme.plane.counters.drops()["denied"] == 1
 
 
-class _Nothing:
-    version = 2
-    publishes_everything = receives_everything = False
+def test_log_has_a_will_until_it_is_stored(house: House) -> None:
+    """A hub that dies in between finds it there, and sends it again (storage page, section 7)."""
+    sleeper = keep(house, "sleeper", username="acme/dev2")
+    sleeper.subscribe(("w/#", 1))
+    sleeper.disconnect()
+    house.journal.words()
+    house.is_store_held = True
 
-    def may_publish(self, _topic: bytes) -> bool:
-        return False
+    keep(house, will=WILL).drop()
+    house.pass_time(0.1)
+    assert "will.cleared" not in house.journal.words()
 
-    may_receive = may_subscribe = may_publish
+    house.is_store_held = False
+    house.settle()
+    assert house.journal.words() == ["will.cleared"]
+
+
+def test_will_that_is_on_its_way_does_not_stay_in_the_log_of_a_session_that_comes_back(house: House) -> None:
+    """The late `will.cleared` has an old epoch, which the fold ignores."""
+    sleeper = keep(house, "sleeper", username="acme/dev2")
+    sleeper.subscribe(("w/#", 1))
+    sleeper.disconnect()
+    house.is_store_held = True
+    keep(house, will=WILL).drop()
+    house.pass_time(0.1)
+    house.journal.words()
+
+    keep(house)
+
+    assert house.journal.words() == ["session.resumed", "will.cleared", "session.connected"]
 
 
 def test_session_that_could_not_be_made_durable_leaves_no_queue(house: House) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -125,9 +126,23 @@ def test_will_of_a_session_waits_on(house: House) -> None:
 
     assert house.session("c").control.will.payload == b"gone"
     assert house.session("c").control.will_at - house.clock.monotonic() == 10
+    watcher = house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("w", 0))
     house.pass_time(10)
+    assert [packet.payload for packet in watcher.fence()] == [b"gone"]
     assert house.session("c").control.will is None
     assert "will.cleared" in house.journal.words()
+
+
+def test_will_of_a_device_that_is_gone_meanwhile_is_dropped(house: House) -> None:
+    """Named and counted."""
+    load(house, [state(house, will(house, 10))])
+    house.accounts.add(house.accounts.tenants["acme"], replace(house.accounts.devices[7, "dev1"], is_enabled=False))
+    house.hub.authenticator.invalidate(7, "dev1")
+
+    house.pass_time(10)
+
+    assert house.acme.plane.counters.drops()["denied"] == 1
 
 
 def test_nothing_is_loaded_for_tenants_that_are_gone(house: House) -> None:

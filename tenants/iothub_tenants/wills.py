@@ -1,0 +1,140 @@
+"""One tenant's Wills on their way out: a Will that fires is a PUBLISH by its session's device, so it has the same right and the same meters.
+
+Knows no session's life: the session manager says when a Will fires. There is no connection that could be left unread or told a Reason Code:
+over a rate a Will waits here, as long as a publisher may be held back; what does not fit then, or exceeds a day's allowance, is dropped,
+named and counted like a refused PUBLISH.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from iothub.clock import Clock
+from iothub.engine.message import Message
+from iothub.engine.plane import Plane
+from iothub.engine.ports import Policy
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.errors import UnavailableError
+from iothub.reasons import Drop
+
+WAITING = 1_000  # Wills of one tenant that may wait for a rate
+WAITING_BYTES = 16 << 20
+
+Later = Callable[[float, Callable[[], None]], object]
+RightsOf = Callable[[Session], Awaitable[Policy | None]]
+"""What a session's device may do now; None: nothing. Raises UnavailableError."""
+Gauge = tuple[Any, int, str]  # meter or None, units, the plane's name of the limit
+
+
+@dataclass(slots=True)
+class _Firing:
+    """One Will. `passed`: how many meters have let it through."""
+
+    session: Session
+    message: Message
+    on_done: Callable[[], None]
+    device: tuple[Gauge, ...]  # a session that ends gives its meters back
+    deadline: float
+    passed: int = 0
+
+
+class Wills:
+    """On the reactor thread. Invariants: Wills leave in the order in which they fired; each one is reported to its `on_done` once."""
+
+    def __init__(self, plane: Plane, tenant: TenantPlane, clock: Clock, later: Later, rights: RightsOf) -> None:
+        self._plane = plane
+        self._tenant = tenant
+        self._clock = clock
+        self._later = later
+        self._rights = rights
+        self._waiting: deque[_Firing] = deque()
+        self._waiting_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def fire(self, session: Session, message: Message, on_done: Callable[[], None]) -> None:
+        """Publish a Will as soon as its meters let it pass; `on_done` when it is stored, or will never be."""
+        deadline = self._clock.monotonic() + self._tenant.limits.max_pause_s
+        device = (
+            (session.device_inbound_messages, 1, "device_inbound_messages"),
+            (session.device_inbound_bytes, _size(message), "device_inbound_bytes"),
+        )
+        firing = _Firing(session, message, on_done, device, deadline)
+        if session.is_persistent:
+            Deferred.fromCoroutine(self._check(firing))
+        else:  # its connection has only just gone
+            self._take(firing, session.policy)
+
+    async def _check(self, firing: _Firing) -> None:
+        """Much may have changed since its client was here; after a start the session itself knows of no right."""
+        session = firing.session
+        try:
+            policy = await self._rights(session)
+        except UnavailableError:
+            policy = session.policy
+        self._take(firing, policy)
+
+    def _take(self, firing: _Firing, policy: Policy | None) -> None:
+        if policy is None or not policy.may_publish(firing.message.topic):
+            self._drop(firing, Drop.DENIED)
+            return
+        if not self._waiting:
+            wait_s = self._try(firing)
+            if not wait_s:
+                return
+            self._later(wait_s, self._go_on)
+        elif len(self._waiting) >= WAITING or self._waiting_bytes >= WAITING_BYTES:
+            self._refuse(firing, "inbound_messages")
+            return
+        self._waiting.append(firing)
+        self._waiting_bytes += firing.message.size
+
+    def _go_on(self) -> None:
+        while self._waiting:
+            firing = self._waiting[0]
+            wait_s = self._try(firing)
+            if wait_s:
+                self._later(wait_s, self._go_on)
+                return
+            self._waiting.popleft()
+            self._waiting_bytes -= firing.message.size
+
+    def _try(self, firing: _Firing) -> float:
+        """Publish or drop a Will; or return for how long it has to wait."""
+        tenant, now, size_bytes = self._tenant, self._clock.monotonic(), _size(firing.message)
+        gauges: tuple[Gauge, ...] = (
+            *firing.device,
+            (tenant.inbound_messages, 1, "inbound_messages"),
+            (tenant.inbound_bytes, size_bytes, "inbound_bytes"),
+            (tenant.day_messages, 1, "day_messages"),  # last: what a rate refuses does not use up a day
+            (tenant.day_bytes, size_bytes, "day_bytes"),
+        )
+        for meter, units, name in gauges[firing.passed :]:
+            wait_s: float = 0.0 if meter is None else meter.take(units, now)
+            if wait_s > 0.0 and now + wait_s <= firing.deadline:
+                return wait_s
+            if wait_s:
+                self._refuse(firing, name)
+                return 0.0
+            firing.passed += 1
+        self._plane.publish(tenant, firing.message, lambda _code: firing.on_done())
+        return 0.0
+
+    def _refuse(self, firing: _Firing, limit: str) -> None:
+        self._plane.turn.observer.limited(self._tenant, firing.session, limit, 1)
+        self._drop(firing, Drop.QUOTA)
+
+    def _drop(self, firing: _Firing, reason: Drop) -> None:
+        self._plane.turn.drop(self._tenant, firing.session, reason, 1)
+        firing.on_done()
+
+
+def _size(message: Message) -> int:
+    return len(message.topic) + len(message.payload) + len(message.properties)
