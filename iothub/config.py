@@ -20,6 +20,7 @@ from iothub.errors import ConfigError, UnavailableError
 from iothub.settings import Config, Key
 
 CONFIG_VERSION = 1
+_FIRST_VERSION = 1  # of a file that does not say
 ENVIRONMENT_PREFIX = "IOTHUB_"
 ENVIRONMENT_SEPARATOR = "__"
 _FILE_LIMIT_BYTES = 1 << 20
@@ -119,10 +120,11 @@ def _from_file(file: Path) -> dict[str, _Given]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not valid TOML: {error}") from None
-    version = document.pop("config_version", None)
+    version = document.pop("config_version", _FIRST_VERSION)
     if version != CONFIG_VERSION or isinstance(version, bool):
-        found = "it is missing" if version is None else f"found {version!r}"
-        raise ConfigError(f"{file}: expected `config_version = {CONFIG_VERSION}` before the first section; {found}")
+        raise ConfigError(
+            f"{file}: expected `config_version = {CONFIG_VERSION}` before the first section; found {version!r}"
+        )
     lines = _line_numbers(text)
     given = {}
     for name, raw in _flatten(document, ""):

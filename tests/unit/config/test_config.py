@@ -230,14 +230,18 @@ def test_wrong_value_in_the_environment_names_the_variable() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[mqtt]\nmax_inflight = 5\n", "expected `config_version = 1` before the first section; it is missing"),
         ("config_version = 2\n", "expected `config_version = 1` before the first section; found 2"),
         ("config_version = true\n", "found True"),
-        ("", "it is missing"),
     ],
 )
-def test_version_of_the_file_is_required(tmp_path: Path, text: str, expected: str) -> None:
+def test_file_of_another_version_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     assert expected in problem(file=write(tmp_path, text))
+
+
+def test_file_without_a_version_is_of_the_first(tmp_path: Path) -> None:
+    """Whoever writes two lines by hand does not have to know of it, and a wrong key is still named."""
+    assert load(file=write(tmp_path, "[mqtt]\nmax_inflight = 5\n")).config.mqtt.max_inflight == 5
+    assert "mqtt.max_inflght" in problem(file=write(tmp_path, "[mqtt]\nmax_inflght = 5\n"))
 
 
 def test_file_that_is_missing_is_named(tmp_path: Path) -> None:
