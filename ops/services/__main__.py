@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,9 @@ def main(words: list[str] | None = None) -> int:
     except ServicesError as error:
         sys.stderr.write(f"services: {error}\n")
         return 7
+    except BrokenPipeError:  # `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         sys.stderr.write("services: interrupted; what was started goes on, `make services` picks it up again\n")
         return 130

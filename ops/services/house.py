@@ -27,6 +27,7 @@ STOP_LIMIT_S = 30.0
 _LOCK_LIMIT_S = 900.0
 _PROGRESS_S = 5.0
 _LOOK_S = 0.1
+_PORT_LIMIT_S = 3.0  # the kernel closes the sockets of a killed process a moment after its end
 _LOG_LINES = 15
 _LOG_TAIL_BYTES = 32 << 10
 
@@ -158,16 +159,20 @@ class Services:
         if state != "down":
             self._say(f"{server.name} runs with other settings or an older jar; starting it anew")
             self._stop(server.name)
-        for port in server.ports:
-            if not is_free(port):
-                raise ServicesError(
-                    f"{server.name} needs port {port} of {HOST}, which another program uses; "
-                    f"end that program, or choose other ports: make services SHIFT={self.ports.shift + 100}"
-                )
+        self._require_free(server)
         told.write(server)
         server.prepare()
         self._say(f"starting {server.name} ...")
         process.start(server.java, server.arguments)
+
+    def _require_free(self, server: Server) -> None:
+        if until(lambda: all(map(is_free, server.ports)), _PORT_LIMIT_S):
+            return
+        taken = ", ".join(str(port) for port in server.ports if not is_free(port))
+        raise ServicesError(
+            f"{server.name} needs port {taken} of {HOST}, which another program uses; "
+            f"end that program, or choose other ports: make services SHIFT={self.ports.shift + 100}"
+        )
 
     def _await_answer(self, server: Server) -> None:
         process = self._process(server.name)
