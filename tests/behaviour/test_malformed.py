@@ -201,7 +201,7 @@ SHARED = [
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_bad_topic_filters_are_refused(tcp: Party, version: int, name: bytes) -> None:
-    """Either by SUBACK or by closing; never granted.
+    """By SUBACK; U+0000 is malformed and closes.
 
     [MQTT-4.7.1-1] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1]
     """
@@ -209,7 +209,7 @@ def test_bad_topic_filters_are_refused(tcp: Party, version: int, name: bytes) ->
 
     guest.send(packet(0x82, subscribe_body(version, (name, 0))))
 
-    assert answer_to_subscribe(guest) in ([0x8F if version == 5 else 0x80], [])
+    assert answer_to_subscribe(guest) == ([] if b"\0" in name else [0x8F if version == 5 else 0x80])
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -219,7 +219,7 @@ def test_bad_shared_subscriptions_are_refused(tcp: Party, name: bytes) -> None:
 
     guest.send(packet(0x82, subscribe_body(5, (name, 0))))
 
-    assert answer_to_subscribe(guest) in ([0x8F], [])
+    assert answer_to_subscribe(guest) == [0x8F]
 
 
 def answer_to_subscribe(guest: Guest) -> list[int]:
@@ -348,7 +348,7 @@ def test_strangers_cannot_announce_a_great_packet(tcp: Party, first: bytes) -> N
 
 
 def test_ten_thousand_user_properties_do_no_harm(tcp: Party) -> None:
-    """Delivered or refused as a whole, while a witness goes on. [MQTT-3.3.2-17]."""
+    """Delivered whole, while a witness goes on. [MQTT-3.3.2-17]."""
     topic, witness, other, guest, watcher = unique("t"), tcp(4), tcp(4), tcp(5), tcp(5)
     witness.subscribe((f"{topic}/w", 1))
     watcher.subscribe((topic, 1))
@@ -358,7 +358,6 @@ def test_ten_thousand_user_properties_do_no_harm(tcp: Party) -> None:
     other.publish(f"{topic}/w", b"alive", 1)
 
     assert witness.payloads() == [b"alive"]
-    assert guest.next().kind in (PUBACK, DISCONNECT)
-    other.publish(topic, b"fence", 1)
-    got = watcher.take()[0]
-    assert got.payload == b"fence" or got.properties == props
+    assert guest.expect(PUBACK).code == 0
+    (got,) = watcher.take()
+    assert got.properties == props

@@ -117,5 +117,5 @@ def test_a_directory_that_was_never_initialised_is_refused(tmp_path: Path) -> No
 
     done = serve(tmp_path / "data")
 
-    assert done.returncode in (2, 3, 4)
+    assert done.returncode == 3
     assert "init" in the_line(done)

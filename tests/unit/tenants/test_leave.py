@@ -60,4 +60,4 @@ def test_place_is_given_back(house: House) -> None:
 
     assert (control.is_gone, control.is_counted, control.session) == (True, False, None)
     control.leave(Reason.NETWORK)  # idempotent
-    assert house.acme.is_idle is False or house.acme.plane.sessions == {}
+    assert house.acme.plane.sessions == {}
