@@ -56,7 +56,7 @@ def private_pem(algorithm: str) -> str:
 
 def jwk(algorithm: str, kid: str | None = None, number: int = 0, **more: object) -> dict[str, object]:
     """A public key as JWK."""
-    found = json.loads(_WRITERS[algorithm].to_jwk(private_key(algorithm, number).public_key()))
+    found: dict[str, object] = json.loads(_WRITERS[algorithm].to_jwk(private_key(algorithm, number).public_key()))
     return found | ({"kid": kid} if kid is not None else {}) | more
 
 
@@ -84,7 +84,7 @@ def signed(header: object, payload: object, algorithm: str, key: Any) -> bytes:
 
 
 def token(
-    algorithm: str = ES256, *, number: int = 0, kid: str | None = None, secret: bytes = SECRET, **claims: object
+    algorithm: str = ES256, *, number: int = 0, kid: str | None = None, secret: bytes = SECRET, **claims: Any
 ) -> bytes:
     """A well-formed token. A claim that is None is left out."""
     header = {"alg": algorithm, "typ": "JWT"} | ({"kid": kid} if kid is not None else {})

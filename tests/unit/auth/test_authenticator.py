@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +12,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from iothub.errors import BackendError
 from iothub.reasons import Reason
+from iothub.testing.clock import ManualClock
 from iothub_services.auth import passwords
 from iothub_services.auth.authenticator import (
     Authenticated,
@@ -24,20 +26,10 @@ from iothub_services.auth.directory import StoreDownError
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.port import Ban, BanKind, CredentialKind, DeviceRecord, TenantRecord, TenantState
 from iothub_services.auth.secrets import hash_generated
+from tests.support.tokens import issuer, token
 
 PEPPER = bytes(32)
 SECRET = b"correct"
-
-
-@dataclass
-class ManualClock:
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
 
 
 @dataclass
@@ -215,6 +207,26 @@ def test_certificate_subject_must_be_equal() -> None:
         assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
 
 
+def test_common_name_is_compared_alone() -> None:
+    """Whatever else the subject says, and when only the common name is known; several names are none."""
+    house = House()
+    house.add("cert", "dev1", credential_kind=CredentialKind.X509)
+
+    for subject in ("CN=dev1", "CN=dev1,O=Acme", "=dev1"):
+        assert isinstance(house.connect("cert", None, certificate_subject=subject), Authenticated)
+    for subject in ("dev1", "CN=dev2", "O=dev1", "CN=dev1,CN=dev2", "=dev2", "=", "CN=dev1\0", "CN=O\\=dev1"):
+        assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
+
+
+def test_whole_subject_is_not_proven_by_a_common_name() -> None:
+    """A proxy that tells a common name may tell anything after it."""
+    house = House()
+    house.add("cert", "CN=dev1,O=Acme", credential_kind=CredentialKind.X509)
+
+    for subject in ("=dev1", "=CN=dev1,O=Acme", "CN=dev1\\,O\\=Acme", "O=Acme,CN=dev1"):
+        assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
+
+
 def test_suspended_tenant_says_so_only_to_a_proven_device() -> None:
     """Nobody learns from outside that a tenant exists."""
     house = House()
@@ -234,7 +246,7 @@ def test_networks_and_bans_keep_a_proven_device_out() -> None:
     house.change(denied_networks=(), bans=(Ban(BanKind.CLIENT_ID, "evil"),))
     assert house.connect(client_id="evil").reason is Reason.BANNED
     assert isinstance(house.connect(client_id="good"), Authenticated)
-    house.change(bans=(Ban(BanKind.DEVICE, "dev1", until=house.clock.now + 5),))
+    house.change(bans=(Ban(BanKind.DEVICE, "dev1", until=house.clock.wall() + 5),))
     assert house.connect().reason is Reason.BANNED
 
 
@@ -249,7 +261,7 @@ def test_repeated_failures_ban_even_the_right_secret_for_a_while() -> None:
     assert [is_ban for _, is_ban in house.told.refusals[:6]] == [False] * 4 + [True] * 2
     assert [cause for cause, _ in house.told.refusals[6:]] == ["failure_ban"]
     assert isinstance(house.connect(address="192.0.2.2"), Authenticated)
-    house.clock.now += 900
+    house.clock.advance(900)
     assert isinstance(house.connect(), Authenticated)
 
 
@@ -281,7 +293,7 @@ def test_dead_store_refuses_who_is_not_in_memory() -> None:
     assert house.connect("dev2").reason is Reason.SERVER_UNAVAILABLE
     assert house.connect(tenant="other").reason is Reason.SERVER_UNAVAILABLE
     assert house.told.failures == ["accounts.device", "accounts.tenant"]
-    house.clock.now += 61
+    house.clock.advance(61)
     assert house.connect().reason is Reason.SERVER_UNAVAILABLE
     house.accounts.is_down = False
     assert isinstance(house.connect(), Authenticated)
@@ -404,3 +416,105 @@ def test_secrets_do_not_show_in_a_log() -> None:
 
     assert "hush" not in repr(shown)
     assert "hush" not in repr(DeviceRecord("dev1", "hush"))
+
+
+def jwt_house() -> House:
+    """Device `robot` shows tokens of the tenant's issuer."""
+    house = House()
+    house.add("robot", "", credential_kind=CredentialKind.JWT)
+    house.change(token_issuers=(issuer(),))
+    return house
+
+
+def test_token_of_a_trusted_issuer_lets_its_device_in() -> None:
+    """Until it ends: by the wall clock now, by the monotonic one from now on."""
+    house = jwt_house()
+    house.clock.jump_wall(500.0)
+
+    proven = house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60))
+
+    assert isinstance(proven, Authenticated)
+    assert proven.token is not None
+    assert proven.ends_at == house.clock.monotonic() + 60
+    assert house.connect().ends_at == math.inf
+
+
+def test_device_for_tokens_takes_nothing_else() -> None:
+    """And a device with a secret takes no token."""
+    house = jwt_house()
+    shown = token(sub="dev1", exp=house.clock.wall() + 60)
+
+    causes = [
+        house.connect("robot", secret, certificate_subject="robot").cause
+        for secret in (SECRET, b"", None, b"\0", b"x" * 9000)
+    ]
+
+    assert causes == ["token_malformed", "no_secret", "no_secret", "token_malformed", "token_too_large"]
+    assert house.connect("dev1", shown).cause == "wrong_secret"
+    assert house.connect("robot", shown).cause == "token_subject"
+
+
+def test_refused_token_is_like_any_other_refusal() -> None:
+    """The peer is told nothing, at the same time; the log has the cause, and never the token."""
+    house = jwt_house()
+    good = {"sub": "robot", "exp": house.clock.wall() + 60}
+    wrong = [
+        token(**good | {"sub": "other"}),
+        token(**good, number=1),
+        token(**good | {"exp": 1}),
+        token(**good, nbf=house.clock.wall() + 9),
+        token(**good, aud="other"),
+        b"garbage",
+    ]
+
+    refusals = [house.connect("robot", shown) for shown in wrong]
+
+    assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
+    assert [refusal.cause for refusal in refusals] == [
+        "token_subject",
+        "token_signature",
+        "token_expired",
+        "token_not_yet_valid",
+        "token_audience",
+        "token_malformed",
+    ]
+    assert house.connect("nobody", wrong[0]).reason is Reason.BAD_CREDENTIALS
+
+
+def test_old_token_does_not_ban_its_device() -> None:
+    """A device that tries its expired token until it gets a new one is no guesser; a forged one is."""
+    house = jwt_house()
+    for _ in range(20):
+        assert house.connect("robot", token(sub="robot", exp=1)).cause == "token_expired"
+    assert isinstance(house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60)), Authenticated)
+
+    for _ in range(10):
+        house.connect("robot", token(sub="robot", exp=1, number=1))
+    assert house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60)).cause == "failure_ban"
+
+
+def test_token_of_another_tenants_issuer_is_refused() -> None:
+    """Keys are a tenant's own."""
+    house = jwt_house()
+    house.accounts.tenant = replace(house.accounts.tenant, token_issuers=(issuer(number=1),))
+    house.auth.invalidate(1)
+
+    assert house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60)).cause == "token_signature"
+
+
+def test_review_closes_what_a_removed_issuer_has_let_in() -> None:
+    """A new key beside the old one keeps it; the moment at which it ends stays the same."""
+    house = jwt_house()
+    proven = house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60))
+    secret = house.connect()
+    house.clock.jump_wall(1000.0)
+
+    def review(who: Authenticated) -> Any:
+        (outcome,) = collect(house.auth.review(who, client_id="c1", address="192.0.2.1"))
+        return outcome
+
+    house.change(version=2, token_issuers=(replace(issuer(), keys=(*issuer(number=1).keys, *issuer().keys)),))
+    assert (review(proven).token, review(proven).ends_at) == (proven.token, proven.ends_at)
+    house.change(version=3, token_issuers=())
+    assert review(proven).reason is Reason.CREDENTIAL_REVOKED
+    assert isinstance(review(secret), Authenticated)

@@ -8,9 +8,11 @@ import pytest
 
 from iothub.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.secrets import verify_generated
-from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, transfer
+from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
 from iothub_tenants.registry import Registry
 from iothub_tenants.store import AccountStore
+from iothub_tenants.token_issuers import Changes
+from tests.support.tokens import SECRET, issuer, sharing
 
 
 @pytest.fixture
@@ -27,6 +29,9 @@ def document(store: AccountStore) -> dict[str, object]:
     quotas.set_limits(store, "acme", "connections=5 dry-run:connects=1/1s")
     quotas.set_limits(store, "acme", "packet_bytes=100", device="dev1")
     bans.add(store, "acme", "address", "192.0.2.1", reason="no")
+    devices.create(store, "acme", "robot", with_token=True)
+    token_issuers.add(store, "acme", issuer(kid="k1", issuer="https://login.example", audience="iothub", leeway_s=1.5))
+    token_issuers.add(store, "acme", sharing(store.pepper))
     return json.loads(json.dumps(transfer.export_tenant(store, "acme")))
 
 
@@ -42,13 +47,18 @@ def test_imported_tenant_equals_the_exported_one(store: AccountStore, document: 
     assert isinstance(original, dict)
     del original["name"]
     assert json.loads(json.dumps(again)) == document
-    assert (imported.devices, imported.without_secret) == (2, ())
+    assert (imported.devices, imported.without_secret, imported.issuers_without_secret) == (3, (), ())
+    assert SECRET.decode() not in json.dumps(document)
+    original_record, record = (Registry(store).find_tenant(name) for name in ("acme", "copy"))
+    assert original_record is not None
+    assert record is not None
+    assert record.token_issuers == original_record.token_issuers
 
 
 def test_foreign_pepper_leaves_generated_secrets_behind(
     store: AccountStore, url: str, document: dict[str, object]
 ) -> None:
-    """Those devices are named; nothing opens them until they have a new secret."""
+    """Those devices, and issuers that shared a secret, are named; nothing opens them until they have a new one."""
     other = AccountStore(url, pepper=b"q" * 32)
 
     imported = transfer.import_tenant(other, document, name="copy")
@@ -58,7 +68,52 @@ def test_foreign_pepper_leaves_generated_secrets_behind(
     assert record is not None
     assert not verify_generated("", record.credential, other.pepper)
     assert devices.rotate_secret(other, "copy", "dev1").secret
+    assert imported.issuers_without_secret == ("shared",)
+    owner = Registry(other).find_tenant("copy")
+    assert owner is not None
+    assert [(each.name, len(each.keys)) for each in owner.token_issuers] == [("fleet", 1), ("shared", 0)]
+    changes = Changes(keys=sharing(other.pepper).keys)
+    assert token_issuers.change(other, "copy", "shared", changes, None).keys
     other.close()
+
+
+def test_export_of_a_program_without_token_issuers_is_read(store: AccountStore, document: dict[str, object]) -> None:
+    """The part is new; an older document has none."""
+    del document["token_issuers"]
+
+    transfer.import_tenant(store, document, name="copy")
+
+    assert token_issuers.list_all(store, "copy") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"algorithm": "none"}, r"token_issuers\[0\].algorithm"),
+        ({"algorithm": "RS256"}, r"keys\[0\]: expected a key for RS256"),
+        ({"algorithm": "HS256"}, r"keys\[0\]: expected a key for HS256"),
+        ({"keys": "x"}, "keys: expected a list"),
+        ({"keys": [{"kid": "", "key": "x"}]}, r"keys\[0\]: expected a key"),
+        ({"keys": [{"kid": 7, "key": "x"}]}, r"keys\[0\].kid"),
+        ({"leeway_ms": "1s"}, "leeway_ms"),
+        ({"leeway_ms": 1_000_000}, "leeway"),
+        ({"issuer": None}, "issuer"),
+        ({"name": "a/b"}, "token issuer name"),
+        ({"name": "shared"}, "already"),
+    ],
+)
+def test_damaged_token_issuer_is_named(
+    store: AccountStore, document: dict[str, object], changes: dict[str, object], words: str
+) -> None:
+    """Nothing is created, and no key of another kind slips in."""
+    issuers = document["token_issuers"]
+    assert isinstance(issuers, list)
+    issuers[0] |= changes
+
+    with pytest.raises((ConfigError, ConflictError), match=words):
+        transfer.import_tenant(store, document, name="copy")
+    with pytest.raises(NotFoundError):
+        tenants.show(store, "copy")
 
 
 def test_suspended_and_protected_stay_so(store: AccountStore, document: dict[str, object]) -> None:
