@@ -144,12 +144,16 @@ def set_password(app: App, tenant: str, name: str, is_stdin: bool, secret_file: 
 @click.argument("name")
 @click.argument("subject")
 def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
-    """Let the device in by a TLS client certificate with this common name (CN), and by nothing else.
+    """Let the device in by a TLS client certificate with this subject, and by nothing else.
+
+    SUBJECT is a common name (dev1), or the whole subject in the form of RFC 4514 (CN=dev1,O=Acme), as
+    `openssl x509 -noout -subject -nameopt RFC2253 -in FILE` shows it. Behind a proxy only common names are known.
 
     The listener must ask for certificates: see the setting listeners.tls.client_ca_file.
 
-    Example:
+    Examples:
       iothub --data-dir ./hub device set-certificate acme dev1 dev1.acme.example
+      iothub --data-dir ./hub device set-certificate acme dev1 CN=dev1,O=Acme
     """
     device = devices.set_certificate(app.store(), tenant, name, subject)
     app.done(f"{tenant}/{name} now proves itself with a certificate", plain(device))

@@ -25,7 +25,10 @@ class FilterClosed(Exception):  # noqa: N818 - an end, not always an error
 
 @dataclass(slots=True)
 class ClientFacts:
-    """Who the client is: the socket's peer, until a proxy or a certificate knows better."""
+    """Who the client is: the socket's peer, until a proxy or a certificate knows better.
+
+    `subject`: a whole subject, or "=" and the common name (`iothub.distinguished_names`).
+    """
 
     ip: str
     port: int

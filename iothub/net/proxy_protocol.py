@@ -27,7 +27,7 @@ CLIENT_CERT = 0x02 | 0x04  # on this connection, or earlier in this TLS session
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """What a header says. `ip` is None when the proxy speaks for itself (LOCAL, UNKNOWN, UNSPEC)."""
+    """What a header says. `ip` is None when the proxy speaks for itself (LOCAL, UNKNOWN, UNSPEC). `subject`: "=" and a common name."""
 
     size_bytes: int
     ip: str | None = None
@@ -160,7 +160,7 @@ def _subject(tlvs: bytes) -> str | None:
         client, verify = value[0], struct.unpack(">I", value[1:5])[0]
         for part, name in _tlvs(value[5:]):
             if part == SUBTYPE_SSL_CN and client & CLIENT_SSL and client & CLIENT_CERT and verify == 0:
-                subject = _name(name)
+                subject = f"={_name(name)}"
     return subject
 
 

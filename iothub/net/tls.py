@@ -1,15 +1,16 @@
 """TLS as a byte filter: the standard library's SSLObject between two memory buffers, and the files that it needs.
 
-Knows no sockets and no MQTT. Renegotiation is off; a client certificate's common name becomes the certificate subject.
+Knows no sockets and no MQTT. Renegotiation is off; what a client certificate says of its holder becomes the certificate subject.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias, cast
 
+from iothub import distinguished_names
 from iothub.errors import ConfigError
 from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.listener_info import ListenerInfo
@@ -18,6 +19,7 @@ from iothub.reasons import Reason
 READ_BYTES = 1 << 16
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 SUBJECT_MAX_CHARS = 256
+Rdns: TypeAlias = tuple[tuple[tuple[str, str], ...], ...]
 CRL_MARK = b"-----BEGIN X509 CRL-----"
 
 
@@ -68,7 +70,7 @@ class TlsFilter:
             raise FilterClosed(Reason.BAD_CREDENTIALS, f"client certificate refused: {error.verify_message}") from None
         except ssl.SSLError as error:
             raise FilterClosed(Reason.PROTOCOL_ERROR, f"TLS handshake failed: {error.reason}") from None
-        subject = _common_name(self._tls)
+        subject = _subject(self._tls)
         if subject is not None:
             self._client.subject = subject
         self.is_open = True
@@ -161,20 +163,20 @@ def _read(key: str, path: str) -> bytes:
         raise ConfigError(f"{key}: cannot read {path}: {error.strerror}") from None
 
 
-def _common_name(tls: ssl.SSLObject) -> str | None:
-    """The one common name of a verified client certificate.
+def _subject(tls: ssl.SSLObject) -> str | None:
+    """The subject of a verified client certificate; its common name alone where the rest has no form that is compared.
 
     Raises:
-        FilterClosed: the name is not one that can be compared and logged safely (several, empty, NUL, line breaks).
+        FilterClosed: the common name is not one that can be compared and logged safely (several, empty, NUL, line breaks).
     """
     certificate = tls.getpeercert()
     if not certificate:
         return None
-    subject: Iterable[Iterable[tuple[str, str]]] = certificate.get("subject", ())  # type: ignore[assignment]
+    subject = cast("Rdns", certificate.get("subject", ()))
     names = [value for part in subject for key, value in part if key == "commonName"]
-    if not names:
-        return None
-    name = names[0]
-    if len(names) > 1 or not name or len(name) > SUBJECT_MAX_CHARS or not name.isprintable():
+    if any(not name or len(name) > SUBJECT_MAX_CHARS or not name.isprintable() for name in names) or len(names) > 1:
         raise FilterClosed(Reason.BAD_CREDENTIALS, "the client certificate's common name is not usable")
-    return name
+    try:
+        return distinguished_names.write(subject)
+    except ConfigError:
+        return f"={names[0]}" if names else None

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and leaves with any common name.
+"""Certificates for tests: an authority, and leaves with any subject.
 
 Knows no listener; everything is written as PEM files.
 """
@@ -40,10 +40,18 @@ class Authority:
         self.ca_file = str(directory / f"{name}.pem")
         Path(self.ca_file).write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, file: str, common_names: tuple[str, ...] = ("localhost",), *, is_expired: bool = False) -> Pair:
-        """Write `file`.pem and `file`.key; valid for localhost and the loopback addresses."""
+    def issue(
+        self,
+        file: str,
+        common_names: tuple[str, ...] = ("localhost",),
+        *,
+        subject: x509.Name | None = None,
+        is_expired: bool = False,
+    ) -> Pair:
+        """Write `file`.pem and `file`.key; valid for localhost and the loopback addresses. `subject` replaces the common names."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in common_names])
+        if subject is None:
+            subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in common_names])
         names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = _builder(subject, self._name, key, is_expired=is_expired)
         certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(

@@ -24,6 +24,7 @@ from sqlalchemy import (
     delete as delete_from,
 )
 
+from iothub.distinguished_names import canonical
 from iothub.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import BanKind, Scope
 from iothub_services.auth.secrets import MAX_SECRET_BYTES, generate_secret, hash_generated, hash_password, is_acceptable
@@ -41,7 +42,7 @@ class CredentialForm(StrEnum):
 
     GENERATED = "generated"  # a secret of ours, >= 128 bit: salted HMAC with the pepper
     PASSWORD = "password"  # noqa: S105  chosen by people: argon2id
-    X509 = "x509"  # the subject of a certificate that the listener has verified
+    X509 = "x509"  # the subject, or the common name, of a certificate that the listener has verified
     JWT = "jwt"  # a token of one of the tenant's issuers
     NONE = "none"  # nothing fits it: a secret must be made first
 
@@ -140,10 +141,12 @@ def set_password(store: AccountStore, tenant: str, name: str, password: str) -> 
 
 
 def set_certificate(store: AccountStore, tenant: str, name: str, subject: str) -> Device:
-    """Let the device in by the certificate with this subject, and by nothing else.
+    """Let the device in by the certificate with this subject (`CN=dev1,O=Acme`) or common name (`dev1`), and by nothing else.
 
     Raises NotFoundError, ConflictError, ConfigError.
     """
+    if "=" in subject:
+        subject = canonical(subject)
     if not 1 <= len(subject) <= SUBJECT_LIMIT or not subject.isprintable():
         raise ConfigError(
             f"the certificate's subject is not 1 to {SUBJECT_LIMIT} printable characters: copy it exactly"

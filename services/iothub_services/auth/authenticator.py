@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from iothub.clock import Clock
+from iothub.distinguished_names import fits
 from iothub.reasons import Reason
 from iothub_services.auth.bans import find_ban, is_address_permitted
 from iothub_services.auth.check_pool import (
@@ -49,7 +50,10 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a CONNECT shows of its sender. `address`: the IP address; `certificate_subject`: what the listener verified."""
+    """What a CONNECT shows of its sender. `address`: the IP address; `certificate_subject`: what the listener verified.
+
+    Its form: `iothub.distinguished_names`.
+    """
 
     tenant: str
     device: str
@@ -217,7 +221,7 @@ class Authenticator:
         if device.credential_kind is CredentialKind.JWT:
             return await self._check_token(shown, tenant, device)
         if device.credential_kind is CredentialKind.X509:
-            if not shown.certificate_subject or shown.certificate_subject != device.credential:
+            if not shown.certificate_subject or not fits(device.credential, shown.certificate_subject):
                 raise _Refused(Reason.BAD_CREDENTIALS, "wrong_certificate", is_counted=True)
             return None
         secret = shown.secret

@@ -49,7 +49,7 @@ class CredentialKind(Enum):
     """How a device proves itself."""
 
     SECRET = "secret"  # noqa: S105  credential: text of `hash_generated` or `hash_password`
-    X509 = "x509"  # credential: the subject that the listener must have verified
+    X509 = "x509"  # credential: the common name, or the whole subject, that the listener must have verified
     JWT = "jwt"  # credential: "", a token of any of the tenant's issuers proves it
 
 

@@ -21,13 +21,13 @@ def client_context(authority: Authority, pair=None) -> ssl.SSLContext:
 
 @pytest.mark.parametrize("name", ["tls", "wss"])
 def test_client_certificate_reaches_the_plane(start, authority, pair, name) -> None:
-    """The common name is the connection's certificate subject; without a certificate nobody gets to the plane."""
+    """The verified name is the connection's certificate subject; without a certificate nobody gets to the plane."""
     hub = start(listener_info(name, cert_file=pair.cert_file, key_file=pair.key_file, client_ca_file=authority.ca_file))
     hub.tls = client_context(authority, authority.issue("client", ("acme/dev1",)))
     client = hub.client(name)
     client.send(b"hi")
     assert client.receive() == b"hi"
-    assert hub.only().certificate_subject == "acme/dev1"
+    assert hub.only().certificate_subject == "CN=acme/dev1"
     hub.tls = client_context(authority)
     with contextlib.suppress(OSError):
         stranger = hub.client(name)

@@ -108,7 +108,7 @@ def test_proxy_v2_local_and_unspec_keep_the_sockets_address() -> None:
 def test_proxy_v2_common_name_counts_only_when_verified() -> None:
     """A name of a certificate that was not shown, or not verified, is no identity."""
     for part, subject in (
-        (ssl_tlv(b"device-1"), "device-1"),
+        (ssl_tlv(b"device-1"), "=device-1"),
         (ssl_tlv(b"device-1", verify=1), None),
         (ssl_tlv(b"device-1", client=0x01), None),
         (ssl_tlv(b"device-1", client=0x06), None),

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from iothub.errors import ConfigError
@@ -111,10 +112,20 @@ def test_tls_minimum_version_holds(authority: Authority, pair: Pair) -> None:
 
 
 def test_tls_client_certificate_names_the_subject(authority: Authority, pair: Pair) -> None:
-    """With client authorities set, the common name is the certificate subject."""
+    """With client authorities set: the whole subject, from the leaf up."""
     tls, facts = server(pair, client_ca_file=authority.ca_file)
-    Client(authority, authority.issue("device", ("acme/dev1",))).shake(tls)
-    assert facts.subject == "acme/dev1"
+    subject = x509.Name.from_rfc4514_string("CN=acme/dev1,OU=a\\,b+UID=7,O=Acmé")
+    Client(authority, authority.issue("device", subject=subject)).shake(tls)
+    assert facts.subject == "CN=acme/dev1,OU=a\\,b+UID=7,O=Acmé"
+
+
+def test_tls_subject_without_a_form_leaves_the_common_name(authority: Authority, pair: Pair) -> None:
+    """An attribute that is not compared must not be left out of a comparison: the subject is not handed up."""
+    tls, facts = server(pair, client_ca_file=authority.ca_file)
+    unknown = x509.NameAttribute(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), "x")
+    subject = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "dev1"), unknown])
+    Client(authority, authority.issue("device", subject=subject)).shake(tls)
+    assert facts.subject == "=dev1"
 
 
 def test_tls_client_without_certificate_is_refused(authority: Authority, pair: Pair) -> None:
@@ -147,7 +158,7 @@ def test_tls_revoked_certificate_is_refused(tmp_path: Path) -> None:
     authority.revoke(bad)
     tls, facts = server(pair, client_ca_file=authority.ca_file)
     Client(authority, good).shake(tls)
-    assert facts.subject == "good"
+    assert facts.subject == "CN=good"
     tls, facts = server(pair, client_ca_file=authority.ca_file)
     with pytest.raises(FilterClosed):
         Client(authority, bad).shake(tls)

@@ -123,6 +123,8 @@ def test_password_and_certificate_replace_the_secret(store: AccountStore) -> Non
     assert stored_credential(store, "dev1") == "CN=dev1,O=Acme"
     with pytest.raises(ConfigError, match="subject"):
         devices.set_certificate(store, "acme", "dev1", "CN=a\nb")
+    with pytest.raises(ConfigError, match="not compared"):
+        devices.set_certificate(store, "acme", "dev1", "XY=dev1")
 
 
 def test_disabled_device_keeps_its_account(store: AccountStore) -> None:
