@@ -196,7 +196,8 @@ class Life:
         node = self._node
         is_somebody_there = any(not connection.is_lost for connection in self._dismissed)
         is_waited_for = is_somebody_there and since_s < _FAREWELL_S
-        return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for)
+        is_will_waiting = any(broker.wills_waiting for broker in node.brokers)
+        return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or is_will_waiting)
 
     def _pause(self, seconds: float) -> Deferred[None]:
         pause: Deferred[None] = Deferred()

@@ -40,11 +40,7 @@ from iothub_tenants.wills import Later, Wills
 
 MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
 
-OVERFLOWS = {
-    "reject": Overflow.REJECT,
-    "drop-oldest": Overflow.DROP_OLDEST,
-    "drop-qos0-first": Overflow.DROP_QOS0_FIRST,
-}
+OVERFLOWS = {overflow.word: overflow for overflow in Overflow}
 
 
 @dataclass(slots=True)
@@ -219,6 +215,11 @@ class TenantBroker:
         self.allowance.release_session(session)
 
     # --- wills
+
+    @property
+    def wills_waiting(self) -> int:
+        """Wills that have fired and are not published yet: their rights are being read, or they wait for a rate."""
+        return len(self._wills)
 
     def publish_will(self, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]) -> None:
         """A Will is a PUBLISH by the session's device, checked again when it fires."""

@@ -55,9 +55,10 @@ class Wills:
         self._rights = rights
         self._waiting: deque[_Firing] = deque()
         self._waiting_bytes = 0
+        self._checking = 0  # whose rights are being read
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self._checking
 
     def fire(self, session: Session, message: Message, on_done: Callable[[], None]) -> None:
         """Publish a Will as soon as its meters let it pass; `on_done` when it is stored, or will never be."""
@@ -75,10 +76,13 @@ class Wills:
     async def _check(self, firing: _Firing) -> None:
         """Much may have changed since its client was here; after a start the session itself knows of no right."""
         session = firing.session
+        self._checking += 1
         try:
             policy = await self._rights(session)
         except UnavailableError:
             policy = session.policy
+        finally:
+            self._checking -= 1
         self._take(firing, policy)
 
     def _take(self, firing: _Firing, policy: Policy | None) -> None:

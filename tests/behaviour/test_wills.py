@@ -113,6 +113,23 @@ def test_take_over_publishes_the_will_of_the_old_connection(join: Party, version
     watcher.nothing()
 
 
+@pytest.mark.parametrize("is_broken", [True, False], ids=["broken", "taken-over"])
+def test_will_of_a_kept_session_is_published_though_its_client_is_back(
+    join: Party, version: int, is_broken: bool
+) -> None:
+    """The session goes on, the old connection does not; without a delay there is nothing to wait for. [MQTT-3.1.2-8] [MQTT3-3.1.2-8]."""
+    topic = unique("w")
+    watcher = watch(join, version, topic)
+    old = join(version, keep=True, will=(topic, b"gone", 1, False))
+
+    if is_broken:
+        old.drop()
+    join(version, old.client_id, keep=True)
+
+    assert watcher.payloads() == [b"gone"]
+    watcher.nothing()
+
+
 def test_keep_alive_publishes_the_will(tcp: Party, version: int) -> None:
     """A silent client is gone after one and a half Keep Alive. [MQTT-3.1.2-22] [MQTT-3.1.2-8] [MQTT3-3.1.2-24] [MQTT3-3.1.2-8]."""
     topic = unique("w")

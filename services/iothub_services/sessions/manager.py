@@ -21,10 +21,11 @@ from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.errors import BackendError, IotHubError, NotFoundError
-from iothub.reasons import Reason
+from iothub.reasons import Drop, Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.sessions.deadlines import Deadlines
+from iothub_services.sessions.estate import Estate
 from iothub_services.sessions.port import (
     NEVER_EXPIRES,
     Journal,
@@ -69,12 +70,9 @@ class SessionManager:
         self._journal = journal
         self._clock = clock
         self._owner = owner
+        self._estate = Estate(plane, queues, owner)
         self._deadlines = Deadlines()
-        self._firing: set[Session] = set()  # their Will is on its way; the log still has it
         self._ending = 0  # sessions that are just expiring
-        self._orphans: set[int] = (
-            set()
-        )  # queues of no session that could not be dropped yet; a start drops those that are left
 
     # --- a connection comes
 
@@ -120,7 +118,7 @@ class SessionManager:
             await self._record_created(home, request, queue_id, claim.epoch)
         except BackendError as error:
             if has_queue or error.is_written:
-                self._orphan(queue_id)
+                self._estate.drop_soon(queue_id)
             raise
         session = self._plane.create_session(
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
@@ -154,8 +152,7 @@ class SessionManager:
         control.connected_at_ms = self._now_ms()
         session.epoch = claim.epoch
         try:
-            had_will = before.will is not None or session in self._firing
-            await self._journal.record(self._resumed(session, had_will=had_will))
+            await self._journal.record(self._resumed(session, had_will=before.will is not None))
         except BackendError as error:
             self._put_back(home, session, before, is_written=error.is_written)
             raise
@@ -189,7 +186,7 @@ class SessionManager:
         self._plane.discard(session)
         if session.is_persistent:
             self._journal.note([events.session_discarded(self._subject(session), reason="not_opened")])
-            self._orphan(session.queue_id)
+            self._estate.drop_soon(session.queue_id)
 
     def _control_of(self, request: SessionRequest) -> SessionControl:
         now_ms = self._now_ms()
@@ -224,6 +221,10 @@ class SessionManager:
             control.will = None  # [MQTT-3.1.2-10]
             goodbye.append(events.will_cleared(self._subject(session)))
         self._journal.note(goodbye)
+        if control.will is not None and not min(control.will.delay_s, control.expiry_s):
+            self._fire_will(
+                home, session
+            )  # at once, also when the next connection is here already [MQTT-3.1.2-8] [MQTT-3.1.4-3]
         self._start_deadlines(home, session)
 
     def _start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
@@ -253,12 +254,10 @@ class SessionManager:
         will, control.will, control.will_at = control.will, None, 0.0
         if will is None:
             return
-        cleared = events.will_cleared(self._subject(session))
-        self._firing.add(session)
 
         def done() -> None:  # not earlier: if the hub dies before, the next one sends it
-            self._firing.discard(session)
-            self._journal.note([cleared])
+            if control.will is None:  # else the next connection's has taken its place in the log
+                self._journal.note([events.will_cleared(self._subject(session))])
 
         home.publish_will(session, will, self._will_id(session), done)
 
@@ -280,17 +279,17 @@ class SessionManager:
                 home.vacate(connection, Reason.SESSION_DISCARDED)
                 self._plane.close(connection, Reason.SESSION_DISCARDED)
             if home.plane.sessions.get(client_id) is session:
-                await self._end(home, session, reason)
+                await self._end(home, session, reason, Drop.PURGED)
             return True
 
-    async def _end(self, home: SessionHome, session: Session, reason: str) -> None:
+    async def _end(self, home: SessionHome, session: Session, reason: str, drop: Drop = Drop.SESSION_ENDED) -> None:
         control: SessionControl = session.control
         expires_at = control.expires_at
         control.expires_at = control.queued_at = 0.0
         if control.will is not None:
             self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
         try:
-            await self._bequeath(session)
+            handed_on = await self._estate.bequeath(session)
             subject = self._subject(session)
             is_expiry = reason == "expired"
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
@@ -301,41 +300,15 @@ class SessionManager:
             raise
         home.session_ended(session)
         self._plane.discard(session)
-        await self._drop(session.queue_id)
+        await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))
 
-    def _orphan(self, queue_id: int) -> None:
-        """Drop a queue that belongs to no session, as soon as the store lets us."""
-        Deferred.fromCoroutine(self._drop(queue_id))
-
-    async def _drop(self, queue_id: int) -> None:
-        self._orphans.discard(queue_id)
-        try:
-            await self._queues.drop(queue_id)
-        except BackendError as error:
-            self._orphans.add(queue_id)
-            log.warning("a queue without a session could not be dropped yet", queue_id=queue_id, error=str(error))
-
-    async def _bequeath(self, session: Session) -> None:
-        """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2."""
-        if not self._plane.leave_groups(session):
-            return
-        try:
-            claim = await self._queues.claim(session.queue_id, self._owner)
-        except NotFoundError:  # it went with a damaged file
-            return
-        after, is_through = claim.head, False
-        while not is_through:
-            page = await self._queues.load(session.queue_id, claim.epoch, after)
-            done: Deferred[None] = Deferred()
-            self._plane.bequeath(session, page.records, partial(done.callback, None))
-            await done
-            is_through = page.is_short or page.upto <= after
-            after = page.upto
+    def _count_lost(self, home: SessionHome, session: Session, drop: Drop, handed_on: int, records: int) -> None:
+        if records > handed_on:
+            self._plane.turn.drop(home.plane, session, drop, records - handed_on)
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""
-        for queue_id in list(self._orphans):
-            self._orphan(queue_id)
+        self._estate.drop_orphans()
         now = self._clock.monotonic()
         for home, session in self._deadlines.due(now):
             control: SessionControl = session.control

@@ -61,6 +61,31 @@ def test_stop_loses_nothing_that_was_acknowledged(make_hub: Callable[..., Hub], 
     assert again.payloads(acknowledged)[-1] == str(acknowledged).encode()
 
 
+@pytest.mark.parametrize("is_kept", [True, False], ids=["persistent", "transient"])
+def test_stop_publishes_the_wills_of_who_was_there(
+    make_hub: Callable[..., Hub], party: Callable[..., Party], is_kept: bool
+) -> None:
+    """The server closes, no client has said goodbye [MQTT-3.1.2-8]; once, to a subscriber who was away, and retained."""
+    hub = make_hub()
+    hub.start()
+    join = party(hub)
+    reader = join(5, "reader", keep=True)
+    reader.subscribe(("w", 1))
+    reader.disconnect()
+    join(4, "mortal", device="dev2", keep=is_kept, will=("w", b"gone", 1, True))
+
+    assert hub.stop() == 0
+    hub.start()
+
+    again = join(5, "reader", keep=True)
+    assert again.payloads() == [b"gone"]
+    again.nothing()
+    late = join(5, "late", device="dev2")
+    late.subscribe(("w", 1))
+    (kept,) = late.take()
+    assert (kept.payload, kept.retain) == (b"gone", True)
+
+
 def test_stop_knows_what_was_sent_of_sessions_that_had_left_before(
     make_hub: Callable[..., Hub], party: Callable[..., Party]
 ) -> None:

@@ -271,8 +271,8 @@ def test_log_has_a_will_until_it_is_stored(house: House) -> None:
     assert house.journal.words() == ["will.cleared"]
 
 
-def test_will_that_is_on_its_way_does_not_stay_in_the_log_of_a_session_that_comes_back(house: House) -> None:
-    """The late `will.cleared` has an old epoch, which the fold ignores."""
+def held_will(house: House) -> None:
+    """A Will has fired, and the store does not take it yet."""
     sleeper = keep(house, "sleeper", username="acme/dev2")
     sleeper.subscribe(("w/#", 1))
     sleeper.disconnect()
@@ -281,9 +281,39 @@ def test_will_that_is_on_its_way_does_not_stay_in_the_log_of_a_session_that_come
     house.pass_time(0.1)
     house.journal.words()
 
+
+def test_will_on_its_way_stays_in_the_log_when_its_session_comes_back(house: House) -> None:
+    """Until it is stored; then it is cleared with the epoch of now, which the fold does not ignore."""
+    held_will(house)
+
     keep(house)
 
-    assert house.journal.words() == ["session.resumed", "will.cleared", "session.connected"]
+    assert house.journal.words() == ["session.resumed", "session.connected"]
+    house.is_store_held = False
+    house.settle()
+    (cleared,) = house.journal.events
+    assert (cleared.type.value, cleared.epoch) == ("will.cleared", house.acme.plane.sessions["c"].epoch)
+
+
+def test_will_on_its_way_does_not_clear_the_next_one(house: House) -> None:
+    """The next connection's Will has taken its place in the log."""
+    held_will(house)
+
+    keep(house, will=WILL)
+
+    assert house.journal.words() == ["session.resumed", "will.set", "session.connected"]
+    house.is_store_held = False
+    house.settle()
+    assert house.journal.words() == []
+
+
+def test_will_without_delay_is_sent_before_the_next_connection_comes(house: House, watcher: Guest) -> None:
+    """Taken over, or back at once: the old connection was closed, and there was nothing to wait for [MQTT-3.1.2-8] [MQTT-3.1.4-3]."""
+    keep(house, will=WILL)
+    keep(house, will=WILL).drop()
+    keep(house)
+
+    assert payloads(watcher) == [b"gone", b"gone"]
 
 
 def test_session_that_could_not_be_made_durable_leaves_no_queue(house: House) -> None:
@@ -351,3 +381,44 @@ def test_log_that_does_not_answer_holds_up_no_will(house: House, watcher: Guest)
     assert sorted(house.acme.plane.sessions) == ["c", "slow", "watcher"]
     house.journal.release()
     assert sorted(house.acme.plane.sessions) == ["watcher"]
+
+
+def sleeper_with_messages(house: House, *filters: tuple[str, int]) -> None:
+    """Two messages wait for `c`, which is away."""
+    guest = keep(house)
+    guest.subscribe(*filters)
+    guest.disconnect()
+    publisher = house.join("p", username="acme/dev2")
+    for packet_id in (1, 2):
+        publisher.publish("a", b"x", 1, packet_id)
+    publisher.disconnect()
+
+
+def test_messages_of_a_session_that_expires_are_counted(house: House) -> None:
+    """Nothing is dropped without a name."""
+    sleeper_with_messages(house, ("a", 1))
+
+    house.pass_time(100)
+
+    assert house.acme.plane.counters.drops()["session_ended"] == 2
+
+
+def test_messages_of_a_session_that_an_operator_discards_are_counted_as_purged(house: House) -> None:
+    sleeper_with_messages(house, ("a", 1))
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+
+    drops = house.acme.plane.counters.drops()
+    assert (drops["purged"], drops["session_ended"]) == (2, 0)
+
+
+def test_messages_that_went_to_another_member_are_not_lost(house: House) -> None:
+    """A shared group hands on what its member did not acknowledge [MQTT-4.8.2-4]."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+
+    house.pass_time(100)
+
+    assert [packet.payload for packet in heir.get(2)] == [b"x", b"x"]
+    assert house.acme.plane.counters.drops()["session_ended"] == 0
