@@ -134,6 +134,13 @@ class Node:
         return open_database(path, schema, self.clock, self.store_alarms)
 
     def _compose(self) -> None:
+        self._compose_writers()
+        self._compose_plane()
+        self._compose_control()
+        self._compose_doors()
+
+    def _compose_writers(self) -> None:
+        """What blocks, and the threads that it does so in."""
         settings, clock = self.settings, self.clock
         call_in_reactor = self.reactor.callFromThread
         self.threads = Threads(
@@ -162,15 +169,23 @@ class Node:
         )
         self.hooks = hooks.load()
         self.journal = ThreadJournal(self.journal_thread, self._happened, self.reactor.callLater)
+
+    def _compose_plane(self) -> None:
+        """The message plane, and the sessions that it serves."""
+        settings, clock = self.settings, self.clock
         self.control = ControlPlane()
-        message_ids = MessageIds(clock, settings.node.number)
-        self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, message_ids)
+        self.message_ids = MessageIds(clock, settings.node.number)
+        self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, self.message_ids)
         self.plane.call_soon = partial(self.reactor.callLater, 0)
         self.directory = LocalDirectory()
         self.queue_admin = AwaitedQueues(self.writer)
         self.retained_admin = AwaitedRetained(self.writer)
         owner = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}".encode()
         self.sessions = SessionManager(self.plane, self.directory, self.queue_admin, self.journal, clock, owner)
+
+    def _compose_control(self) -> None:
+        """Accounts, tenants, and what the walks call."""
+        settings, clock = self.settings, self.clock
         self.registry = Registry(self.accounts)
         self.authenticator = Authenticator(
             self.registry, self.threads.run, clock, self.pepper, AuthTelemetry(self.telemetry), auth_settings(settings)
@@ -188,7 +203,7 @@ class Node:
             directory=self.directory,
             journal=self.journal,
             hooks=self.hooks,
-            message_ids=message_ids,
+            message_ids=self.message_ids,
             counters=self.telemetry,
             later=self.reactor.callLater,
         )
@@ -206,6 +221,10 @@ class Node:
             self.reactor.callLater,
             partial(rights_of, self.hub),
         )
+
+    def _compose_doors(self) -> None:
+        """What is outside: listeners, regular duties, and an eye on the machine."""
+        settings, clock = self.settings, self.clock
         sockets_plane = cast("EnginePlane", self.plane)  # its Protocols speak of channels, the plane's of transports
         transports = make_transports(self.backend, sockets_plane, clock, self.reactor)
         self.listeners = Listeners(listener_infos(settings), sockets_plane, clock, transports, self.reactor)

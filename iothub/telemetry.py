@@ -5,7 +5,7 @@ Knows no source's inside and decides nothing. One object fulfils the observers o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from iothub import log
 from iothub.reasons import Drop, Reason
@@ -15,6 +15,9 @@ from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.quota.names import BY_NAME, Quota
+
+if TYPE_CHECKING:
+    from iothub.engine.tenant import TenantPlane
 
 PROTOCOLS = {3: "3.1", 4: "3.1.1", 5: "5"}
 
@@ -114,13 +117,13 @@ class Telemetry:
 
     # --- message plane
 
-    def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None:
+    def dropped(self, tenant: TenantPlane, session: object, drop: Drop, count: int) -> None:
         """The plane's own counters have it; the log hears of what a tenant should look at."""
 
-    def limited(self, tenant: Any, session: Any, limit: str, count: int) -> None:
+    def limited(self, tenant: TenantPlane, session: object, limit: str, count: int) -> None:
         self.refused(tenant.tenant_id, PLANE_LIMITS[limit], count)
 
-    def queue_full(self, tenant: Any, quota: str) -> None:
+    def queue_full(self, tenant: TenantPlane, quota: str) -> None:
         self.refused(tenant.tenant_id, BY_NAME[quota])
 
     # --- control plane

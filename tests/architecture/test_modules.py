@@ -14,9 +14,7 @@ SHORT_FUNCTION_LINES = 30
 SHORT_SHARE = 0.9  # nine functions in ten
 
 # Functions above the budget, with the length that they may have at most. The list may only shrink.
-LONG_FUNCTIONS = {
-    "iothub/node.py: _compose": 66,  # the composition root: one line per part
-}
+LONG_FUNCTIONS: dict[str, int] = {}
 
 # What no test names yet. The list may only shrink: a module that gets its test must leave it.
 WITHOUT_TEST: frozenset[str] = frozenset(
