@@ -63,7 +63,7 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
         except StaleEpochError:
             raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
     records = page.records if page is not None else []
-    limits = {"messages": stats.limits.messages, "bytes": stats.limits.bytes, "overflow": stats.limits.overflow.name}
+    limits = {"messages": stats.limits.messages, "bytes": stats.limits.bytes, "overflow": stats.limits.overflow.word}
     app.record({**_row(client_id, stats), "limits": limits, "oldest": [_message(record) for record in records]})
 
 

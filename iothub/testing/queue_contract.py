@@ -415,12 +415,13 @@ def usage_of_a_tenant_follows_every_way_out(store: QueueStore) -> None:
 
 
 def dropped_queue_is_gone_for_everybody(store: QueueStore) -> None:
-    """And dropping is idempotent; its tenant's other queues stay."""
+    """And dropping is idempotent, and says what went with it; its tenant's other queues stay."""
     claim = made(store, 1)
     made(store, 2)
-    store.append([one(1, 1)])
-    store.drop(1)
-    store.drop(1)
+    store.append([one(1, 1), one(1, 2), one(1, 3)])
+    moved(store, MoveKind.ACK, 1, claim.epoch, 1)
+    assert store.drop(1) == 2
+    assert store.drop(1) == 0
 
     assert store.append([one(1, 2)]) == [Appended((GONE,))]
     assert not moved(store, MoveKind.ACK, 1, claim.epoch, 1)

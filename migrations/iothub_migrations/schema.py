@@ -64,12 +64,12 @@ def _check(connection: Connection) -> SchemaState:
     stored = _stored(connection) if "schema_info" in tables else {}
     version = stored.get("version", 0)
     if stored.get("compat_version", 0) > SCHEMA_VERSION:
-        raise _future(f"version {version} (usable from version {stored['compat_version']})")
+        raise _future(connection, f"version {version} (usable from version {stored['compat_version']})")
     if version > SCHEMA_VERSION:
         return SchemaState.NEWER
     unknown = [found for found in revisions if not _is_known(found)]
     if unknown:
-        raise _future(f"revision {unknown[0]}")
+        raise _future(connection, f"revision {unknown[0]}")
     return (
         SchemaState.CURRENT
         if version == SCHEMA_VERSION and revisions == [revision(SCHEMA_VERSION)]
@@ -86,9 +86,11 @@ def _is_known(found: str) -> bool:
     return found in {revision(version) for version in range(1, SCHEMA_VERSION + 1)}
 
 
-def _future(found: str) -> ConflictError:
+def _future(connection: Connection, found: str) -> ConflictError:
+    url = connection.engine.url
+    name = Path(url.database or "").name if url.host is None else f"{url.database} at {url.host}"
     return ConflictError(
-        f"the accounts database has schema {found}, this program knows version {SCHEMA_VERSION}: install the program that wrote it, or a later one"
+        f"the accounts database {name} has schema {found}, this program knows version {SCHEMA_VERSION}: install the program that wrote it, or a later one"
     )
 
 

@@ -40,8 +40,8 @@ class AwaitedQueues:
         claim: Claim = await self._call("claim", queue_id, owner)
         return claim
 
-    async def drop(self, queue_id: int) -> None:
-        await self._call("drop", queue_id)
+    async def drop(self, queue_id: int) -> int:
+        return int(await self._call("drop", queue_id))
 
     async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
         op = Read(queue_id, epoch, after, _PAGE_RECORDS, _PAGE_BYTES)

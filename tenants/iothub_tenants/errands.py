@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from iothub.engine.filters import check_topic_filter
 from iothub.errors import ConfigError, IotHubError, NotFoundError
+from iothub.reasons import Drop
 from iothub.verbs import Verb
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues
@@ -65,7 +66,10 @@ class Errands:
         session = broker.plane.sessions.get(client_id)
         if session is None or not session.is_persistent:
             raise NotFoundError(f"tenant {tenant} has no queue of {client_id!r}; `iothub queue list {tenant}`")
-        return {"messages": await self._queues.purge(session.queue_id)}
+        count = await self._queues.purge(session.queue_id)
+        if count:
+            self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
+        return {"messages": count}
 
     async def _delete_retained(self, tenant: str, argument: Json) -> Json:
         topic_filter = str(argument["filter"]).encode()

@@ -133,12 +133,13 @@ class Queues:
         records: list[Any] = [record for position, record in sorted(rows.records.items()) if position > after]
         return LoadedPage(records, rows.tail, True, [])
 
-    async def drop(self, queue_id: int) -> None:
+    async def drop(self, queue_id: int) -> int:
         if self.is_down:
             raise BackendError("queues.db: disk full", retryable=True)
         self.owners.pop(queue_id, None)
-        self.store.rows.pop(queue_id, None)
+        rows = self.store.rows.pop(queue_id, None)
         self.dropped.append(queue_id)
+        return 0 if rows is None else len(rows.records)
 
     async def purge(self, queue_id: int) -> int:
         self.purged.append(queue_id)

@@ -137,8 +137,9 @@ class MemoryQueues:
         queue.ids.clear()
         return count
 
-    def drop(self, queue_id: int) -> None:
-        self._queues.pop(queue_id, None)
+    def drop(self, queue_id: int) -> int:
+        queue = self._queues.pop(queue_id, None)
+        return 0 if queue is None else len(queue.records)
 
     def drop_tenant(self, tenant_id: int) -> int:
         queue_ids = self._of_tenant(tenant_id)

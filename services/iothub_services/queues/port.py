@@ -27,6 +27,11 @@ class Overflow(IntEnum):
     DROP_OLDEST = 1
     DROP_QOS0_FIRST = 2  # stored QoS 0 goes first, then the newest is refused
 
+    @property
+    def word(self) -> str:
+        """As the setting says it."""
+        return self.name.lower().replace("_", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
@@ -205,8 +210,8 @@ class QueueStore(Protocol):
     def purge(self, queue_id: int) -> int:
         """Drop every stored record (positions go on); returns how many."""
 
-    def drop(self, queue_id: int) -> None:
-        """Remove the queue. Idempotent."""
+    def drop(self, queue_id: int) -> int:
+        """Remove the queue and return how many records it had. Idempotent."""
 
     def drop_tenant(self, tenant_id: int) -> int: ...
 

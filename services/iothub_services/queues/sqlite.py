@@ -151,17 +151,18 @@ class SqliteQueues:
         with self._database.transaction() as connection:
             return self._delete(connection, self._existing(queue_id), schema.DELETE_UPTO, (queue_id, _LARGEST))
 
-    def drop(self, queue_id: int) -> None:
+    def drop(self, queue_id: int) -> int:
         with self._database.transaction() as connection:
             row = self._shelf.touch(queue_id)
             if row is None:
-                return
+                return 0
             self._shelf.remove(row)
             connection.execute("DELETE FROM inbound WHERE queue = ?", (queue_id,))
             connection.execute("DELETE FROM released WHERE queue = ?", (queue_id,))
             if row.messages:
                 connection.execute("INSERT OR IGNORE INTO dropped VALUES (?)", (queue_id,))
                 self._dropped = None
+            return row.messages
 
     def drop_tenant(self, tenant_id: int) -> int:
         with self._database.transaction() as connection:

@@ -112,7 +112,8 @@ class QueueAdmin(Protocol):
     async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
         """Read the next records after a position, decoded."""
 
-    async def drop(self, queue_id: int) -> None: ...
+    async def drop(self, queue_id: int) -> int:
+        """Return how many records it had."""
 
 
 class Journal(Protocol):

@@ -122,6 +122,7 @@ def test_queues_are_listed_and_shown(busy: Cli) -> None:
     shown = busy("queue", "show", "acme", "c1", "--messages", "2", "-o", "json").json
     assert [(message["position"], message["payload_bytes"]) for message in shown["oldest"]] == [(1, 3), (2, 1)]
     assert shown["oldest"][0]["payload"] == "one"
+    assert shown["limits"]["overflow"] == "drop-qos0-first", "as the setting is written"
     assert "c1" in busy("queue", "show", "acme", "c1").out
 
 

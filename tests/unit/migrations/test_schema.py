@@ -128,7 +128,10 @@ def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
     write(engine, "UPDATE schema_info SET value = 9")
 
     for look in (schema.check, schema.upgrade):
-        with pytest.raises(ConflictError, match=rf"version 9 .* knows version {schema.SCHEMA_VERSION}"):
+        with pytest.raises(
+            ConflictError,
+            match=rf"^the accounts database accounts\.db .*version 9 .* knows version {schema.SCHEMA_VERSION}",
+        ):
             look(engine)
 
 

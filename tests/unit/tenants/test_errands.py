@@ -31,8 +31,12 @@ class Hub:
             }
         )
         self.acme = SimpleNamespace(plane=plane, retained=SimpleNamespace(delete=self._delete))
+        self.drops: list[tuple[str, int]] = []
+        turn = SimpleNamespace(drop=lambda _tenant, _session, drop, count: self.drops.append((drop.value, count)))
         hub = SimpleNamespace(
-            brokers=SimpleNamespace(broker=self._broker), sessions=SimpleNamespace(discard=self._discard)
+            brokers=SimpleNamespace(broker=self._broker),
+            sessions=SimpleNamespace(discard=self._discard),
+            plane=SimpleNamespace(turn=turn),
         )
         queues = SimpleNamespace(purge=self._purge)
         self.errands = Errands(
@@ -91,6 +95,7 @@ def test_verbs_are_done_and_answered_in_their_order(hub: Hub) -> None:
     assert hub.answers == [(1, {}), (2, {"messages": 30}), (3, {"messages": 2})]
     assert hub.discarded == [("m7", "operator")]
     assert hub.deleted == [b"a/#"]
+    assert hub.drops == [("purged", 30)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""What an ended session leaves behind: what it shared goes to other members of its groups, its queue is dropped, what is lost is counted.
+
+Knows no events and no deadlines: the session manager says when. A queue that cannot be dropped now is dropped later; a start drops those
+that belong to no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from twisted.internet.defer import Deferred
+
+from iothub import log as logging
+from iothub.engine.outbox import SHARED_FLAG
+from iothub.engine.plane import Plane
+from iothub.engine.session import Session
+from iothub.errors import BackendError, NotFoundError
+from iothub_services.sessions.port import QueueAdmin
+
+log = logging.get(__name__)
+
+OnDropped = Callable[[int], None]
+
+
+def _nobody(_records: int) -> None:
+    """A queue that never was a session's holds nothing."""
+
+
+class Estate:
+    """On the reactor thread. Invariant: a queue without a session is in `_orphans`, or being dropped, or gone."""
+
+    def __init__(self, plane: Plane, queues: QueueAdmin, owner: bytes) -> None:
+        self._plane = plane
+        self._queues = queues
+        self._owner = owner
+        self._orphans: dict[int, OnDropped] = {}
+
+    async def bequeath(self, session: Session) -> int:
+        """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2.
+
+        Return how many records found somebody else, or were counted as lost because there is nobody. Raises BackendError.
+        """
+        if not self._plane.leave_groups(session):
+            return 0
+        try:
+            claim = await self._queues.claim(session.queue_id, self._owner)
+        except NotFoundError:  # it went with a damaged file
+            return 0
+        after, is_through, handed_on = claim.head, False, 0
+        while not is_through:
+            page = await self._queues.load(session.queue_id, claim.epoch, after)
+            done: Deferred[None] = Deferred()
+            self._plane.bequeath(session, page.records, partial(done.callback, None))
+            await done
+            handed_on += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in page.records)
+            is_through = page.is_short or page.upto <= after
+            after = page.upto
+        return handed_on
+
+    async def drop(self, queue_id: int, on_dropped: OnDropped = _nobody) -> None:
+        """Drop a queue, now or as soon as the store lets us; `on_dropped` hears how many records it had."""
+        self._orphans.pop(queue_id, None)
+        try:
+            records = await self._queues.drop(queue_id)
+        except BackendError as error:
+            self._orphans[queue_id] = on_dropped
+            log.warning("a queue without a session could not be dropped yet", queue_id=queue_id, error=str(error))
+        else:
+            on_dropped(records)
+
+    def drop_soon(self, queue_id: int) -> None:
+        """Drop the queue of a session that did not come into being; nobody waits for it."""
+        Deferred.fromCoroutine(self.drop(queue_id))
+
+    def drop_orphans(self) -> None:
+        """Try again what could not be dropped."""
+        for queue_id, on_dropped in list(self._orphans.items()):
+            Deferred.fromCoroutine(self.drop(queue_id, on_dropped))
