@@ -228,6 +228,7 @@ class _Told:
             return ""
 
     def write(self, server: Server) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
         for name, text in server.files.items():
             path = self._folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

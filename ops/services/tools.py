@@ -19,6 +19,7 @@ from ops.services.places import ROOT, Places, pom
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 23  # Kafka 4 needs 17; Hadoop's security calls were taken out of Java 24
 _JDK_PACKAGES = ("openjdk-17-jdk-headless", "openjdk-21-jdk-headless")
+_JVM_FOLDER = Path("/usr/lib/jvm")
 _INSTALL_S = 600.0
 _MAVEN_S = 900.0
 _MAVEN_TRIES = 2
@@ -127,7 +128,7 @@ def _java_homes() -> Iterator[Path]:
     on_path = shutil.which("javac")
     if on_path is not None:
         yield Path(on_path).resolve().parents[1]
-    yield from sorted(Path("/usr/lib/jvm").glob("*"))
+    yield from sorted(_JVM_FOLDER.glob("*"))
 
 
 def java_version(home: Path) -> int:

@@ -1,0 +1,254 @@
+"""`up`, `down` and what lies between, with stand-ins for the servers: real processes, real files, no JVM."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ops.services import house as house_module
+from ops.services.__main__ import main
+from ops.services.errors import ServicesError
+from ops.services.house import Services
+from ops.services.places import ROOT, Places, Ports
+from ops.services.process import ServerProcess
+from ops.services.servers import NAMES, Server
+from ops.services.tools import Tools
+from tests.support.stand_in import make_stand_in
+
+
+@dataclass
+class _World:
+    """What the servers are described as; tests change it between two `up`."""
+
+    java: str
+    words: tuple[str, ...] = ()
+    text: str = "a=1\n"
+    ports: tuple[int, ...] = ()
+    said: list[str] = field(default_factory=list)
+
+    def describe(self, name: str, *_: object) -> Server:
+        process = ServerProcess(name, Path(self.java).parent / "services" / name)
+
+        def ask() -> None:
+            if process.state() != "running" or "ready" not in process.out.read_text():
+                raise ConnectionRefusedError("nobody there")
+
+        return Server(name, self.java, self.words, {"conf/settings": self.text}, self.ports, ask)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _World:
+    made = _World(make_stand_in(tmp_path))
+    monkeypatch.setattr(house_module, "describe", made.describe)
+    monkeypatch.setattr(house_module, "find_tools", lambda say: Tools(tmp_path, tmp_path))
+    return made
+
+
+@pytest.fixture
+def house(world: _World, tmp_path: Path) -> Iterator[Services]:
+    made = Services(Places(tmp_path / "services"), Ports(), say=world.said.append)
+    yield made
+    for name in NAMES:
+        made.kill(name)
+
+
+def _pids(house: Services) -> dict[str, int | None]:
+    return {report.name: report.pid for report in house.reports()}
+
+
+def test_up_starts_hbase_and_kafka_and_writes_the_hubs_settings(house: Services) -> None:
+    """The second gateway is for those who ask for it."""
+    house.up()
+
+    assert {report.name: report.state for report in house.reports()} == {
+        "hbase": "running",
+        "kafka": "running",
+        "gateway": "down",
+    }
+    assert house.places.hub_settings.exists()
+    assert (house.places.of("kafka") / "conf/settings").read_text() == "a=1\n"
+
+
+def test_up_again_starts_nothing(house: Services, world: _World) -> None:
+    """Idempotent: the same processes, not a word."""
+    house.up()
+    before = _pids(house)
+    world.said.clear()
+
+    house.up()
+
+    assert _pids(house) == before
+    assert world.said == []
+
+
+def test_up_starts_again_what_has_died(house: Services) -> None:
+    """The other one is left alone."""
+    house.up()
+    before = _pids(house)
+    house.kill("kafka")
+
+    house.up()
+
+    after = _pids(house)
+    assert after["hbase"] == before["hbase"]
+    assert after["kafka"] not in (None, before["kafka"])
+
+
+def test_up_lets_go_on_what_is_paused(house: Services) -> None:
+    """The same process."""
+    house.up()
+    before = _pids(house)
+    house.pause("hbase")
+
+    house.up()
+
+    assert _pids(house) == before
+    assert all(report.state != "paused" for report in house.reports())
+
+
+@pytest.mark.parametrize(
+    "change", [lambda world: setattr(world, "words", ("x",)), lambda world: setattr(world, "text", "a=2\n")]
+)
+def test_up_starts_anew_what_runs_with_other_settings(
+    house: Services, world: _World, change: Callable[[_World], None]
+) -> None:
+    """Nobody tests yesterday's jar or settings without noticing."""
+    house.up()
+    before = _pids(house)
+    change(world)
+
+    house.up()
+
+    assert _pids(house)["kafka"] not in (None, before["kafka"])
+    assert "kafka runs with other settings or an older jar; starting it anew" in world.said
+
+
+def test_server_that_ends_while_starting_is_told_with_its_log(house: Services, world: _World) -> None:
+    """At once, not after the time limit."""
+    world.words = ("brief",)
+
+    with pytest.raises(ServicesError, match=r"hbase ended while it was starting(?s:.*)this is the last line"):
+        house.up()
+
+
+def test_server_that_does_not_answer_is_told_with_its_log(
+    house: Services, world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded, with the reason why it is not thought to answer, and with progress on the way."""
+    monkeypatch.setattr(house_module, "START_LIMIT_S", 0.3)
+    monkeypatch.setattr(house_module, "_PROGRESS_S", 0.05)
+    monkeypatch.setattr(house_module, "describe", lambda *_: Server("hbase", world.java, (), {}, (), _never))
+
+    with pytest.raises(ServicesError, match=r"did not answer within 0 s \(nobody there\)(?s:.*)ready"):
+        house.up("hbase")
+
+    assert any(line.startswith("waiting for hbase, 0 s so far") for line in world.said)
+
+
+def _never() -> None:
+    raise ConnectionRefusedError("nobody there")
+
+
+def test_port_of_another_program_is_named(house: Services, world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+    monkeypatch.setattr(house_module, "_PORT_LIMIT_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        world.ports = (port,)
+
+        with pytest.raises(ServicesError, match=rf"hbase needs port {port} of 127\.0\.0\.1(?s:.*)SHIFT=100"):
+            house.up()
+
+    assert set(_pids(house).values()) == {None}
+
+
+def test_down_stops_all_and_keeps_the_data(house: Services) -> None:
+    """Also the second gateway; twice is fine."""
+    house.up(*NAMES)
+    (house.places.of("kafka") / "data").touch()
+
+    house.down()
+    house.down()
+
+    assert set(_pids(house).values()) == {None}
+    assert (house.places.of("kafka") / "data").exists()
+
+
+def test_wipe_leaves_no_data(house: Services) -> None:
+    """The libraries stay: they took a minute."""
+    house.up()
+    house.places.libraries.mkdir()
+
+    house.wipe()
+
+    assert not house.places.of("kafka").exists()
+    assert house.places.libraries.exists()
+
+
+def test_what_does_not_run_cannot_be_paused(house: Services) -> None:
+    """A test of a pause that paused nothing would prove nothing."""
+    with pytest.raises(ServicesError, match="kafka does not run"):
+        house.pause("kafka")
+    with pytest.raises(ServicesError, match="kafka does not run"):
+        house.resume("kafka")
+
+
+def test_unknown_server_is_refused_by_name(house: Services) -> None:
+    """With the names that exist."""
+    with pytest.raises(ServicesError, match="'redis'; expected one of hbase, kafka, gateway"):
+        house.kill("redis")
+
+
+def test_only_one_starts_or_stops_at_a_time(house: Services, world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two terminals, or two test runs: the second waits, and says so; not for ever."""
+    monkeypatch.setattr(house_module, "_LOCK_LIMIT_S", 0.1)
+    house.places.folder.mkdir()
+    lock = f"import fcntl, sys; f = open({str(house.places.lock)!r}, 'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+
+        with pytest.raises(ServicesError, match="held by another program"):
+            house.up()
+
+        holder.communicate("")
+    assert world.said == ["somebody else is starting or stopping these servers; waiting ..."]
+
+
+def test_command_line_says_what_runs(house: Services, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0 when both run, 7 when not; a mistake is one line without a traceback."""
+    words = ["--dir", str(house.places.folder)]
+    assert main([*words, "status"]) == 7
+
+    house.up()
+    assert main([*words, "status"]) == 0
+    assert main([*words, "kill", "kafka"]) == 0
+    assert main([*words, "pause", "kafka"]) == 7
+
+    told = capsys.readouterr()
+    assert "hbase     running  process" in told.out
+    assert told.err == "services: kafka does not run, so it cannot be paused\n"
+
+
+def test_command_line_runs_without_the_hubs_libraries() -> None:
+    """`make services` comes before `make install`: the standard library is enough."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); import ops.services.__main__",
+        ],
+        check=False,
+    )
+
+    assert done.returncode == 0

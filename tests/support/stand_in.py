@@ -1,0 +1,25 @@
+"""A program that looks like a server's JVM from outside: it prints `ready` and stays, or does what its words say. Knows no server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_SOURCE = """#!{python} -S
+import signal, sys, time
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+if "brief" in sys.argv:
+    print("this is the last line", flush=True)
+    sys.exit(1)
+time.sleep(60)
+"""
+
+
+def make_stand_in(folder: Path) -> str:
+    """Write the program; it takes the place of `java`."""
+    path = folder / "java"
+    path.write_text(_SOURCE.format(python=sys.executable))
+    path.chmod(0o755)
+    return str(path)
