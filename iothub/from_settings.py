@@ -1,4 +1,4 @@
-"""Settings as the values that the rooms take: bounds of the plane, doors, authentication, the address of the accounts.
+"""Settings as the values that the rooms take: bounds of the plane, doors, authentication.
 
 Knows no object of a running hub. One function per room, so that a setting's effect is found at the first guess.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from iothub.datadir import DataDir
 from iothub.engine.limits import PlaneLimits
-from iothub.errors import UnavailableError
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.settings import Auth, Config, Listener
 from iothub_services.auth.authenticator import AuthSettings
@@ -18,19 +16,8 @@ from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.directory import DirectorySettings
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.lru import LruSettings
-from iothub_tenants.database import sqlite_url
 
 NEVER = 1 << 30
-
-
-def account_url(settings: Config, data_dir: DataDir) -> str:
-    """Where the accounts are: `sql.url_file`, else the file in the data directory."""
-    if settings.sql.url_file is None:
-        return sqlite_url(data_dir.accounts)
-    try:
-        return settings.sql.url_file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise UnavailableError(f"sql.url_file {settings.sql.url_file}: cannot be read: {error.strerror}") from None
 
 
 def plane_limits(settings: Config) -> PlaneLimits:

@@ -20,7 +20,7 @@ from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.engine.plane import Plane
 from iothub.engine.tenant import TenantPlane
-from iothub.from_settings import account_url, auth_settings, certificate_files, listener_infos, plane_limits
+from iothub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
 from iothub.ids import MessageIds, TenantId
 from iothub.life import Life
 from iothub.net.backend import select_backend
@@ -60,6 +60,7 @@ from iothub_tenants.allowance import Allowance
 from iothub_tenants.broker import Shared, TenantBroker
 from iothub_tenants.brokers import Brokers
 from iothub_tenants.control import ControlPlane
+from iothub_tenants.database import accounts_url
 from iothub_tenants.generator import BlockSource, QueueIds
 from iothub_tenants.hub import Hub
 from iothub_tenants.plugging import plug_in
@@ -117,7 +118,7 @@ class Node:
     def _open_stores(self) -> None:
         """Open every file; a damaged one is set aside and reported, a future one stops the start."""
         settings, data_dir = self.settings, self.data_dir
-        url = account_url(settings, data_dir)
+        url = accounts_url(settings.sql.url_file, data_dir.accounts)
         self.pepper = data_dir.pepper(settings.auth.pepper_file)
         self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)
         self.queues = SqliteQueues(self._open(data_dir.queues, QUEUES))

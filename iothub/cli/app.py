@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from iothub_tenants.store import AccountStore
 
 COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer
-_URL_LIMIT_BYTES = 4096
 _UNWRAPPED = ("Example", "First steps")
 _SECRET_LIMIT_BYTES = 4096
 
@@ -65,18 +64,9 @@ class App:
 
     def accounts_url(self) -> str:
         """Return where the accounts are: the text of `sql.url_file`, else the file in the data directory."""
-        from iothub_tenants.database import sqlite_url
+        from iothub_tenants.database import accounts_url
 
-        file = self.loaded.config.sql.url_file
-        if file is None:
-            return sqlite_url(self.data_dir.accounts)
-        try:
-            url = file.read_text(encoding="utf-8")[:_URL_LIMIT_BYTES].strip()
-        except OSError as error:
-            raise UnavailableError(f"sql.url_file {file}: cannot be read: {error.strerror}") from None
-        if not url:
-            raise ConfigError(f"sql.url_file {file}: is empty, expected a SQLAlchemy URL")
-        return url
+        return accounts_url(self.loaded.config.sql.url_file, self.data_dir.accounts)
 
     def store(self) -> AccountStore:
         """Open the accounts of an initialised data directory; closed at the end of the command."""

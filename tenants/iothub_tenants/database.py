@@ -14,8 +14,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
-from iothub.errors import BackendError, ConfigError
+from iothub.errors import BackendError, ConfigError, UnavailableError
 
+_URL_LIMIT = 4096  # characters of a url
 BUSY_MS = 10_000  # how long a verb waits for another process's short transaction
 
 # An execution option: the transaction will write, so SQLite takes its lock at the beginning instead of failing halfway.
@@ -25,6 +26,26 @@ WRITE = "iothub_write"
 def sqlite_url(path: Path | str) -> str:
     """Return the url of an SQLite file."""
     return URL.create("sqlite", database=str(path)).render_as_string()
+
+
+def accounts_url(url_file: Path | None, file: Path) -> str:
+    """Return where the accounts are: the text of `url_file` (the setting `sql.url_file`), else the SQLite file.
+
+    Raises:
+        UnavailableError: `url_file` cannot be read.
+        ConfigError: It is empty, or no text.
+    """
+    if url_file is None:
+        return sqlite_url(file)
+    try:
+        url = url_file.read_text(encoding="utf-8")[:_URL_LIMIT].strip()
+    except OSError as error:
+        raise UnavailableError(f"sql.url_file {url_file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"sql.url_file {url_file}: is not UTF-8 text, expected a SQLAlchemy URL") from None
+    if not url:
+        raise ConfigError(f"sql.url_file {url_file}: is empty, expected a SQLAlchemy URL")
+    return url
 
 
 def open_engine(url: str) -> Engine:

@@ -9,27 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from iothub.mqtt.constants import PacketType
 from iothub.reasons import Drop, Reason
 
 LISTENERS = ("tcp", "tls", "ws", "wss")
 PROTOCOLS = ("3.1", "3.1.1", "5")
-PACKET_TYPES = (
-    "connect",
-    "connack",
-    "publish",
-    "puback",
-    "pubrec",
-    "pubrel",
-    "pubcomp",
-    "subscribe",
-    "suback",
-    "unsubscribe",
-    "unsuback",
-    "pingreq",
-    "pingresp",
-    "disconnect",
-    "auth",
-)
+PACKET_TYPES = tuple(packet.name.lower() for packet in PacketType)
 STORES = ("queues", "retained", "events")  # those with a thread that commits in groups
 SESSION_WORDS = ("created", "resumed", "taken_over", "expired", "discarded")
 LOGIN_CAUSES = (
@@ -183,6 +168,9 @@ SESSION_EVENTS = _counter(
     ("event",),
     tuple((word,) for word in SESSION_WORDS),
 )
+SESSION_EVENTS_LOST = _counter(
+    "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
+)
 QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
 QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
 BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers and backlogs.")
@@ -194,9 +182,6 @@ STORE_COMMIT_DURATION = _histogram(
 )
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Messages on their way to disk.")
 
-SESSION_EVENTS_LOST = _counter(
-    "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
-)
 # Routing
 SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
 RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")

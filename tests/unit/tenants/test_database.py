@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from iothub.errors import BackendError, ConfigError
+from iothub.errors import BackendError, ConfigError, UnavailableError
 from iothub_tenants import database
 
 
@@ -31,6 +31,31 @@ def test_url_of_a_strange_path_leads_back_to_it(tmp_path: Path) -> None:
     path = tmp_path / "a b?c%d#e" / "accounts.db"
 
     assert database.file_of(database.sqlite_url(path)) == path
+
+
+def test_accounts_are_in_the_data_directory_unless_a_file_says_where(tmp_path: Path) -> None:
+    """The hub and the command ask the same function, so they work on the same accounts."""
+    url_file = tmp_path / "url"
+    url_file.write_text("mysql+pymysql://hub@db/iothub\n")
+
+    assert database.accounts_url(None, tmp_path / "a.db") == database.sqlite_url(tmp_path / "a.db")
+    assert database.accounts_url(url_file, tmp_path / "a.db") == "mysql+pymysql://hub@db/iothub"
+
+
+@pytest.mark.parametrize(("content", "problem"), [(b" \n", "is empty"), (b"\xff\xfe", "is not UTF-8 text")])
+def test_url_file_without_a_url_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
+    """In one line, with what was expected."""
+    url_file = tmp_path / "url"
+    url_file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=f"{problem}, expected a SQLAlchemy URL"):
+        database.accounts_url(url_file, tmp_path / "a.db")
+
+
+def test_url_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """`sql.url_file` is checked at the start; it may be gone since."""
+    with pytest.raises(UnavailableError, match="cannot be read: No such file"):
+        database.accounts_url(tmp_path / "gone", tmp_path / "a.db")
 
 
 @pytest.mark.parametrize("url", ["", "accounts.db", "nosuch://host/name"])
