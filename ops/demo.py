@@ -31,9 +31,18 @@ def iothub(data_dir: Path, *words: str, secret: str = "") -> None:
         )
 
 
+def upgrade(data_dir: Path) -> None:
+    """A directory that an older version made is brought up to date; nothing happens to any other."""
+    status = [str(IOTHUB), "--data-dir", str(data_dir), "db", "status", "-o", "json"]
+    found = subprocess.run(status, capture_output=True, check=False)
+    if found.returncode == 0 and json.loads(found.stdout)["state"] == "old":
+        iothub(data_dir, "db", "upgrade")
+
+
 def accounts_of(data_dir: Path) -> dict[str, str]:
     """Create data directory, tenant and devices on the first run; afterwards read their secrets back."""
     path = data_dir / "demo-secrets.json"
+    upgrade(data_dir)
     if path.exists():
         return dict(json.loads(path.read_text()))
     if not (data_dir / "iothub.toml").exists():
