@@ -7,15 +7,14 @@ AUTOINCREMENT, because offsets must not begin again after everything was trimmed
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import groupby
 
 from iothub.errors import CorruptRecordError
 from iothub.records.events import Event, Topic, decode_event, encode_event
 from iothub_services.events.port import LoggedEvent
-from iothub_services.sqlite.database import Database, Schema
+from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
+from iothub_services.sqlite.store import SqliteStore
 
 _TABLES = {Topic.SESSIONS: "session_event", Topic.ANALYTICS: "analytics_event"}
 _COLUMNS = ("offset", "key", "value")
@@ -32,23 +31,8 @@ SCHEMA = Schema(
 )
 
 
-class SqliteEvents:
+class SqliteEvents(SqliteStore):
     """Fulfils `EventLog`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def close(self) -> None:
-        self._database.close()
-
-    def probe(self) -> None:
-        """Commit something small. Raises BackendError: the file takes no writes now."""
-        self._database.probe()
-
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        with self._database.transaction():
-            yield
 
     def append(self, events: list[Event]) -> list[int]:
         offsets: list[int] = []

@@ -7,8 +7,7 @@ Knows no MQTT packet and no session; encoded messages are bytes to it. Writing v
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from iothub.errors import ConflictError, NotFoundError
 from iothub_services.queues import schema
@@ -33,13 +32,14 @@ from iothub_services.queues.port import (
 )
 from iothub_services.queues.shelf import QueueRow, Shelf, row_of
 from iothub_services.sqlite.database import Database
+from iothub_services.sqlite.store import SqliteStore
 
 _HOUSEKEEPING = 256  # bodies, and records of dropped queues, that one commit removes at least
 _ASKED_AT_ONCE = 500  # ids in one query
 _LARGEST = (1 << 63) - 1
 
 
-class SqliteQueues:
+class SqliteQueues(SqliteStore):
     """Fulfils `QueueStore`.
 
     Invariants: `messages`, `bytes` and `qos0` of a queue count its rows in `ref`; every reference has its body; `tail`
@@ -47,7 +47,7 @@ class SqliteQueues:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._shelf = Shelf(database.writer)
         self._bodies = Bodies(database.writer)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
@@ -55,18 +55,6 @@ class SqliteQueues:
         database.before_commit.append(self._finish)
         database.after_commit.append(self._shelf.settle)
         database.on_rollback.append(self._forget)
-
-    def close(self) -> None:
-        self._database.close()
-
-    def probe(self) -> None:
-        """Commit something small. Raises BackendError: the file takes no writes now."""
-        self._database.probe()
-
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        with self._database.transaction():
-            yield
 
     # --- writers
 

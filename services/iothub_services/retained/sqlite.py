@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
-from iothub_services.sqlite.database import Database, Schema
+from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
+from iothub_services.sqlite.store import SqliteStore
 
 _PAGE = 500  # topics of an index per query
 
@@ -36,23 +36,8 @@ SCHEMA = Schema(
 )
 
 
-class SqliteRetained:
+class SqliteRetained(SqliteStore):
     """Fulfils `RetainedStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def close(self) -> None:
-        self._database.close()
-
-    def probe(self) -> None:
-        """Commit something small. Raises BackendError: the file takes no writes now."""
-        self._database.probe()
-
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        with self._database.transaction():
-            yield
 
     def put(self, writes: list[RetainedWrite]) -> list[int]:
         with self._database.transaction() as connection:

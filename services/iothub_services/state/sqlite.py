@@ -6,10 +6,10 @@ Knows records as bytes. `apply` belongs to one thread, `get` and `load` to anoth
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-from iothub_services.sqlite.database import Database, Schema
+from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
+from iothub_services.sqlite.store import SqliteStore
 from iothub_services.state.port import StateWrite, StoredState
 
 _PAGE = 500  # rows per query of a load
@@ -35,19 +35,8 @@ SCHEMA = Schema(
 )
 
 
-class SqliteStates:
+class SqliteStates(SqliteStore):
     """Fulfils `StateStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def close(self) -> None:
-        self._database.close()
-
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        with self._database.transaction():
-            yield
 
     def apply(self, offset: int, writes: list[StateWrite]) -> bool:
         with self._database.transaction() as connection:
