@@ -115,7 +115,9 @@ class DataDir:
             _write_atomically(self.config_file, FIRST_CONFIG.encode())
 
     def require_initialised(self) -> None:
-        """Raise NotFoundError, with the command to run, unless `init` has been here."""
+        """Raise NotFoundError, with the command to run, unless `init` has been here; UnavailableError for what is no directory."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UnavailableError(f"{self.path} is a file, expected a directory: name another one with --data-dir")
         if not self.is_initialised:
             raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {self.path} init` first")
 
