@@ -6,6 +6,7 @@ Knows the node's parts by reference; how duties are run, and what happens when o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from iothub import log as logging
@@ -15,6 +16,7 @@ from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
 from iothub_tenants import bans, commands
+from iothub_tenants.aside import Aside
 from iothub_tenants.changes import Change, deleted_devices
 from iothub_tenants.changes import trim as changes_trim
 from iothub_tenants.departures import Departures
@@ -33,6 +35,7 @@ TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
 DOORSTEP_INTERVAL_S = 0.2
+PATIENCE_S = 0.3  # what waits for a disk does not keep rights from changing within a second
 
 
 class Duties:
@@ -47,6 +50,9 @@ class Duties:
         self._errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief)
         self._deletions = Deletions(node)
         self._departures = Departures(node.hub)
+        # rights that others lose do not wait for a disk
+        self._departing = Aside("departures", node.reactor.callLater, PATIENCE_S)
+        self._asked = Aside("errands", node.reactor.callLater, PATIENCE_S)
         self._obeyed = -1
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
@@ -100,7 +106,7 @@ class Duties:
             try:
                 is_asked = await self._obey()  # what was changed before a command was given is obeyed before it is done
             finally:
-                await self._errands.run(taken, answer, fail)
+                await self._asked.do(partial(self._errands.run, taken, answer, fail))
 
     async def _obey(self) -> bool:
         """Obey what was changed since the last look; whether there are commands, too."""
@@ -112,9 +118,10 @@ class Duties:
         return any(change.kind is ChangeKind.COMMAND for change in changes)
 
     async def end_departed(self, changes: Iterable[Change]) -> None:
-        """End the sessions of deleted devices, then note so: it is asked at the next start."""
+        """End the sessions of deleted devices, and note so when it is done: it is asked at the next start."""
         self._departures.note(changes)
-        await self._departures.turn()
+        if not self._departing.is_busy:
+            await self._departing.do(self._departures.turn)
         await self._note_obeyed(self._departures.settled)
 
     async def catch_up(self) -> None:

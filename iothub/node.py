@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twisted.internet import epollreactor
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from iothub import hooks, log
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.engine.plane import Plane
 from iothub.engine.tenant import TenantPlane
+from iothub.errors import BackendError
 from iothub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
 from iothub.ids import MessageIds, TenantId
 from iothub.life import Life
@@ -246,9 +249,9 @@ class Node:
             own,
             backlog_bytes=self.settings.overload.session_backlog_bytes,
         )
-        await self.queue_admin.set_tenant_limits(
-            record.id, allowance.limits.queued_messages, allowance.limits.queued_bytes
-        )
+        limits = allowance.limits  # in force before anything that is stored later; a disk that fails keeps nobody out
+        bounded = self.queue_admin.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
+        Deferred.fromCoroutine(bounded).addErrback(_closed)
         retaining = Retaining(record.id, self.plane, self.retained_admin, allowance.ledger, self.clock)
         await retaining.load()
         plane.may_retain = retaining.may_retain
@@ -302,3 +305,9 @@ class Node:
         """A heartbeat was this late."""
         self.watch.ticked(late_s)
         self.telemetry.ticked(late_s)
+
+
+def _closed(failure: Failure) -> None:
+    """The store has been closed; nothing will be stored any more."""
+    if not isinstance(failure.value, BackendError):
+        failure.raiseException()

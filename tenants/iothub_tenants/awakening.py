@@ -49,7 +49,7 @@ class Awakening:
             broker = await self._hub.brokers.broker(record)
             for state in states:
                 self._adopt(broker, state)
-            await self._bounds.obey(broker)  # limits may have changed while no hub ran
+            self._bounds.want(broker)  # limits may have changed while no hub ran
         living = {state.queue_id for state in states}
         for queue in await self._queues.list_queues(record.id):
             if queue.queue_id not in living:  # its session ended, or never began: the hub died in between

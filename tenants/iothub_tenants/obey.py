@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from twisted.internet.defer import Deferred
 
+from iothub import log as logging
 from iothub.engine.session import Session
+from iothub.errors import UnavailableError
 from iothub.reasons import Reason
 from iothub_services.auth.authenticator import Refusal
-from iothub_services.auth.directory import StoreDownError
 from iothub_services.auth.port import TenantRecord, TenantState
 from iothub_tenants.broker import TenantBroker
 from iothub_tenants.changes import Change
@@ -23,13 +24,15 @@ from iothub_tenants.store import ChangeKind
 
 SLICE = 200  # sessions looked at before others get their turn
 
+log = logging.get(__name__)
+
 TenantsOnPlan = Callable[[str], Awaitable[list[int]]]
 OwnLimits = Callable[[int], Awaitable[dict[str, str]]]
 """Tenant id -> the own limits of its devices that have any."""
 
 
 class Obedience:
-    """Applies changes in their order. Invariant: a change that could not be applied (accounts down) is kept and tried again."""
+    """Applies changes. Invariants: one that could not be applied (accounts down) is kept and tried again, and keeps up no other tenant's."""
 
     def __init__(self, hub: Hub, bounds: QueueBounds, own_limits: OwnLimits, tenants_on_plan: TenantsOnPlan) -> None:
         self._hub = hub
@@ -37,24 +40,35 @@ class Obedience:
         self._own_limits = own_limits
         self._tenants_on_plan = tenants_on_plan
         self._waiting: dict[int, set[str] | None] = {}  # tenant id -> devices to look at; None: all of the tenant
+        self._plans: list[Change] = []  # of which it is not known yet whom they concern
 
     async def obey(self, changes: Iterable[Change]) -> None:
         """Apply a batch; many lines about one tenant cost one look at its sessions."""
         for change in changes:
-            for tenant_id in await self._tenants_of(change):
-                self._note(tenant_id, _device_of(change))
+            if change.kind is ChangeKind.PLAN:
+                self._plans.append(change)
+            else:
+                self._note(change.tenant_id, _device_of(change))
+        await self._note_plans()
         for tenant_id in list(self._waiting):
             devices = self._waiting[tenant_id]
             try:
                 await self._review(tenant_id, devices)
-            except StoreDownError:
+            except UnavailableError as error:
+                log.warning("a change could not be obeyed yet", tenant_id=tenant_id, error=str(error))
                 continue
             self._waiting.pop(tenant_id, None)
 
-    async def _tenants_of(self, change: Change) -> list[int]:
-        if change.kind is ChangeKind.PLAN:
-            return await self._tenants_on_plan(change.subject)
-        return [change.tenant_id]
+    async def _note_plans(self) -> None:
+        while self._plans:
+            try:
+                tenant_ids = await self._tenants_on_plan(self._plans[0].subject)
+            except UnavailableError as error:
+                log.warning("a change of a plan could not be obeyed yet", plan=self._plans[0].subject, error=str(error))
+                return
+            del self._plans[0]
+            for tenant_id in tenant_ids:
+                self._note(tenant_id, None)
 
     def _note(self, tenant_id: int, device: str | None) -> None:
         self._hub.authenticator.invalidate(tenant_id, device)
@@ -75,7 +89,7 @@ class Obedience:
             return
         broker.obey(record, await self._own_limits(tenant_id))
         await self._apply(broker, record, devices)
-        await self._bounds.obey(broker)
+        self._bounds.want(broker)
 
     async def _apply(self, broker: TenantBroker, record: TenantRecord, devices: set[str] | None) -> None:
         if record.state is TenantState.SUSPENDED:

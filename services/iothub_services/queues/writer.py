@@ -36,11 +36,12 @@ from iothub_services.queues.threads import (
     WriteOp,
 )
 from iothub_services.retained.port import RetainedStore, RetainedWrite
-from iothub_services.sqlite.group import Bounds, CallInReactor, GroupThread, Patience
+from iothub_services.sqlite.group import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience
 
 RETRY_S = 0.25
 GIVE_UP_S = 30.0
 
+_PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
 _READING = frozenset(("tails", "stats", "list_queues", "fetch", "load", "usage"))
 
 Callback = Callable[[Any], None]
@@ -241,7 +242,8 @@ class QueueWriter:
     def call(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
         """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats tails list_queues."""
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
-        thread.submit(Call(name, args), partial(_answer, callback, errback))
+        patience_s = FOREVER_S if name in _PATIENT else None
+        thread.submit(Call(name, args), partial(_answer, callback, errback), 0, patience_s)
 
     def load(self, op: Read, callback: Callback, errback: Errback) -> None:
         """Read a page of a queue for whoever ends its session; the answer is a LoadedPage."""

@@ -24,6 +24,7 @@ from iothub.errors import BackendError, IotHubError, NotFoundError
 from iothub.reasons import Drop, Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
+from iothub_services.queues.port import QueueLimits
 from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.estate import Estate
 from iothub_services.sessions.port import (
@@ -111,8 +112,9 @@ class SessionManager:
     async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
         queue_id = await home.next_queue_id()
         first_epoch, has_queue = queue_id << EPOCH_BITS, False
+        limits = home.queue_limits(request.device)
         try:
-            await self._queues.create(home.tenant_id, queue_id, home.queue_limits(request.device), first_epoch)
+            await self._queues.create(home.tenant_id, queue_id, limits, first_epoch)
             has_queue = True
             claim = await self._queues.claim(queue_id, self._owner)
             await self._record_created(home, request, queue_id, claim.epoch)
@@ -125,7 +127,18 @@ class SessionManager:
         )
         session.control = self._control_of(request)
         self._plane.restore(session, claim)
+        if home.queue_limits(request.device) != limits:
+            Deferred.fromCoroutine(self._keep_within(home, session, limits))
         return session
+
+    async def _keep_within(self, home: SessionHome, session: Session, limits: QueueLimits) -> None:
+        """The limits have changed since its queue was created, and nobody who looked at the sessions has seen it."""
+        while (now := home.queue_limits(session.device)) != limits and not session.is_discarded:
+            limits = now
+            try:
+                await self._queues.set_limits(session.queue_id, limits)
+            except IotHubError as error:
+                log.warning("the limits of a queue could not be changed", queue_id=session.queue_id, error=str(error))
 
     async def _record_created(self, home: SessionHome, request: SessionRequest, queue_id: int, epoch: int) -> None:
         subject = Subject(home.tenant_id, request.client_id, epoch, self._now_ms())

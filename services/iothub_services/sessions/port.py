@@ -109,6 +109,8 @@ class QueueAdmin(Protocol):
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
 
+    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None: ...
+
     async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
         """Read the next records after a position, decoded."""
 

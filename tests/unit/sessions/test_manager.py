@@ -422,3 +422,17 @@ def test_messages_that_went_to_another_member_are_not_lost(house: House) -> None
 
     assert [packet.payload for packet in heir.get(2)] == [b"x", b"x"]
     assert house.acme.plane.counters.drops()["session_ended"] == 0
+
+
+def test_queue_that_is_made_while_its_limits_change_gets_the_new_ones(house: House) -> None:
+    """Who looked at the sessions did not see it; whoever is stored first finds the limits of now."""
+    house.journal.is_held = True
+    guest = house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    record = replace(house.accounts.tenants["acme"], limits="session_queued_messages=5", version=2)
+    assert house.queues.limits[1].messages != 5
+
+    house.acme.obey(record, {})
+    house.journal.release()
+
+    assert house.queues.limits[1].messages == 5

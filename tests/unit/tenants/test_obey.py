@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred
 
+from iothub.errors import BackendError
 from iothub_services.auth.port import Action, Ban, BanKind, Effect, Rule, Scope, TenantState
 from iothub_services.quota.names import Quota
 from iothub_tenants.changes import Change
@@ -24,6 +26,7 @@ class Desk:
     def __init__(self, house: House) -> None:
         self.house = house
         self.plans = {"standard": [7]}
+        self.are_plans_down = False
         bounds = QueueBounds(cast("Any", house.queues))
         self.obedience = Obedience(house.hub, bounds, self._own, self._on_plan)
         self.seq = 0
@@ -32,6 +35,8 @@ class Desk:
         return self.house.own
 
     async def _on_plan(self, plan: str) -> list[int]:
+        if self.are_plans_down:
+            raise BackendError("accounts.db: database is locked", retryable=True)
         return self.plans.get(plan, [])
 
     def change(self, kind: ChangeKind, subject: str = "*", tenant_id: int = 7, **facts: Any) -> None:
@@ -123,3 +128,40 @@ def test_tenant_without_a_broker_costs_nothing(desk: Desk) -> None:
     desk.change(ChangeKind.TENANT, tenant_id=8)
 
     assert len(desk.house.hub.brokers) == 0
+
+
+def test_plan_that_cannot_be_looked_up_loses_no_change(desk: Desk) -> None:
+    """Neither its own nor those that came with it."""
+    guest = desk.house.join()
+    desk.are_plans_down = True
+    record = desk.house.accounts.tenants["acme"]
+    desk.house.accounts.add(
+        replace(record, version=2, bans=(Ban(BanKind.CLIENT_ID, "c"),), plan_limits="connections=1")
+    )
+    changes = [Change(1, 0, ChangeKind.PLAN, "standard", 0), Change(2, 7, ChangeKind.BAN, "client_id:c", 0)]
+    now(desk.obedience.obey(changes))
+    desk.house.settle()
+    assert codes(guest) == [0x8A]
+
+    desk.are_plans_down = False
+    desk.house.accounts.add(replace(record, version=3, plan_limits="connections=1"))
+    now(desk.obedience.obey([]))
+
+    desk.house.join("d")
+    assert desk.house.ask("e").connack.code == 0x97
+
+
+def test_queues_that_cannot_be_bounded_now_hold_up_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full: rights are withdrawn within a second all the same (B6)."""
+    gate: Deferred[None] = Deferred()
+
+    async def wait(_tenant_id: int, _messages: int, _bytes: int) -> None:
+        await gate
+
+    monkeypatch.setattr(desk.house.queues, "set_tenant_limits", wait)
+    desk.house.join()
+    desk.change(ChangeKind.QUOTA, limits="session_queued_messages=5")
+    desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
+    assert desk.house.ask("d").connack.code >= 0x80
+
+    gate.callback(None)
