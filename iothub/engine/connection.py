@@ -6,6 +6,7 @@ Knows no sockets (its `transport` does) and does no work itself: `feed` and `los
 
 from __future__ import annotations
 
+from socket import inet_aton, inet_ntoa
 from typing import TYPE_CHECKING, Any
 
 from iothub.engine.limits import ListenerInfo
@@ -19,12 +20,31 @@ if TYPE_CHECKING:
     from iothub.engine.plane import Plane
 
 
+NOTHING = bytearray()
+"""What every connection with nothing to send has for its `out`: whoever appends takes a buffer of its own first (`Turn.touch`)."""
+_PINNED = memoryview(NOTHING)  # who forgets to gets a BufferError, and no stranger's bytes
+
+
+def _pack_peer(peer: str) -> int:
+    """An IPv4 address and its port as one number, which needs no object; 0: it is something else."""
+    host, _, port = peer.rpartition(":")
+    try:
+        packed = int.from_bytes(inet_aton(host), "big") << 16 | int(port)
+    except (OSError, ValueError):
+        return 0
+    return packed if _peer_name(packed) == peer else 0
+
+
+def _peer_name(packed: int) -> str:
+    return f"{inet_ntoa((packed >> 16).to_bytes(4, 'big'))}:{packed & 0xFFFF}"
+
+
 class Connection:
     """One network connection.
 
     `version` is 0 before CONNECT was accepted. `is_waiting`: the control plane has a packet; `is_blocked`: a PUBLISH waits for a quota or the
     store; in both cases the parser stands still and the transport is paused. `is_unanswered`: blocked until an answer to the client makes room.
-    `is_closing`: noted for burial; nothing is parsed any more.
+    `is_closing`: noted for burial; nothing is parsed any more. `out` is NOTHING while nothing waits to be sent.
     """
 
     def __init__(
@@ -32,12 +52,13 @@ class Connection:
     ) -> None:
         self.plane = plane
         self.transport = transport
-        self.out = bytearray()
+        self.out = NOTHING
         self.session: Session | None = None
         self.tenant: TenantPlane | None = None
         self.version = 0
         self.listener = listener
-        self.peer = peer
+        self._peer_packed = _pack_peer(peer)
+        self._peer_text: str | None = None if self._peer_packed else peer
         self.certificate_subject = certificate_subject
         self.control: Any = None
         self.partial: bytearray | None = None
@@ -73,6 +94,11 @@ class Connection:
         self.aliases_out: dict[bytes, int] | None = None  # 0: seen once
         self.topic_alias_maximum = 0
         self.next_alias = 1
+
+    @property
+    def peer(self) -> str:
+        """Address and port of the client, as logs and events name it."""
+        return _peer_name(self._peer_packed) if self._peer_text is None else self._peer_text
 
     @property
     def peer_ip(self) -> str:

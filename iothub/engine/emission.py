@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from iothub.engine.connection import Connection
 from iothub.engine.encode import append_ack, assemble, identifier_at, own_properties, shared_frame
+from iothub.engine.limits import DeviceMeters
 from iothub.engine.message import Message
 from iothub.engine.session import Session
 from iothub.engine.turn import Turn
 from iothub.reasons import Drop, Reason
+
+_NO_METERS = DeviceMeters()
 
 
 class Emission:
@@ -141,19 +144,15 @@ class Emission:
     def has_allowance(self, session: Session, message: Message) -> bool:
         """Ask the outbound meters; what one of them has granted stays granted until the delivery went out."""
         tenant = session.tenant
-        if (
-            tenant.outbound_messages is None
-            and tenant.outbound_bytes is None
-            and session.device_outbound_messages is None
-            and session.device_outbound_bytes is None
-        ):
+        if tenant.outbound_messages is None and tenant.outbound_bytes is None and session.meters is None:
             return True
         now = self.turn.now
         size = len(message.topic) + len(message.payload) + len(message.properties)
+        own = session.meters or _NO_METERS
         passed = session.passed_meters
         for bit, meter, units in (
-            (1, session.device_outbound_messages, 1),
-            (2, session.device_outbound_bytes, size),
+            (1, own.outbound_messages, 1),
+            (2, own.outbound_bytes, size),
             (4, tenant.outbound_messages, 1),
             (8, tenant.outbound_bytes, size),
         ):

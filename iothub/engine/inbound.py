@@ -127,7 +127,9 @@ class Inbound:
             if connection.version == 3 and kind == 6:
                 header &= 0xF7  # 3.1 sets DUP when it sends a PUBREL again
             code = wire.read_ack(data, body, at + length, header, connection.version == 5, limit)
-            if code:
+            if code == 0x97:
+                self.publishing.exceed(connection, code, "user_properties")
+            elif code:
                 self.fail(connection, code)
             else:
                 self._ack(connection, kind)

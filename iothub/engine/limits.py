@@ -6,6 +6,7 @@ Knows no quota names and no configuration keys: whoever makes these values maps 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,16 @@ class TenantLimits:
     max_pause_s: float = 10.0  # how long a publisher over its rate is not read before it is refused
     store_qos0: bool = False  # QoS 0 for offline persistent sessions goes to their queue
     close_on_denied: bool = False  # 3.x: close instead of acknowledging and dropping a denied PUBLISH
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMeters:
+    """The meters of one device; like the tenant's. Most devices have none of their own."""
+
+    inbound_messages: Any = None
+    inbound_bytes: Any = None
+    outbound_messages: Any = None
+    outbound_bytes: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Outbound:
             return self._deliver_qos0(session, connection, message, retain, identifiers)
         window = session.window
         if window is None:
-            return False
+            window = session.open_window()
         if (
             session.backlog is None
             and window.has_room()
@@ -131,9 +131,9 @@ class Outbound:
     def pump(self, session: Session) -> None:
         """Move the backlog into the window as far as it goes; then ask for a page if the queue has more."""
         connection = session.connection
-        window = session.window
-        if connection is None or window is None or connection.is_closing:
+        if connection is None or connection.is_closing or (session.window is None and session.backlog is None):
             return
+        window = session.open_window()
         turn = self.turn
         while session.backlog is not None:
             delivery = session.peek()
@@ -294,10 +294,10 @@ class Outbound:
         """A connection was bound: repeat PUBREL for what was released, in order of position, then walk the queue from its head."""
         connection = session.connection
         window = session.window
-        if connection is None or window is None:
+        if connection is None:
             return
         if session.is_persistent:
-            if window.released is not None:
+            if window is not None and window.released is not None:
                 for position in window.released:
                     self.emission.send_ack(connection, 0x62, position % SPAN + 1, 0)  # [MQTT-4.4.0-1]
                     self.turn.counters.retransmitted += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from iothub.clock import Clock
 from iothub.engine.answers import Answers
-from iothub.engine.connection import Connection
+from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
@@ -31,7 +31,6 @@ from iothub.engine.storage import Storage
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
-from iothub.engine.window import Window
 from iothub.engine.wire import Wire
 from iothub.ids import MessageIds
 from iothub.reasons import Drop, Reason
@@ -205,9 +204,9 @@ class Plane:
             connection.timer = self.wheel.schedule(turn.now + settings.keep_alive_s * 1.5, connection)
         session.connection = connection
         tenant.connections += 1
-        if session.window is None:
-            session.window = Window(settings.receive_maximum, session.is_persistent)
-        session.window.limit = settings.receive_maximum
+        session.receive_maximum = settings.receive_maximum
+        if session.is_persistent:
+            session.open_window().limit = settings.receive_maximum
         self.emission.send(connection, connack)
         self.outbound.start(session)
         self.resume(connection)
@@ -276,7 +275,7 @@ class Plane:
         tenant = session.tenant
         for group, filter in list(session.subscriptions):
             tenant.router.unsubscribe(session, filter, group)
-        session.subscriptions = {}
+        session.forget_all()
         if tenant.sessions.get(session.client_id) is session:
             del tenant.sessions[session.client_id]
         self.turn.hold(tenant, -session.backlog_bytes)
@@ -305,12 +304,12 @@ class Plane:
 
     def subscribe(self, session: Session, subscription: Subscription) -> Subscription | None:
         """Activate a subscription; return the one it replaced [MQTT-3.8.4-3]."""
-        session.subscriptions[subscription.group, subscription.filter] = subscription
+        session.note(subscription)
         return session.tenant.router.subscribe(subscription)
 
     def unsubscribe(self, session: Session, group: bytes | None, filter: bytes) -> Subscription | None:
         """Remove a subscription; None: there was none."""
-        session.subscriptions.pop((group, filter), None)
+        session.forget(group, filter)
         return session.tenant.router.unsubscribe(session, filter, group)
 
     def policy_changed(self, session: Session, policy: Policy) -> None:
@@ -507,6 +506,8 @@ class Plane:
             if not farewell and connection.version == 5 and reason not in _SILENT:
                 farewell = bytes((0xE0, 0x01, reason.code))
             if farewell:
+                if connection.out is NOTHING:
+                    connection.out = bytearray()
                 connection.out += farewell
                 self.counters.others_sent[farewell[0] >> 4] += 1
                 self.counters.bytes_sent += len(farewell)

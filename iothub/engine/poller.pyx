@@ -26,8 +26,10 @@ from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_RDONLY, open as c_open
 from posix.unistd cimport close as c_close
 
+from iothub.engine.connection cimport Connection
 from iothub.engine.syscalls cimport *
 
+from iothub.engine.connection import NOTHING
 from iothub.reasons import Reason
 
 
@@ -410,6 +412,8 @@ cdef class Poller:
                 return 1
             size = PyByteArray_GET_SIZE(source)
             if size == 0:
+                if type(socket.connection) is Connection and (<Connection> socket.connection).out is source:
+                    (<Connection> socket.connection).out = NOTHING
                 if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FAREWELL:
                     socket.flags |= FAREWELL
                     socket.stream.farewell()

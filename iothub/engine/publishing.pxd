@@ -8,7 +8,7 @@ from iothub.engine.filters cimport check_topic_name
 from iothub.engine.message cimport Message, received
 from iothub.engine.outbox cimport AckSlot, StoredPublish
 from iothub.engine.quota cimport Gate
-from iothub.engine.router cimport Route, Target
+from iothub.engine.router cimport Group, Route, Target
 from iothub.engine.session cimport Session
 from iothub.engine.tenant cimport TenantPlane
 from iothub.engine.turn cimport Turn
@@ -47,7 +47,7 @@ cdef class Publishing:
     cdef object _count(self, TenantPlane tenant, int qos)
     @cython.locals(wire=Wire, expires_at=double)
     cdef Message _message(self, Session session, int qos, bint retain)
-    @cython.locals(count=Py_ssize_t, target=Target, session=Session)
+    @cython.locals(count=Py_ssize_t, target=Target, session=Session, group=Group)
     cdef Py_ssize_t _count_queues(self, Route route, int qos) except -1
     @cython.locals(wire=Wire, message=Message, queued=list)
     cdef object _publish_again(self, Connection connection, Session session, TenantPlane tenant, int known)

@@ -278,7 +278,7 @@ class Publishing:
         return received(wire.topic, wire.payload, qos, retain, wire.properties, expires_at, session, session.client_id)
 
     def _count_queues(self, route: Route, qos: int) -> int:
-        """How many persistent sessions this may be stored for, shared groups counted as one each."""
+        """How many persistent sessions this may be stored for; a shared group with any counts as one."""
         if qos == 0:
             return 0
         count = 0
@@ -286,7 +286,10 @@ class Publishing:
             session: Session = target.session
             if target.qos and session.is_persistent:
                 count += 1
-        return count + len(route.groups)
+        for group in route.groups:
+            if group.has_persistent():
+                count += 1
+        return count
 
     def _publish_again(self, connection: Connection, session: Session, tenant: TenantPlane, known: int) -> None:
         """A QoS 2 PUBLISH whose identifier is known: never routed twice [MQTT-4.3.3-10], only acknowledged, and stored if it was not."""

@@ -7,6 +7,7 @@ Knows no quota names and nothing of how a refusal is told to the client.
 from __future__ import annotations
 
 from iothub.engine.connection import Connection
+from iothub.engine.limits import DeviceMeters
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
@@ -15,6 +16,8 @@ PASSED = 0
 LATER = 1  # the connection is blocked; the PUBLISH stays where it is
 RATE = 2  # over its rate for longer than it may wait
 SPENT = 3  # a day's or month's allowance is gone
+
+_NO_METERS = DeviceMeters()
 
 
 class Gate:
@@ -29,17 +32,17 @@ class Gate:
         if (
             tenant.inbound_messages is None
             and tenant.inbound_bytes is None
-            and session.device_inbound_messages is None
-            and session.device_inbound_bytes is None
+            and session.meters is None
             and tenant.day_messages is None
             and tenant.day_bytes is None
         ):
             return PASSED
         now = self.turn.now
+        own = session.meters or _NO_METERS
         # The allowances of a day come last: what a rate refuses does not use them up.
         for bit, meter, units, name in (
-            (4, session.device_inbound_messages, 1, "device_inbound_messages"),
-            (8, session.device_inbound_bytes, size, "device_inbound_bytes"),
+            (4, own.inbound_messages, 1, "device_inbound_messages"),
+            (8, own.inbound_bytes, size, "device_inbound_bytes"),
             (16, tenant.inbound_messages, 1, "inbound_messages"),
             (32, tenant.inbound_bytes, size, "inbound_bytes"),
             (1, tenant.day_messages, 1, "day_messages"),

@@ -35,11 +35,14 @@ cdef class Group:
     cdef public unsigned long long turn
     cdef readonly list members
     cdef dict places
+    cdef int persistent
 
     @cython.locals(replaced=Subscription)
     cdef Subscription join(self, Subscription subscription)
     @cython.locals(removed=Subscription, last=Subscription)
     cdef Subscription leave(self, object session)
+    @cython.locals(member=Subscription)
+    cpdef bint has_persistent(self) except -1
 
 
 @cython.final

@@ -105,6 +105,7 @@ class Group:
         self.turn = 0
         self.members: list[Subscription] = []
         self.places: dict[Any, int] = {}  # session -> index in members
+        self.persistent = -1  # whether a member's session is; -1: look
 
     def join(self, subscription: Subscription) -> Subscription | None:
         """Add a member; return the subscription it replaces. O(1)."""
@@ -115,6 +116,7 @@ class Group:
             return replaced
         self.places[subscription.session] = len(self.members)
         self.members.append(subscription)
+        self.persistent = -1
         return None
 
     def leave(self, session: Any) -> Subscription | None:
@@ -122,12 +124,23 @@ class Group:
         place = self.places.pop(session, None)
         if place is None:
             return None
+        self.persistent = -1
         removed = self.members[place]
         last = self.members.pop()
         if last is not removed:
             self.members[place] = last
             self.places[last.session] = place
         return removed
+
+    def has_persistent(self) -> bool:
+        """Whether a member's session is persistent, so that a message may be stored for it. O(members) after a change, else O(1)."""
+        if self.persistent < 0:
+            self.persistent = 0
+            for member in self.members:
+                if member.session.is_persistent:
+                    self.persistent = 1
+                    break
+        return self.persistent > 0
 
 
 class Route(Entry):

@@ -1,31 +1,36 @@
+# An idle session is one of these: fields in the order of their size, no wider than their values.
+
 cimport cython
 
 from iothub.engine.message cimport Delivery, Message
 from iothub.engine.tenant cimport TenantPlane
 from iothub.engine.window cimport Window
 
+cdef extern from *:
+    ctypedef bint flag "_Bool"  # a truth in one byte: `bint` is an int, and these are many
+
 
 @cython.final
 cdef class Session:
     cdef public TenantPlane tenant
-    cdef public object client_id, device, connection, policy, control
-    cdef public bint is_persistent, is_discarded, publishes_everything, receives_everything
-    cdef public bint is_behind, is_reading, is_waiting, is_lagging
-    cdef public long long queue_id, epoch, announced, loaded
-    cdef public dict subscriptions, inbound, shared, publish_grants, receive_grants
-    cdef public object device_inbound_messages, device_inbound_bytes
-    cdef public object device_outbound_messages, device_outbound_bytes
+    cdef public object client_id, device, connection, policy, control, subscriptions, meters
+    cdef public dict inbound, shared, publish_grants, receive_grants
     cdef public Window window
     cdef public list backlog
-    cdef public Py_ssize_t backlog_start, backlog_bytes
-    cdef public int backlog_qos0, stale_pages, passed_meters
     cdef public set replay_topics
-    cdef object __weakref__
+    cdef public long long queue_id, epoch, announced, loaded
+    cdef public Py_ssize_t backlog_bytes
+    cdef public int backlog_start, backlog_qos0, stale_pages
+    cdef public unsigned short receive_maximum
+    cdef public unsigned char passed_meters
+    cdef public flag is_persistent, is_discarded, publishes_everything, receives_everything
+    cdef public flag is_behind, is_reading, is_waiting, is_lagging
 
     @cython.locals(grants=dict)
     cpdef bint may_publish(self, bytes topic, Py_ssize_t bound) except -1
     @cython.locals(grants=dict)
     cpdef bint may_receive(self, bytes topic, Py_ssize_t bound) except -1
+    cpdef Window open_window(self)
     cpdef Py_ssize_t backlog_length(self) except -1
     cpdef object push(self, Delivery delivery)
     cpdef Delivery peek(self)

@@ -6,8 +6,11 @@ Knows no sockets, no encodings and no store: `inbound` and `outbound` walk it. T
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from iothub.engine.limits import DeviceMeters
 from iothub.engine.message import Delivery
 from iothub.engine.ports import Policy
 from iothub.engine.router import Subscription
@@ -41,6 +44,7 @@ class DenyAll:
 
 
 _DENY_ALL = DenyAll()
+_NO_SUBSCRIPTIONS: Mapping[tuple[bytes | None, bytes], Subscription] = MappingProxyType({})  # nobody can write to it
 
 
 class Session:
@@ -48,7 +52,8 @@ class Session:
 
     Invariants. `backlog` is None or a list whose entries before `backlog_start` are gone. Positions in it ascend and are contiguous with the
     window but for gaps that the queue itself has. `is_behind` (persistent): not everything announced is in window or backlog.
-    `loaded`: the last position that came to window or backlog, or was scanned by a page. Transient sessions are discarded when they disconnect.
+    `loaded`: the last position that came to window or backlog, or was scanned by a page. Transient sessions are discarded when they disconnect,
+    and have a window from their first QoS > 0 on.
     """
 
     def __init__(
@@ -65,13 +70,11 @@ class Session:
         self.policy: Policy = _DENY_ALL
         self.publishes_everything = False  # the policy's answers, at hand
         self.receives_everything = False
-        self.subscriptions: dict[tuple[bytes | None, bytes], Subscription] = {}
+        self.subscriptions = _NO_SUBSCRIPTIONS  # by group and Topic Filter; changed by `note` and `forget`
         self.control: Any = None
-        self.device_inbound_messages: Any = None
-        self.device_inbound_bytes: Any = None
-        self.device_outbound_messages: Any = None
-        self.device_outbound_bytes: Any = None
+        self.meters: DeviceMeters | None = None
         self.window: Window | None = None
+        self.receive_maximum = 0  # of the present connection
         self.backlog: list[Delivery | None] | None = None
         self.backlog_start = 0
         self.backlog_bytes = 0
@@ -125,6 +128,28 @@ class Session:
         self.receives_everything = policy.receives_everything
         self.publish_grants = None
         self.receive_grants = None
+
+    def note(self, subscription: Subscription) -> None:
+        """Keep a subscription, in place of the one with its Topic Filter and group."""
+        if isinstance(self.subscriptions, dict):
+            self.subscriptions[subscription.group, subscription.filter] = subscription
+        else:
+            self.subscriptions = {(subscription.group, subscription.filter): subscription}
+
+    def forget(self, group: bytes | None, filter: bytes) -> None:
+        """Keep a subscription no longer."""
+        if isinstance(self.subscriptions, dict):
+            self.subscriptions.pop((group, filter), None)
+
+    def forget_all(self) -> None:
+        """Keep no subscription any longer."""
+        self.subscriptions = _NO_SUBSCRIPTIONS
+
+    def open_window(self) -> Window:
+        """Return the window, which a transient session has not before it needs one."""
+        if self.window is None:
+            self.window = Window(self.receive_maximum, self.is_persistent)
+        return self.window
 
     def backlog_length(self) -> int:
         return 0 if self.backlog is None else len(self.backlog) - self.backlog_start

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from iothub.clock import Clock
-from iothub.engine.connection import Connection
+from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.counters import Counters
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.ports import Observer, Store
@@ -72,7 +72,11 @@ class Turn:
     def touch(self, connection: Connection) -> None:
         """Something is about to be appended to `connection.out` for the first time in this batch."""
         connection.is_dirty = True
-        connection.is_congested = len(connection.out) > 0
+        if connection.out is NOTHING:
+            connection.out = bytearray()
+            connection.is_congested = False
+        else:
+            connection.is_congested = len(connection.out) > 0
         self.dirty.append(connection)
 
     def close(self, connection: Connection, reason: Reason, farewell: bytes = b"") -> None:

@@ -31,7 +31,8 @@ class Acceptor:
         self._clock = clock
         self.filters = filters
         self._has_filters = filters.has_filters()
-        # One constant time-out, so the queue is in order; who has connected meanwhile leaves it at its turn.
+        # One constant time-out, so the queue is in order; who has connected meanwhile leaves it at its turn. Without filters the plane's
+        # own time-out for CONNECT is all there is to watch.
         self._deadlines: deque[tuple[float, Channel]] = deque()
 
     def allowance(self) -> int:
@@ -47,10 +48,10 @@ class Acceptor:
         if self._has_filters:
             client = ClientFacts(ip, port)
             channel.stream = Stream(channel, self, self.filters.make(client), client)
+            self._deadlines.append((self._clock.monotonic() + self.listener.connect_timeout_s, channel))
         elif not self._introduce(channel, ClientFacts(ip, port)):
             self.gate.leave(had_handshake=False)
             return False
-        self._deadlines.append((self._clock.monotonic() + self.listener.connect_timeout_s, channel))
         return True
 
     def opened(self, channel: Channel, client: ClientFacts) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from iothub.clock import Clock
-from iothub.engine.limits import TenantLimits
+from iothub.engine.limits import DeviceMeters, TenantLimits
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
@@ -228,18 +228,19 @@ class Allowance:
             session.connection.packet_bytes = limits.packet_bytes or LARGEST_PACKET
         rates = self.rates.join(device.name, limits)
         if rates is not None:
-            session.device_inbound_messages = rates.rate(Quota.DEVICE_PUBLISH_MESSAGES)
-            session.device_inbound_bytes = rates.rate(Quota.DEVICE_PUBLISH_BYTES)
-            session.device_outbound_messages = rates.rate(Quota.DEVICE_DELIVER_MESSAGES)
-            session.device_outbound_bytes = rates.rate(Quota.DEVICE_DELIVER_BYTES)
+            session.meters = DeviceMeters(
+                rates.rate(Quota.DEVICE_PUBLISH_MESSAGES),
+                rates.rate(Quota.DEVICE_PUBLISH_BYTES),
+                rates.rate(Quota.DEVICE_DELIVER_MESSAGES),
+                rates.rate(Quota.DEVICE_DELIVER_BYTES),
+            )
             session.control.has_rates = True
 
     def _unequip(self, session: Session) -> None:
         if session.control.has_rates:
             session.control.has_rates = False
             self.rates.leave(session.device)
-            session.device_inbound_messages = session.device_inbound_bytes = None
-            session.device_outbound_messages = session.device_outbound_bytes = None
+            session.meters = None
 
 
 def _engine_limits(limits: EffectiveLimits, record: TenantRecord, backlog_bytes: int) -> TenantLimits:

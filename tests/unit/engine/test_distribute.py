@@ -32,8 +32,8 @@ def test_a_congested_member_is_passed_over() -> None:
     """A full window is somebody else's work, unless all are full."""
     bench = Bench()
     slow, fast = members(bench, 2)
-    slow.session.window.limit = 1  # type: ignore[union-attr]
-    fast.session.window.limit = 6  # type: ignore[union-attr]
+    slow.session.open_window().limit = 1
+    fast.session.open_window().limit = 6
     publisher = bench.client("p")
 
     publisher.send(publish(b"job", b"x", 1, 1) * 8)

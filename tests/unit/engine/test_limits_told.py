@@ -117,3 +117,37 @@ def test_deliveries_above_the_fanout_are_told_by_name(limits: TenantLimits, name
     bench.client("p").send(publish(b"t", b"x"))
 
     assert bench.observer.limits == [(name, 2)]
+
+
+@pytest.mark.parametrize("first", [0x40, 0x50, 0x62, 0x70])
+def test_user_properties_of_an_acknowledgement_are_told_by_name(first: int) -> None:
+    """As those of a PUBLISH are, before the client is closed with 0x97."""
+    bench = Bench()
+    bench.tenant.limits = TenantLimits(user_properties=2)
+    client = bench.client("c", version=5)
+    properties = b"\x26\0\x01k\0\x01v" * 3
+
+    answer = client.send(bytes((first, 4 + len(properties), 0, 1, 0, len(properties))) + properties)
+
+    assert bench.observer.limits == [("user_properties", 1)]
+    assert answer == b"\xe0\x01\x97"
+
+
+def test_group_without_persistent_members_is_no_stored_delivery() -> None:
+    """A shared group counts for `persistent_fanout` while a member has a queue, as one."""
+    bench = Bench()
+    bench.tenant.persistent_fanout = Allowance(2)
+    bench.client("t").subscribe(b"a", qos=1, group=b"g")
+    client = bench.client("c", version=5)
+
+    client.send(publish(b"a", qos=1, packet_id=1, properties=b""))
+    assert bench.tenant.persistent_fanout.left == 2
+    members = [bench.client(f"p{number}", queue_id=number) for number in (1, 2)]
+    for member in members:
+        member.subscribe(b"a", qos=1, group=b"g")
+    client.send(publish(b"a", qos=1, packet_id=2, properties=b""))
+    assert bench.tenant.persistent_fanout.left == 1
+    for member in members:
+        bench.plane.unsubscribe(member.session, b"g", b"a")
+    client.send(publish(b"a", qos=1, packet_id=3, properties=b""))
+    assert bench.tenant.persistent_fanout.left == 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from iothub.engine.connection import NOTHING
 from iothub.engine.poller import Poller
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
@@ -15,6 +16,7 @@ from iothub.net.listener_info import listener_info
 from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoConnection, EchoPlane
+from iothub.testing.engine import Bench as PlaneBench
 
 FAR = 1e12  # a deadline that does not come
 
@@ -211,3 +213,33 @@ def test_poller_close_resets_everybody(bench) -> None:
     bench.poller.close()
     bench.turn()
     bench.poller.settle()
+
+
+def test_poller_takes_the_buffer_of_a_connection_that_has_sent_everything(tmp_path) -> None:
+    """An idle connection of the engine has none of its own; what the kernel does not take yet stays in it."""
+    plane = PlaneBench().plane
+    poller = Poller(plane, lambda: None)
+    info = listener_info("tcp")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "own"))
+    listening.listen(1)
+    listening.setblocking(False)
+    poller.listen(listening.detach(), Acceptor(plane, Gate(info, ManualClock()), ManualClock(), FilterFactory(info)))
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(5)
+        client.connect(str(tmp_path / "own"))
+        poller.turn(FAR)
+        connection = plane.control.opens[-1]
+        plane.send(connection, b"\xd0\x00")
+        poller.settle()
+        assert client.recv(10) == b"\xd0\x00"
+        assert connection.out is NOTHING
+        plane.send(connection, bytes(1 << 20))
+        poller.settle()
+        assert connection.out is not NOTHING
+        received = 0
+        while received < 1 << 20:
+            received += len(client.recv(1 << 16))
+            poller.turn(FAR)
+        assert connection.out is NOTHING
+    poller.close()

@@ -69,7 +69,7 @@ def subscribed(allowance: Allowance, session: Session, name: bytes, group: bytes
     refused = allowance.reserve_subscription(session, subscription)
     if refused is None:
         was_there = (group, name) in session.subscriptions
-        session.subscriptions[group, name] = subscription
+        session.note(subscription)
         allowance.settle(subscription, is_reserved=True, was_there=was_there)
     return refused
 
@@ -188,8 +188,8 @@ def test_restored_session_is_counted_whatever_the_limits_say(desk: Desk) -> None
     allowance = desk.allowance("sessions=1 subscriptions=1")
     for client_id in ("a", "b"):
         session = desk.session(client_id, is_persistent=True)
-        session.subscriptions[None, b"t"] = Subscription(session, b"t")
-        session.subscriptions[b"g", b"t"] = Subscription(session, b"t", b"g")
+        session.note(Subscription(session, b"t"))
+        session.note(Subscription(session, b"t", b"g"))
         allowance.restore(session)
 
     assert (allowance.ledger.used(Quota.SESSIONS), allowance.ledger.used(Quota.SUBSCRIPTIONS)) == (2, 4)
@@ -204,9 +204,10 @@ def test_device_gets_meters_while_its_sessions_live(desk: Desk) -> None:
     session = desk.session()
     allowance.equip(session, DeviceRecord("dev1", "", limits="device_publish_messages=5/1s device_deliver_bytes=9/1s"))
 
-    assert session.device_inbound_messages is not None
-    assert session.device_outbound_bytes is not None
-    assert session.device_inbound_bytes is None
+    assert session.meters is not None
+    assert session.meters.inbound_messages is not None
+    assert session.meters.outbound_bytes is not None
+    assert session.meters.inbound_bytes is None
     allowance.equip(session, DeviceRecord("dev1", ""))
-    assert session.device_inbound_messages is None
+    assert session.meters is None
     assert allowance.limits_of("dev1") is allowance.limits
