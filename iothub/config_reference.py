@@ -18,7 +18,7 @@ A value comes from the first of these that has it:
 
 1. a flag: `iothub serve --set listeners.tcp.port=1884`
 2. the environment: `IOTHUB_LISTENERS__TCP__PORT=1884` (only `IOTHUB_` names that contain `__` are settings)
-3. the file: `iothub.toml` in the data directory, or the one given with `--config`; it begins with `config_version = 1` (taken as said when it is not there)
+3. the file: `iothub.toml` in the data directory, or the one given with `--config`; it begins with `config_version = 1` (assumed when it is not there)
 4. the default
 
 An unknown key stops the start with exit code 2 and names file, line, key and the nearest known key.

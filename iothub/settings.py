@@ -196,7 +196,9 @@ class Auth:
     )
     hash_pool: int = key(kinds.integer(1, 64), 2, "Threads that check chosen passwords (argon2id) and tokens (JWT).")
     hash_waiting: int = key(
-        kinds.integer(1, 100_000), 256, "Checks of passwords and tokens that may wait for a thread; the next is refused."
+        kinds.integer(1, 100_000),
+        256,
+        "Checks of passwords and tokens that may wait for a thread; the next is refused.",
     )
     cache_s: float = key(kinds.duration(0, 3600), 60.0, "How long an answer of the account store is remembered.")
     cache_entries: int = key(kinds.integer(16, 10_000_000), 100_000, "Answers that are remembered at once (LRU).")

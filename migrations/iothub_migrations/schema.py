@@ -90,7 +90,8 @@ def _future(connection: Connection, found: str) -> ConflictError:
     url = connection.engine.url
     name = Path(url.database or "").name if url.host is None else f"{url.database} at {url.host}"
     return ConflictError(
-        f"the accounts database {name} has schema {found}, this program knows version {SCHEMA_VERSION}: install the program that wrote it, or a later one"
+        f"the accounts database {name} has schema {found}, this program knows version {SCHEMA_VERSION}: "
+        "install the program that wrote it, or a later one"
     )
 
 
