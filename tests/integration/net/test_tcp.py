@@ -151,7 +151,7 @@ def test_tcp_pause_leaves_bytes_in_the_socket_and_resume_reads_them(start) -> No
 
 
 def test_tcp_close_by_the_peer_is_noticed_while_paused(start) -> None:
-    """A paused connection whose peer has gone ends without being read, and without spinning meanwhile."""
+    """A paused connection whose peer has gone ends without being read."""
     hub = start(listener_info("tcp"))
     client = hub.connect()
     connection = hub.only()

@@ -62,7 +62,13 @@ def test_session_that_has_ended_is_not_closed() -> None:
 
 
 def test_guest_without_a_broker_holds_nothing() -> None:
-    Guest().leave(Reason.NETWORK)
+    """A stranger who goes before CONNECT: there is nothing to give back, and it is gone once and for all."""
+    stranger = Guest()
+
+    stranger.leave(Reason.NETWORK)
+    stranger.leave(Reason.NETWORK)
+
+    assert (stranger.is_gone, stranger.session) == (True, None)
 
 
 def test_step_that_is_awaited_hears_that_nobody_is_there() -> None:
