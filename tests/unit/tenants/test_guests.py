@@ -62,13 +62,13 @@ def test_session_that_has_ended_is_not_closed() -> None:
 
 
 def test_guest_without_a_broker_holds_nothing() -> None:
-    """A stranger who goes before CONNECT: there is nothing to give back, and it is gone once and for all."""
+    """A stranger who goes before CONNECT: there is nothing to give back, however often it is told."""
     stranger = Guest()
 
     stranger.leave(Reason.NETWORK)
     stranger.leave(Reason.NETWORK)
 
-    assert (stranger.is_gone, stranger.session) == (True, None)
+    assert (stranger.broker, stranger.session, stranger.is_counted) == (None, None, False)
 
 
 def test_step_that_is_awaited_hears_that_nobody_is_there() -> None:
