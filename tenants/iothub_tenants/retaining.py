@@ -1,27 +1,32 @@
 """One tenant's retained messages: which topics there are, whether new ones may come, and their replay to a new subscription.
 
-Knows no driver: bodies are fetched through an injected store, a slice at a time.
+Knows no driver: bodies are fetched through an injected store, a page at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+from twisted.internet.defer import Deferred
 
 from iothub.clock import Clock
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
+from iothub.engine.replay import Running
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.errors import CorruptRecordError
 from iothub.records.message import decode_message
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
-from iothub_services.retained.index import RetainedIndex
+from iothub_services.retained.index import Matches, RetainedIndex
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 
 SLICE = 256  # bodies fetched at once
-NODES = 4096  # of the index looked at in one go
+PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that reads slowly
+NODES = 1024  # of the index looked at in one go
 
 
 class RetainedReads(Protocol):
@@ -47,6 +52,7 @@ class Retaining:
         self._ledger = ledger
         self._clock = clock
         self._index = RetainedIndex()
+        self._newest = 0  # the highest version heard of
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
         self._coming: dict[bytes, int] = {}  # how many writes of it are on their way to the store
 
@@ -57,8 +63,16 @@ class Retaining:
     async def load(self) -> None:
         """Read the index once, when the broker is made."""
         topics = await self._store.load(self._tenant_id)
-        self._index.load(topics)
+        for start in range(0, len(topics), NODES):
+            self._take(topics[start : start + NODES])
+            if start + NODES < len(topics):
+                await self._store.fetch(self._tenant_id, [])  # a great index is built while others get their turns
+        self._index.load([])
+
+    def _take(self, topics: Iterable[RetainedTopic]) -> None:
         for topic in topics:
+            self._index.put(topic)
+            self._newest = max(self._newest, topic.version)
             if topic.topic not in self._sizes:
                 self._sizes[topic.topic] = topic.size
                 self._ledger.restore(Quota.RETAINED_MESSAGES, 1)
@@ -83,6 +97,7 @@ class Retaining:
     def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
+        self._newest = max(self._newest, version)
         if size:
             self._arrived(topic)
             self._correct(topic, size)
@@ -130,27 +145,48 @@ class Retaining:
             self._ledger.release(Quota.RETAINED_BYTES, reserved)
 
     async def replay(self, session: Session, subscription: Subscription) -> None:
-        """Send what matches a subscription that is active already; the plane leaves out what came live since it expects this."""
-        messages: list[Message] = []
+        """Send what matches a subscription that is active already; the plane leaves out what came live since it expects this.
+
+        The snapshot is the counter of versions: what is newer came live. It is read page by page, as fast as the client takes it.
+        """
+        running = self._plane.replays.open(session, subscription)
         try:
             await self._store.settle(self._tenant_id)  # what was published before the SUBSCRIBE is in the snapshot
-            topics = self._matching(subscription.filter)
-            for start in range(0, len(topics), SLICE):
-                messages += await self._fetch(topics[start : start + SLICE])
+            newest, pages = self._newest, _Pages(self._index.match(subscription.filter))
+            while running.is_wanted and (topics := pages.next(self._now_ms())) is not None:
+                await self._send(running, await self._fetch(topics, newest))  # also of nothing: others get their turns
         finally:
-            self._plane.replay(session, subscription, messages)
+            self._feed(running, [], None)
+
+    async def _send(self, running: Running, messages: list[Message]) -> None:
+        """Return when the client has taken the page, or is gone."""
+        taken: Deferred[None] = Deferred()
+        if messages and not self._feed(running, messages, lambda: taken.callback(None)):
+            await taken
+
+    def _feed(self, running: Running, messages: list[Message], then: Callable[[], None] | None) -> bool:
+        plane = self._plane
+        was_open = plane.turn.is_open
+        plane.turn.begin()
+        is_through = plane.replays.feed(running, messages, then)
+        if not was_open:
+            plane.end_batch()
+        return is_through
+
+    def _now_ms(self) -> int:
+        return int(self._clock.wall() * 1000)
 
     def _matching(self, topic_filter: bytes) -> list[bytes]:
-        now_ms = int(self._clock.wall() * 1000)
+        now_ms = self._now_ms()
         matches = self._index.match(topic_filter)
         found: list[bytes] = []
         while not matches.is_done:
             found += [topic.topic for topic in matches.take(NODES, now_ms)]
         return found
 
-    async def _fetch(self, topics: Sequence[bytes]) -> list[Message]:
+    async def _fetch(self, topics: Sequence[bytes], newest: int) -> list[Message]:
         bodies = await self._store.fetch(self._tenant_id, topics)
-        messages = [_message(body) for body in bodies]
+        messages = [_message(body) for body in bodies if body.version <= newest]
         now = self._clock.wall()
         return [message for message in messages if message is not None and not 0.0 < message.expires_at <= now]
 
@@ -164,6 +200,28 @@ class Retaining:
             for topic in chosen:
                 self.gone(topic)
         return deleted
+
+
+class _Pages:
+    """What a Topic Filter matches, so many topics at a time that their bodies make a page."""
+
+    def __init__(self, walk: Matches) -> None:
+        self._walk = walk
+        self._found: deque[RetainedTopic] = deque()
+
+    def next(self, now_ms: int) -> list[bytes] | None:
+        """Return the topics of a page, none if a stretch of the index had none; None at the end."""
+        found = self._found
+        if not found and self._walk.is_done:
+            return None
+        if len(found) < SLICE:
+            found.extend(self._walk.take(NODES, now_ms))
+        page: list[bytes] = []
+        size = 0
+        while found and len(page) < SLICE and (not page or size + found[0].size <= PAGE_BYTES):
+            size += found[0].size
+            page.append(found.popleft().topic)
+        return page
 
 
 def _message(body: RetainedBody) -> Message | None:

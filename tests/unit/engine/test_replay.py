@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.message import Message
-from iothub.engine.replay import Replay
+from iothub.engine.replay import LIVE_TOPICS, Replay
 from iothub.testing.engine import Bench, Client, packets
 
 
@@ -69,3 +69,64 @@ def test_a_replay_ends_with_its_connection() -> None:
     assert bench.plane.replays.expected == {}
     bench.plane.replay(client.session, client.subscribe(b"r/#"), messages(1))
     assert bench.plane.replays.running == []
+
+
+def test_page_by_page_the_feeder_is_called_when_a_page_is_through() -> None:
+    """Not before, once for each, and not for what went at once."""
+    bench = Bench(PlaneLimits(replay_slice=10, out_soft_bytes=200))
+    client = bench.client("s")
+    replay = make_replay(bench)
+    called: list[int] = []
+    running = replay.open(client.session, client.subscribe(b"r/#"))
+    assert replay.feed(running, messages(1), lambda: called.append(1))
+    client.transport.is_stuck = True
+    assert not replay.feed(running, messages(30), lambda: called.append(2))
+    replay.go_on()
+    assert called == []
+
+    client.transport.is_stuck = False
+    for _ in range(20):
+        taken(client)
+        replay.go_on()
+    assert called == [2]
+    assert replay.running == [running]
+
+    assert replay.feed(running, [], None)
+    assert replay.running == []
+    assert client.session.replay_topics is None
+
+
+def test_feeder_is_called_when_the_connection_ends() -> None:
+    """What it brings then is dropped."""
+    bench = Bench(PlaneLimits(out_soft_bytes=0))
+    client = bench.client("s")
+    called: list[int] = []
+    replay = bench.plane.replays
+    running = replay.open(client.session, client.subscribe(b"r/#"))
+    client.transport.is_stuck = True
+    client.connection.out += b"x"
+    assert not replay.feed(running, messages(3), lambda: called.append(1))
+
+    client.drop()
+
+    assert called == [1]
+    assert not running.is_wanted
+    assert replay.feed(running, messages(3), lambda: called.append(2))
+    assert called == [1]
+
+
+def test_names_of_live_topics_are_not_collected_without_end() -> None:
+    """So many are remembered; they are still skipped when later ones are not noted any more."""
+    bench = Bench(PlaneLimits(replay_slice=10))
+    client = bench.client("s")
+    replay = make_replay(bench)
+    running = replay.open(client.session, client.subscribe(b"r/#"))
+    assert client.session.replay_topics is not None
+    client.session.replay_topics.update(b"r/%d" % number for number in range(LIVE_TOPICS + 1))
+
+    replay.go_on()
+
+    assert client.session.replay_topics is None
+    replay.feed(running, [*messages(1), Message(b"r/new", b"x", 0, True)], None)
+    client.transport.flush()
+    assert [body for _, body in packets(client.take())] == [b"\x00\x05r/newx"]
