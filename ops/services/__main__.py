@@ -57,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         ("log", "show the end of one's log"),
     ):
         verbs.add_parser(verb, help=sentence).add_argument("name", choices=NAMES)
+    tool = verbs.add_parser("java", help="run a Java class of a server's jars, on its settings")
+    tool.add_argument("name", choices=NAMES)
+    tool.add_argument("main", nargs=argparse.REMAINDER, metavar="CLASS [ARGUMENT...]")
     verbs.add_parser("status", help="say what runs; exit code 0 when hbase and kafka do, 7 otherwise")
     verbs.add_parser("wipe", help="stop all and remove their data")
     verbs.add_parser("build", help="build our jar for HBase")
@@ -78,6 +81,8 @@ def _run(options: argparse.Namespace) -> int:
         {"kill": services.kill, "pause": services.pause, "resume": services.resume}[verb](options.name)
     elif verb == "log":
         _say(services.log_tail(options.name))
+    elif verb == "java":
+        return services.java(options.name, *options.main)
     elif verb == "wipe":
         services.wipe()
     elif verb == "build":

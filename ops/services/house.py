@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,16 @@ class Services:
         if not self._process(name).send(signal.SIGCONT):
             raise ServicesError(f"{name} does not run, so it cannot go on")
 
+    def java(self, name: str, *main: str) -> int:
+        """Run one of a server's own tools on its settings, with our input and output; returns its exit code."""
+        server = describe(name, self.places, self.ports, find_tools(self._say), self._say)
+        folder = self.places.of(name)
+        if not (folder / "fingerprint").exists():
+            raise ServicesError(f"{name} has never been started here; start it first: make services")
+        beside = ("-Xmx256m", f"-Diothub.log={folder / 'tool.txt'}")  # the last of two wins
+        command = [server.java, *server.options, *beside, "-cp", server.class_path, *main]
+        return subprocess.run(command, cwd=folder, check=False).returncode
+
     def reports(self) -> list[Report]:
         processes = [self._process(name) for name in NAMES]
         return [Report(each.name, each.state(), each.pid(), each.resident_bytes(), each.cpu_s()) for each in processes]
@@ -163,7 +174,7 @@ class Services:
         told.write(server)
         server.prepare()
         self._say(f"starting {server.name} ...")
-        process.start(server.java, server.arguments)
+        process.start(server.java, server.arguments())
 
     def _require_free(self, server: Server) -> None:
         if until(lambda: all(map(is_free, server.ports)), _PORT_LIMIT_S):

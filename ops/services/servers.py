@@ -35,7 +35,9 @@ class Server:
     """One server, ready to be started.
 
     Attributes:
-        arguments: What follows `java`, without the mark.
+        options: For the JVM: heap, log, properties.
+        class_path: Its jars, and the folder of its configuration.
+        main: The class, and what it is given.
         files: Name below its folder -> text; written before a start.
         ports: Must be free before a start.
         ask: Raises until the server answers.
@@ -44,15 +46,21 @@ class Server:
 
     name: str
     java: str
-    arguments: tuple[str, ...]
+    options: tuple[str, ...]
+    class_path: str
+    main: tuple[str, ...]
     files: Mapping[str, str]
     ports: tuple[int, ...]
     ask: Callable[[], None]
     prepare: Callable[[], None] = field(default=lambda: None)
 
+    def arguments(self) -> tuple[str, ...]:
+        """Return what follows `java`, without the mark."""
+        return (*self.options, "-cp", self.class_path, *self.main)
+
     def fingerprint(self) -> str:
         """Return a digest of all that was decided before the start: a server with another one is out of date."""
-        told = repr((self.java, self.arguments, sorted(self.files.items())))
+        told = repr((self.java, self.arguments(), sorted(self.files.items())))
         return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -70,11 +78,12 @@ def _kafka(places: Places, ports: Ports, tools: Tools, say: Say) -> Server:
     jars = libraries("kafka", places, tools, say)
     template = string.Template((_OPS / "kafka/server.properties").read_text(encoding="utf-8"))
     settings = template.substitute(folder=folder, broker=ports.kafka, controller=ports.kafka_controller)
-    arguments = ("@jvm.options", "-Xms128m", "-Xmx512m", *_logging(folder), "-cp", f"{jars}/*", "kafka.Kafka")
     return Server(
         name="kafka",
         java=tools.java,
-        arguments=(*arguments, "server.properties"),
+        options=("@jvm.options", "-Xms128m", "-Xmx512m", *_logging(folder)),
+        class_path=f"{jars}/*",
+        main=("kafka.Kafka", "server.properties"),
         files={"server.properties": settings, **_files("kafka")},
         ports=(ports.kafka, ports.kafka_controller),
         ask=lambda: kafka_answers(ports.kafka),
@@ -119,15 +128,9 @@ def _hbase(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> S
     return Server(
         name=name,
         java=tools.java,
-        arguments=(
-            "@jvm.options",
-            *heap,
-            *_logging(folder),
-            *properties,
-            "-cp",
-            f"{folder / 'conf'}:{ours}:{jars}/*",
-            main,
-        ),
+        options=("@jvm.options", *heap, *_logging(folder), *properties),
+        class_path=f"{folder / 'conf'}:{ours}:{jars}/*",
+        main=(main,),
         files={
             "conf/hbase-site.xml": (_OPS / "hbase/conf/hbase-site.xml").read_text(encoding="utf-8"),
             **_files("hbase"),

@@ -44,8 +44,8 @@ class Gateway:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def call(self, verb: str, *arguments: Sent) -> Received | None:
-        """Call a verb with its arguments as fields 1, 2, ...; None when it returns nothing.
+    def call(self, verb: str, *arguments: Sent | None) -> Received | None:
+        """Call a verb with its arguments as fields 1, 2, ... (None is left out); None when it returns nothing.
 
         Raises:
             ThriftRefusedError: The gateway answered with an exception of its own.
@@ -53,7 +53,7 @@ class Gateway:
         """
         self._calls += 1
         head = struct.pack(">I", VERSION_CALL) + _string(verb.encode()) + struct.pack(">i", self._calls)
-        frame = head + _fields(dict(enumerate(arguments, 1)))
+        frame = head + _fields({number: value for number, value in enumerate(arguments, 1) if value is not None})
         self._socket.sendall(_string(frame))
         (size,) = struct.unpack(">i", self._exactly(4))
         if not 0 < size <= _FRAME_LIMIT_BYTES:

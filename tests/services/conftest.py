@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from ops.services.house import Services
 from ops.services.servers import ALWAYS
+from ops.services.thrift import Gateway
+from tests.support.kafka import create_topic, delete_topic
 
 _HERE = Path(__file__).parent
 _TIMEOUT_S = 900  # the first start may fetch 200 MB
@@ -35,3 +38,26 @@ def services(_house: Services) -> Services:
     """Return the servers, all of them up, whatever the test before has done to them."""
     _house.up()
     return _house
+
+
+@pytest.fixture
+def topic(services: Services) -> Iterator[str]:
+    """A topic of its own for each test, gone afterwards."""
+    name = f"smoke.{uuid.uuid4().hex}"
+    create_topic(services, name)
+    yield name
+    services.up()
+    delete_topic(services, name)
+
+
+@pytest.fixture
+def table(services: Services) -> Iterator[bytes]:
+    """A table of its own for each test, gone afterwards."""
+    name = f"smoke_{uuid.uuid4().hex}".encode()
+    with Gateway(services.ports.thrift) as gateway:
+        gateway.call("createTable", name, [{1: b"f:", 2: 1}])
+    yield name
+    services.up()
+    with Gateway(services.ports.thrift) as gateway:
+        gateway.call("disableTable", name)
+        gateway.call("deleteTable", name)

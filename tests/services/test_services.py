@@ -5,66 +5,19 @@ from __future__ import annotations
 import socket
 import time
 import tomllib
-import uuid
-from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from ops.services.house import Services
 from ops.services.thrift import Gateway, ThriftRefusedError
+from tests.support.kafka import broker, produce
 
 POLL_S = 30.0
 
 
-@pytest.fixture
-def topic(services: Services) -> Iterator[str]:
-    """A topic of its own for each test, gone afterwards."""
-    name = f"smoke.{uuid.uuid4().hex}"
-    _admin(services, "create_topics", {name: {"num_partitions": 1, "replication_factor": 1}})
-    yield name
-    services.up()
-    _admin(services, "delete_topics", [name])
-
-
-@pytest.fixture
-def table(services: Services) -> Iterator[bytes]:
-    """A table of its own for each test, gone afterwards."""
-    name = f"smoke_{uuid.uuid4().hex}".encode()
-    with Gateway(services.ports.thrift) as gateway:
-        gateway.call("createTable", name, [{1: b"f:", 2: 1}])
-    yield name
-    services.up()
-    with Gateway(services.ports.thrift) as gateway:
-        gateway.call("disableTable", name)
-        gateway.call("deleteTable", name)
-
-
-def _broker(services: Services) -> str:
-    return f"127.0.0.1:{services.ports.kafka}"
-
-
-def _admin(services: Services, verb: str, argument: object) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=_broker(services))
-    try:
-        getattr(admin, verb)(argument)
-    finally:
-        admin.close()
-
-
-def _produce(services: Services, topic: str, value: bytes) -> int:
-    producer = KafkaProducer(bootstrap_servers=_broker(services))
-    try:
-        offset: int = producer.send(topic, value, partition=0).get(timeout=POLL_S).offset
-        return offset
-    finally:
-        producer.close(timeout=POLL_S)
-
-
 def _consume(services: Services, topic: str, count: int) -> list[bytes]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=_broker(services), auto_offset_reset="earliest", enable_auto_commit=False
-    )
+    consumer = KafkaConsumer(bootstrap_servers=broker(services), auto_offset_reset="earliest", enable_auto_commit=False)
     try:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
@@ -91,7 +44,7 @@ def _value(services: Services, table: bytes, row: bytes) -> object:
 
 def test_kafka_keeps_a_record(services: Services, topic: str) -> None:
     """Produced with acks=all, consumed by assignment: as the event service will."""
-    offset = _produce(services, topic, b"hello")
+    offset = produce(services, topic, b"hello")
 
     assert offset == 0
     assert _consume(services, topic, 1) == [b"hello"]
@@ -99,8 +52,8 @@ def test_kafka_keeps_a_record(services: Services, topic: str) -> None:
 
 def test_kafka_makes_no_topic_by_itself(services: Services) -> None:
     """A topic that a typing error names must not come into being with one partition."""
-    admin = KafkaAdminClient(bootstrap_servers=_broker(services))
-    consumer = KafkaConsumer(bootstrap_servers=_broker(services))
+    admin = KafkaAdminClient(bootstrap_servers=broker(services))
+    consumer = KafkaConsumer(bootstrap_servers=broker(services))
     try:
         consumer.partitions_for_topic("smoke.nobody-made-this")
         names = admin.list_topics()
@@ -164,17 +117,17 @@ def test_hub_settings_name_the_servers(services: Services) -> None:
     """What `make services` writes leads to where they are."""
     settings = tomllib.loads(services.places.hub_settings.read_text())
 
-    assert settings["kafka"]["brokers"] == [_broker(services)]
+    assert settings["kafka"]["brokers"] == [broker(services)]
     assert settings["hbase"]["thrift"] == [f"127.0.0.1:{services.ports.thrift}"]
 
 
 def test_killed_kafka_has_what_it_acknowledged(services: Services, topic: str) -> None:
     """Kill -9 right behind the acknowledgement."""
-    _produce(services, topic, b"before")
+    produce(services, topic, b"before")
     services.kill("kafka")
 
     services.up()
-    _produce(services, topic, b"after")
+    produce(services, topic, b"after")
 
     assert _consume(services, topic, 2) == [b"before", b"after"]
 

@@ -4,6 +4,7 @@ import java.io.File;
 import java.io.IOException;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.LocalHBaseCluster;
@@ -40,7 +41,9 @@ public final class SingleServer {
   /** Takes no arguments; see {@code ops/hbase/conf/hbase-site.xml}. */
   public static void main(String[] args) {
     try {
-      SingleServer server = new SingleServer(HBaseConfiguration.create());
+      Configuration conf = HBaseConfiguration.create();
+      conf.setClass("fs.file.impl", SyncedFileSystem.class, FileSystem.class); // here and not in the file, which HBase's own tools read too
+      SingleServer server = new SingleServer(conf);
       Runtime.getRuntime().addShutdownHook(new Thread(server::stop, "stop"));
       server.run();
     } catch (Exception e) {
