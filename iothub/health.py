@@ -35,8 +35,10 @@ class NodeHealth:
             reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
         if node.is_stopping:
             reasons.append("the hub is stopping")
-        if node.writer.is_failing:
+        if node.writer.is_failing or node.journal_thread.is_failing:
             reasons.append("a store refuses writes; see the alarms")
+        if node.watch.no_writes:
+            reasons.append(node.watch.no_writes)
         return reasons
 
     def status(self) -> Mapping[str, object]:

@@ -63,10 +63,13 @@ class Wills:
     def fire(self, session: Session, message: Message, on_done: Callable[[], None]) -> None:
         """Publish a Will as soon as its meters let it pass; `on_done` when it is stored, or will never be."""
         deadline = self._clock.monotonic() + self._tenant.limits.max_pause_s
-        device = (
-            (session.device_inbound_messages, 1, "device_inbound_messages"),
-            (session.device_inbound_bytes, _size(message), "device_inbound_bytes"),
-        )
+        own = session.meters
+        device: tuple[Gauge, ...] = ()
+        if own is not None:
+            device = (
+                (own.inbound_messages, 1, "device_inbound_messages"),
+                (own.inbound_bytes, _size(message), "device_inbound_bytes"),
+            )
         firing = _Firing(session, message, on_done, device, deadline)
         if session.is_persistent:
             Deferred.fromCoroutine(self._check(firing))

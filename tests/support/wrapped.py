@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +75,11 @@ class SmallDiskHub(WrappedHub):
     def free_kib(self) -> int:
         found = os.statvfs(self.seen_data_dir)
         return found.f_bavail * found.f_frsize >> 10
+
+    def refuse_writes(self, above_bytes: int | None) -> None:
+        """Have the system refuse every write beyond so many bytes of a file (None: no more of that)."""
+        limit = "unlimited" if above_bytes is None else str(above_bytes)
+        subprocess.run(["prlimit", "--pid", str(self.pid), f"--fsize={limit}:unlimited"], check=True)
 
     def make_room(self) -> None:
         (self.seen_data_dir / "filler").unlink()

@@ -8,6 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+ROOM_BYTES = (
+    1 << 20
+)  # a disk with less is full: a small write may still find a place where the next larger one does not
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -28,6 +32,15 @@ def disk_free_bytes(path: Path) -> int:
     """
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def is_read_only(path: Path) -> bool:
+    """Say whether the file system of `path` takes no writes from anybody.
+
+    Raises:
+        OSError: The path is gone.
+    """
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def certificate_end(file: Path) -> float:

@@ -17,6 +17,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 
 CERTIFICATE_INTERVAL_S = 3600.0
 CALM_S = 30.0  # so long no tick must have been late for its alarm to end
+_DISK = "data_dir"  # subject of the alarms about the disk itself; the stores have their own
 _RELIEF = 0.9  # an alarm about a level ends below 90 % of it, so that it does not flicker
 
 
@@ -27,12 +28,14 @@ class Probes:
     resident_bytes: Callable[[], int] = probes.resident_bytes
     disk_free_bytes: Callable[[Path], int] = probes.disk_free_bytes
     certificate_end: Callable[[Path], float] = probes.certificate_end
+    is_read_only: Callable[[Path], bool] = probes.is_read_only
 
 
 class Watch:
     """The figures of the last look, for the metrics, and the alarms that follow from them.
 
-    `is_overloaded`: resident memory is above the limit, new connections are to be refused.
+    `is_overloaded`: resident memory is above the limit, new connections are to be refused. `no_writes`: why nothing durable can be
+    written, as far as the machine tells before somebody tries; "" if it can.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Watch:
         self.lag_s = 0.0
         self.certificate_ends: dict[str, float] = {}  # by listener, Unix seconds
         self.is_overloaded = False
+        self.no_writes = ""
         self._alarms = alarms
         self._levels = levels
         self._memory_limit = memory_limit
@@ -80,9 +84,17 @@ class Watch:
     def _look_at_disk(self) -> None:
         try:
             self.disk_free_bytes = self._probe.disk_free_bytes(self._data_dir)
+            is_read_only = self._probe.is_read_only(self._data_dir)
         except OSError as error:
+            self.no_writes = f"the data directory {self._data_dir} cannot be used: {error.strerror}"
             self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{self._data_dir}: {error.strerror}")
             return
+        is_full = self.disk_free_bytes < probes.ROOM_BYTES
+        self.no_writes = "the disk is full" if is_full else ""
+        if is_read_only:
+            self.no_writes = "the file system of the data directory is read-only"
+        self._alarms.set(AlarmName.DISK_FULL, is_full, subject=_DISK, detail=f"{self.disk_free_bytes} bytes left")
+        self._alarms.set(AlarmName.STORE_FAILED, is_read_only, subject=_DISK, detail=self.no_writes)
         if self.disk_free_bytes < self._levels.disk_free:
             self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{format_size(self.disk_free_bytes)} left")
         elif self.disk_free_bytes * _RELIEF >= self._levels.disk_free:

@@ -32,7 +32,6 @@ CHECK_S = 15.0  # larger ones for this long; damage beyond is found when it is r
 _WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
 _CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
-_ROOM_BYTES = 1 << 20  # with less, a small commit may still find a place in the log where the next larger one does not
 
 _FULL = {sqlite3.SQLITE_FULL}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -126,7 +125,7 @@ class Database:
             free_bytes = probes.disk_free_bytes(self.path.parent)
         except OSError as error:
             raise BackendError(f"{self.path.name}: {error.strerror}", retryable=True) from error
-        if free_bytes < _ROOM_BYTES:
+        if free_bytes < probes.ROOM_BYTES:
             raise BackendError(f"{self.path.name}: database or disk is full", retryable=True)
 
     def close(self) -> None:

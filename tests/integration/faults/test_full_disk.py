@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,15 @@ def alarms(hub: SmallDiskHub) -> int:
     return int(
         float(next(line for line in lines if line.startswith('iothub_alarms_active{severity="critical"')).split()[-1])
     )
+
+
+def readiness(hub: SmallDiskHub) -> tuple[int, list[str]]:
+    """What /readyz says: status and reasons."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=5) as answer:
+            return answer.status, json.loads(answer.read())["reasons"]
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, json.loads(refusal.read())["reasons"]
 
 
 @pytest.fixture
@@ -167,3 +178,37 @@ def test_a_connect_is_refused_before_its_time_is_over(small: SmallDiskHub, versi
     assert listener.received == []
     for client in (listener, publisher.client):
         client.close()
+
+
+def test_a_full_disk_is_seen_when_nobody_writes(small: SmallDiskHub) -> None:
+    """/readyz says the truth before a client has to find out; and after, without a client either."""
+    assert readiness(small) == (200, [])
+    small.fill()
+    until(lambda: readiness(small) == (503, ["the disk is full"]), "not ready", 10)
+    assert alarms(small) == 1
+
+    small.make_room()
+
+    until(lambda: readiness(small) == (200, []), "ready again", 10)
+    assert alarms(small) == 0
+    assert small.is_running()
+
+
+def test_a_store_that_refuses_writes_is_an_alarm_and_no_exit(small: SmallDiskHub) -> None:
+    """Not for want of room: what a read-only file system or a failing disk does to a write. It heals by itself, without a client."""
+    make_sleeper(small.ports["tcp"])
+    publisher = Backlog(small.ports["tcp"])
+    publisher.deliver(3)
+    small.refuse_writes(above_bytes=64 << 10)
+    publisher.until_stuck()
+    until(lambda: alarms(small) >= 1, "an alarm about the store", 10)
+    assert readiness(small)[0] == 503
+
+    small.refuse_writes(above_bytes=None)
+
+    assert publisher.take(30)
+    until(lambda: readiness(small) == (200, []), "ready again", 10)
+    until(lambda: alarms(small) == 0, "the alarm is over", 10)
+    assert publisher.acknowledged == list(range(1, publisher.sent + 1))
+    assert wake_sleeper(small.ports["tcp"], publisher.sent) == publisher.acknowledged
+    publisher.client.close()

@@ -20,9 +20,10 @@ class World:
         self.now = 1000.0
         self.memory = 0
         self.disk: int | None = 10 * GIB
+        self.is_read_only = False
         self.end: float | None = 1000.0 + 90 * 86400
         self.alarms = Alarms(self)
-        probes = Probes(lambda: self.memory, self._disk, self._end)
+        probes = Probes(lambda: self.memory, self._disk, self._end, lambda _path: self.is_read_only)
         files = {"tls": Path("cert.pem")}
         self.watch = Watch(self.alarms, AlarmLevels(), GIB, Path("/data"), files, self, probes)
 
@@ -58,6 +59,39 @@ def test_healthy_machine_raises_nothing(world: World) -> None:
     assert world.raised() == set()
     assert world.watch.disk_free_bytes == 10 * GIB
     assert world.watch.certificate_ends == {"tls": world.end}
+
+
+def test_disk_without_room_to_speak_of_is_full_before_somebody_writes(world: World) -> None:
+    """An idle hub knows it too."""
+    world.disk = (1 << 20) - 1
+    world.watch.look()
+    assert world.raised() == {"disk_low", "disk_full"}
+    assert world.watch.no_writes == "the disk is full"
+
+    world.disk = 10 * GIB
+    world.watch.look()
+
+    assert (world.raised(), world.watch.no_writes) == (set(), "")
+
+
+def test_file_system_that_became_read_only_is_an_alarm(world: World) -> None:
+    """That is what a kernel does when a disk fails."""
+    world.is_read_only = True
+    world.watch.look()
+    assert world.raised() == {"store_failed"}
+    assert "read-only" in world.watch.no_writes
+
+    world.is_read_only = False
+    world.watch.look()
+
+    assert (world.raised(), world.watch.no_writes) == (set(), "")
+
+
+def test_data_directory_that_is_gone_takes_no_writes(world: World) -> None:
+    world.disk = None
+    world.watch.look()
+
+    assert "/data" in world.watch.no_writes
 
 
 def test_low_disk_is_raised_and_cleared_with_relief(world: World) -> None:
