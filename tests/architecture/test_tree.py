@@ -9,7 +9,21 @@ import pytest
 
 from tests.architecture.tree import ROOT, files, shown
 
-VERBS = ("install", "run", "test", "check", "bench", "fuzz", "nightly", "fmt", "clean", "help")
+VERBS = (
+    "install",
+    "run",
+    "test",
+    "check",
+    "bench",
+    "fuzz",
+    "nightly",
+    "services",
+    "services-stop",
+    "coprocessor",
+    "fmt",
+    "clean",
+    "help",
+)
 SELF = "tests/architecture/test_tree.py"
 
 # Written in pieces, so that this file does not find itself.
