@@ -19,8 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from iothub import log as logging
 from iothub.clock import Clock
 from iothub.errors import BackendError
+
+log = logging.get(__name__)
 
 Op = TypeVar("Op")
 Answer = TypeVar("Answer")
@@ -225,6 +228,8 @@ class GroupThread(Generic[Op, Answer]):
                 error.is_written = was_uncertain
                 batch = self._after_failure(batch, error)
             except Exception as error:  # edge: a defect must not end the thread
+                if len(batch) == 1:
+                    log.error("defect in a store's thread", store=self.name, exc_info=error)
                 self._do_apart(batch, error)
                 return
             else:
@@ -238,6 +243,8 @@ class GroupThread(Generic[Op, Answer]):
                 self._do([waiting])
         else:
             self._deliver(batch, [error])
+            if isinstance(error, BackendError):  # damage, above all: somebody must look at it
+                self._fails(error)
 
     def _after_failure(self, batch: list[_Waiting[Op, Answer]], error: BackendError) -> list[_Waiting[Op, Answer]]:
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""

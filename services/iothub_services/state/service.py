@@ -54,7 +54,7 @@ class StateService:
     """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`).
 
     Invariants: `_changed` holds every state that is newer than its row; states are folded in the order of the log; `folded` is the last
-    offset that went through the fold.
+    offset that went through the fold; it is the log's last one unless `_is_behind`. What the log has is durable, whatever the fold needs.
     """
 
     def __init__(self, log: EventLog, store: StateStore, on_alarm: Alarm) -> None:
@@ -64,6 +64,7 @@ class StateService:
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
         self._is_failing = False
+        self._is_behind = False  # the log has events that could not be folded: the store did not say what was before
         self.probe: Callable[[], None] | None = getattr(log, "probe", None)
         self.folded = store.applied_offset()
 
@@ -108,12 +109,22 @@ class StateService:
                 offsets = self._log.append(events)
                 done += zip(events, offsets, strict=True)
                 answers.append(offsets[-1] if offsets else 0)
-        for event, offset in done:
-            if event.type.topic is Topic.SESSIONS:
-                self._fold(event, offset)
+        self._take_in(done)
         if len(self._changed) >= _GATHERED:
             self.idle()
         return [self._drop_tenant(answer.tenant_id) if isinstance(answer, DropTenant) else answer for answer in answers]
+
+    def _take_in(self, done: list[tuple[Event, int]]) -> None:
+        """Fold what was appended. A store that cannot be read is no reason to append it again, or to deny that it is durable."""
+        if self._is_behind:
+            return  # `_flush` folds it from the log, in its order
+        try:
+            for event, offset in done:
+                if event.type.topic is Topic.SESSIONS:
+                    self._fold(event, offset)
+        except BackendError as error:
+            self._is_behind = True
+            self._failed(error)
 
     def _drop_tenant(self, tenant_id: int) -> object:
         """Remove the rows of a tenant whose sessions have ended. What is folded is written first: the log is not folded over this again."""
@@ -129,13 +140,16 @@ class StateService:
         try:
             self._flush()
         except BackendError as error:
-            self._is_failing = True
-            self._on_alarm("state_failing", f"{error}; the session log has it, the next start may take longer")
+            self._failed(error)
         else:
             if self._is_failing:
                 self._is_failing = False
                 self._on_alarm("state_failing", "")
         return False
+
+    def _failed(self, error: BackendError) -> None:
+        self._is_failing = True
+        self._on_alarm("state_failing", f"{error}; the session log has it, the next start may take longer")
 
     def state_of(self, tenant_id: int, client_id: str) -> SessionState | None:
         """Return the state as folded; None for unknown and ended sessions."""
@@ -207,14 +221,13 @@ class StateService:
             count = min(_PAGE, count * 2)
 
     def _fold(self, event: Event, offset: int) -> None:
+        if event.epoch:
+            key = (event.tenant_id, event.client_id)
+            before = self._get(key)
+            after = fold(before, event, offset)
+            if after is not None and after is not before:
+                self._known[key] = self._changed[key] = after
         self.folded = offset
-        if not event.epoch:
-            return
-        key = (event.tenant_id, event.client_id)
-        before = self._get(key)
-        after = fold(before, event, offset)
-        if after is not None and after is not before:
-            self._known[key] = self._changed[key] = after
 
     def _get(self, key: Key) -> SessionState | None:
         if key in self._known:
@@ -231,6 +244,10 @@ class StateService:
             return None
 
     def _flush(self) -> None:
+        if self._is_behind:
+            for logged in self._events(self.folded):
+                self._fold(logged.event, logged.offset)
+            self._is_behind = False
         if self.folded <= self._store.applied_offset():
             return
         writes = [StateWrite(*key, encode_state(state)) for key, state in self._changed.items()]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub.errors import BackendError
 from iothub.testing.clock import ManualClock
@@ -218,6 +219,36 @@ def test_group_takes_a_hopeless_batch_apart(failure: Exception) -> None:
 
     assert answers == [1, failure, 3]
     assert batches == [[1, 2, 3], [1], [2], [3]]
+
+
+def test_group_raises_an_alarm_about_what_cannot_succeed() -> None:
+    """A damaged file is somebody's business, although each operation has its answer; the next commit ends it."""
+    driver, alarms = Driver(), list[str]()
+    driver.failures = [BackendError("things.db: database disk image is malformed", retryable=False)]
+    thread = group(driver, on_alarm=lambda _name, text: alarms.append(text))
+    thread.submit(1, lambda _: None)
+    thread.drain()
+    assert [text.split(";")[0] for text in alarms] == ["things.db: database disk image is malformed"]
+
+    thread.submit(2, lambda _: None)
+    thread.drain()
+
+    assert alarms[1:] == [""]
+
+
+def test_group_logs_a_defect_once() -> None:
+    """Its operation fails like any other, and somebody hears why."""
+    driver, answers = Driver(), list[object]()
+    driver.failures = [ZeroDivisionError("first"), ZeroDivisionError("again")]
+    thread = group(driver)
+    thread.submit(1, answers.append)
+    thread.submit(2, answers.append)
+
+    with capture_logs() as lines:
+        thread.drain()
+
+    assert [(line["log_level"], line["store"]) for line in lines] == [("error", "things")]
+    assert [type(answer) for answer in answers] == [ZeroDivisionError, int]
 
 
 def test_group_runs_the_other_callbacks_when_one_raises() -> None:

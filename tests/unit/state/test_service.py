@@ -291,3 +291,32 @@ def test_service_answers_a_drop_that_failed_with_its_error(house: House) -> None
 
     assert answers[0] == 1
     assert isinstance(answers[1], BackendError)
+
+
+def test_event_is_durable_although_the_store_does_not_say_what_was_before(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the log once, it is answered as such, and it is folded from there when the store answers again."""
+    house.service([[created()]])
+    house.service.idle()
+    service = house.restarted()
+
+    def fail(_tenant_id: int, _client_id: str) -> None:
+        raise BackendError("state.db: disk I/O error", retryable=True)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(house.store, "get", fail)
+        assert service([[resumed(2)], [created("other")]]) == [2, 3]
+        assert service([[resumed(3)]]) == [4]
+        assert not service.idle()
+    assert set(house.alarms) == {"state_failing"}
+    assert house.log.end() == 4
+
+    assert not service.idle()
+
+    state, other = service.state_of(7, "c"), service.state_of(7, "other")
+    assert state is not None
+    assert other is not None
+    assert (state.epoch, state.offset, other.offset) == (3, 4, 3)
+    assert service.verify().differences == []
+    assert house.store.applied_offset() == 4
