@@ -39,7 +39,9 @@ class _World:
             if process.state() != "running" or "ready" not in process.out.read_text():
                 raise ConnectionRefusedError("nobody there")
 
-        return Server(name, self.java, self.words, {"conf/settings": self.text}, self.ports, ask)
+        return Server(
+            name, self.java, (), "jars/*", ("Main", *self.words), {"conf/settings": self.text}, self.ports, ask
+        )
 
 
 @pytest.fixture
@@ -143,7 +145,7 @@ def test_server_that_does_not_answer_is_told_with_its_log(
     """Bounded, with the reason why it is not thought to answer, and with progress on the way."""
     monkeypatch.setattr(house_module, "START_LIMIT_S", 0.3)
     monkeypatch.setattr(house_module, "_PROGRESS_S", 0.05)
-    monkeypatch.setattr(house_module, "describe", lambda *_: Server("hbase", world.java, (), {}, (), _never))
+    monkeypatch.setattr(house_module, "describe", lambda *_: Server("hbase", world.java, (), "", (), {}, (), _never))
 
     with pytest.raises(ServicesError, match=r"did not answer within 0 s \(nobody there\)(?s:.*)ready"):
         house.up("hbase")
@@ -197,6 +199,19 @@ def test_what_does_not_run_cannot_be_paused(house: Services) -> None:
         house.pause("kafka")
     with pytest.raises(ServicesError, match="kafka does not run"):
         house.resume("kafka")
+
+
+def test_tool_of_a_server_runs_beside_it(house: Services, capfd: pytest.CaptureFixture[str]) -> None:
+    """On its jars and settings, in its folder, with our terminal; the server does not notice."""
+    with pytest.raises(ServicesError, match="kafka has never been started here"):
+        house.java("kafka", "brief")
+    house.up()
+    before = _pids(house)
+
+    assert house.java("kafka", "brief") == 1
+
+    assert capfd.readouterr().out == "ready\nthis is the last line\n"
+    assert _pids(house) == before
 
 
 def test_unknown_server_is_refused_by_name(house: Services) -> None:
