@@ -95,6 +95,12 @@ class DataDir:
     def is_initialised(self) -> bool:
         return self.config_file.exists()
 
+    def lost_stores(self) -> list[Path]:
+        """Return the stores that are missing or empty although others hold something: all are made at once, by the first hub."""
+        stores = (self.queues, self.retained, self.events, self.state)
+        held = [path for path in stores if path.exists() and path.stat().st_size]
+        return [path for path in stores if path not in held] if held else []
+
     def require_fresh(self) -> None:
         """Raise ConflictError when `init` has been here before."""
         if self.is_initialised:

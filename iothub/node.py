@@ -33,7 +33,7 @@ from iothub.net.transports import make_transports
 from iothub.peers.directory import LocalDirectory
 from iothub.records.events import Event
 from iothub.settings import Config
-from iothub.store_alarms import StoreAlarms
+from iothub.store_alarms import StoreAlarms, report_lost
 from iothub.telemetry import AuthTelemetry, Telemetry
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
@@ -121,6 +121,7 @@ class Node:
     def _open_stores(self) -> None:
         """Open every file; a damaged one is set aside and reported, a future one stops the start."""
         settings, data_dir = self.settings, self.data_dir
+        report_lost(data_dir, self.store_alarms)
         url = accounts_url(settings.sql.url_file, data_dir.accounts)
         self.pepper = data_dir.pepper(settings.auth.pepper_file)
         self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)

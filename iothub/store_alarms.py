@@ -5,6 +5,9 @@ Knows no store's inside: a word says whose file or thread it is and whether that
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from iothub.datadir import DataDir
 from iothub_services.metrics.alarms import AlarmName, Alarms
 
 _FAILING = "_failing"
@@ -26,3 +29,11 @@ class StoreAlarms:
         is_full = any(words in text.lower() for words in _DISK_FULL)
         self._alarms.set(AlarmName.DISK_FULL, is_full, subject=store, detail=text)
         self._alarms.set(AlarmName.STORE_FAILED, bool(text) and not is_full, subject=store, detail=text)
+
+
+def report_lost(data_dir: DataDir, on_alarm: Callable[[str, str], None]) -> None:
+    """Say which stores have gone since a hub worked here. Call it before they are opened, which makes new ones."""
+    for path in data_dir.lost_stores():
+        how = "is empty" if path.exists() else "is missing"
+        what = f"{path.name} {how} although a hub has worked here: a new one was made, and what it held is lost"
+        on_alarm(f"{path.stem}_lost", f"{what}; to have it back, stop the hub and restore a backup")

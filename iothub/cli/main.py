@@ -112,11 +112,6 @@ _global_output.callback = _remember_form
 command.params.append(_global_output)
 
 
-def main() -> None:
-    """Run the command line of this process."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Nothing that a user does, and no defect, ends in a traceback."""
     try:

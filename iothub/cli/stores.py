@@ -18,6 +18,7 @@ from iothub.errors import ConflictError, UnavailableError
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, fold
+from iothub.store_alarms import report_lost
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite import SCHEMA as EVENTS_SCHEMA
 from iothub_services.events.sqlite import SqliteEvents
@@ -72,6 +73,7 @@ class Stores:
             return database
 
         self._data_dir = data_dir
+        report_lost(data_dir, _report)
         self.queues = cast("QueueStore", SqliteQueues(opened(data_dir.queues, queue_schema.SCHEMA)))
         self.retained = cast("RetainedStore", SqliteRetained(opened(data_dir.retained, RETAINED_SCHEMA)))
         self.log = cast("EventLog", SqliteEvents(opened(data_dir.events, EVENTS_SCHEMA)))

@@ -198,6 +198,10 @@ def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> 
 
 def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     """Return a connection in autocommit mode (transactions are explicit) that may be handed to another thread."""
+    if not is_read_only and not path.exists():
+        os.close(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        )  # messages are nobody else's; the log gets this mode too
     uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "?mode=rwc")
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import stat
 import urllib.request
 from pathlib import Path
+
+import pytest
 
 from tests.support.hub import Hub, free_port
 from tests.support.packets import PUBACK, PUBLISH
@@ -85,3 +88,23 @@ def test_a_corrupt_page_costs_only_what_was_on_it(hub: Hub) -> None:
         client.connect("late", "acme/dev2")
         client.subscribe(("kept/#", 0))
         assert client.expect(PUBLISH).payload == b"kept"
+
+
+@pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "missing"])
+def test_a_store_that_has_gone_is_told(hub: Hub, is_empty: bool) -> None:
+    """A hub that finds nothing where messages were must not pass it over: an alarm names the file; readers hear Session Present 0."""
+    hub.ports["http"] = free_port()
+    hub.start()
+    sleep_with_messages(hub)
+    assert hub.stop() == 0
+    for path in hub.data_dir.glob("queues.db*"):
+        path.unlink()
+    if is_empty:
+        (hub.data_dir / "queues.db").touch()
+
+    hub.start()
+
+    (alarm,) = [line for line in hub.log.splitlines() if "alarm raised" in line]
+    assert f"queues.db is {'empty' if is_empty else 'missing'} although a hub has worked here" in alarm
+    assert collect(hub, SESSIONS[0]) == (False, [])
+    assert is_empty or stat.S_IMODE((hub.data_dir / "queues.db").stat().st_mode) == 0o600

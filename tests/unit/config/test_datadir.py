@@ -139,3 +139,17 @@ def test_last_obeyed_change_is_remembered(made: DataDir) -> None:
     assert made.read_obeyed() == 17
     made.obeyed_file.write_text('{"change": "')
     assert made.read_obeyed() is None
+
+
+def test_store_that_has_gone_is_known(tmp_path: Path) -> None:
+    """All stores are made at once: one that is missing or empty beside others has been lost; none at all is a hub that never ran."""
+    data_dir = DataDir(tmp_path)
+    assert data_dir.lost_stores() == []
+
+    for path in (data_dir.queues, data_dir.retained, data_dir.events, data_dir.state):
+        path.write_bytes(b"x")
+    assert data_dir.lost_stores() == []
+
+    data_dir.queues.write_bytes(b"")
+    data_dir.retained.unlink()
+    assert data_dir.lost_stores() == [data_dir.queues, data_dir.retained]

@@ -1,0 +1,42 @@
+"""The first lines of the process `iothub`: a signal has its meaning before anything else is loaded.
+
+Knows no command: `iothub.cli.main` does, and loading it takes a moment in which a person may have pressed Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    is_serving = "serve" in sys.argv[1:]
+    signal.signal(signal.SIGINT, _stop_early if is_serving else _give_up)
+    if is_serving:  # until the hub runs and has its own
+        signal.signal(signal.SIGTERM, _stop_early)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from iothub.cli.main import run
+
+    if not is_serving:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(run(sys.argv[1:]))
+
+
+def _stop_early(_number: int, _frame: FrameType | None) -> None:
+    """Nothing was promised to anybody yet: leave as after a clean stop."""
+    _leave("iothub: stopped before the hub was ready\n", 0)
+
+
+def _give_up(_number: int, _frame: FrameType | None) -> None:
+    _leave("iothub: interrupted; nothing was changed\n", _INTERRUPTED)
+
+
+def _leave(line: str, code: int) -> None:
+    """An exception would not do: a signal may come in a callback whose exceptions Python ignores."""
+    os.write(2, line.encode())
+    os._exit(code)

@@ -1,0 +1,50 @@
+"""Signals that come while the hub is still starting: there is no moment in which they have no meaning."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import hub as support
+from tests.support.datadirs import fresh_hub
+from tests.support.waiting import until
+
+
+def signals(pid: int, field: str) -> int:
+    """A mask of /proc: `SigCgt` or `SigIgn`."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith(field))
+
+
+def starting(directory: Path) -> subprocess.Popen[str]:
+    """A hub as soon as its process knows what SIGTERM means, long before it serves."""
+    hub = fresh_hub(directory)
+    command = [str(support.IOTHUB), "--data-dir", str(hub.data_dir), "serve", "--set", "listeners.tcp.port=0"]
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    until(lambda: signals(process.pid, "SigCgt") >> (signal.SIGTERM - 1) & 1, "a handler of SIGTERM", 20)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_while_starting_is_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
+    """Exit code 0 and one line, as the help promises, whatever is being loaded."""
+    process = starting(tmp_path)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=20)
+
+    assert (process.returncode, said) == (0, "iothub: stopped before the hub was ready\n")
+
+
+def test_reload_while_starting_does_not_end_the_hub(tmp_path: Path) -> None:
+    process = starting(tmp_path)
+    process.send_signal(signal.SIGHUP)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+
+    assert '"event": "ready"' in line
+    assert process.returncode == 0
