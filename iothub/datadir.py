@@ -14,7 +14,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +90,7 @@ class DataDir:
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
         self.obeyed_file = path / "obeyed.json"
+        self.heartbeat_file = path / "heartbeat"
 
     @property
     def is_initialised(self) -> bool:
@@ -217,6 +218,18 @@ class DataDir:
         note = _read_note(self.obeyed_file)
         change = None if note is None else note.get("change")
         return change if isinstance(change, int) else None
+
+    def beat(self) -> None:
+        """Leave the time: a next hub learns from it until when this one lived. Nothing is promised when the disk refuses."""
+        with suppress(OSError):
+            self.heartbeat_file.touch(_SECRET_MODE)
+
+    def last_beat(self) -> float | None:
+        """Return when a hub last lived here, in Unix seconds, None when none has."""
+        try:
+            return self.heartbeat_file.stat().st_mtime
+        except OSError:
+            return None
 
     def remove_hub(self) -> None:
         self.hub_file.unlink(missing_ok=True)

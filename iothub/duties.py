@@ -82,8 +82,9 @@ class Duties:
         return await self._run("accounts.plan", self._node.registry.tenants_on_plan, plan)
 
     async def watch(self) -> None:
-        """Look at the machine; while it is overloaded nobody new comes in."""
+        """Live visibly, and look at the machine; while it is overloaded nobody new comes in."""
         node = self._node
+        node.data_dir.beat()
         node.watch.look()
         for gate in node.listeners.gates().values():
             gate.is_shut = node.watch.is_overloaded

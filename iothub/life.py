@@ -85,7 +85,8 @@ class Life:
         node, run = self._node, self._node.threads.run
         await run("accounts.sweep", lambda: commands.sweep(node.accounts, is_starting=True))
         node.watcher = await run("accounts.watch", ChangeWatcher, node.accounts)
-        awakening = Awakening(node.hub, node.registry, node.queue_admin, QueueBounds(node.queue_admin), run)
+        bounds, last_beat = QueueBounds(node.queue_admin), node.data_dir.last_beat()
+        awakening = Awakening(node.hub, node.registry, node.queue_admin, bounds, run, last_beat=last_beat)
         sessions = await awakening.load(await run("housekeeping.load", node.states.load))
         node.sys_topics.resume()
         node.journal_thread.start()

@@ -25,7 +25,18 @@ from iothub_tenants.registry import Registry
 class Awakening:
     """Loads sessions once, at start."""
 
-    def __init__(self, hub: Hub, registry: Registry, queues: AwaitedQueues, bounds: QueueBounds, run: Run) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        registry: Registry,
+        queues: AwaitedQueues,
+        bounds: QueueBounds,
+        run: Run,
+        *,
+        last_beat: float | None = None,
+    ) -> None:
+        """`last_beat`: when the hub before this one was last seen alive, in Unix seconds."""
+        self._last_beat_ms = None if last_beat is None else int(last_beat * 1000)
         self._hub = hub
         self._registry = registry
         self._queues = queues
@@ -70,18 +81,18 @@ class Awakening:
         now_ms = int(self._hub.clock.wall() * 1000)
         disconnected_at_ms = state.disconnected_at_ms or now_ms
         if state.is_connected:
-            self._hub.journal.note(
-                [
-                    events.session_disconnected(
-                        Subject(broker.tenant_id, state.client_id, state.epoch, now_ms), reason="hub_lost"
-                    )
-                ]
-            )
-            disconnected_at_ms = now_ms
+            disconnected_at_ms = self._lost_at_ms(state, now_ms)
+            subject = Subject(broker.tenant_id, state.client_id, state.epoch, disconnected_at_ms)
+            self._hub.journal.note([events.session_disconnected(subject, reason="hub_lost")])
         control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state), state.created_at_ms)
         session.control = control
         broker.allowance.restore(session)
         self._hub.sessions.adopt(broker, session, control, max(now_ms - disconnected_at_ms, 0) / 1000)
+
+    def _lost_at_ms(self, state: SessionState, now_ms: int) -> int:
+        """When its connection died with its hub: at that one's last heartbeat, but not before it had come, nor after now."""
+        died_ms = now_ms if self._last_beat_ms is None else self._last_beat_ms
+        return min(max(died_ms, state.connected_at_ms or 0), now_ms)
 
 
 def _subscribe(hub: Hub, session: Session, state: SessionState) -> None:

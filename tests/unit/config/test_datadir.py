@@ -153,3 +153,15 @@ def test_store_that_has_gone_is_known(tmp_path: Path) -> None:
     data_dir.queues.write_bytes(b"")
     data_dir.retained.unlink()
     assert data_dir.lost_stores() == [data_dir.queues, data_dir.retained]
+
+
+def test_heartbeat_tells_when_a_hub_lived(tmp_path: Path) -> None:
+    data_dir = DataDir(tmp_path)
+    assert data_dir.last_beat() is None
+
+    data_dir.beat()
+    os.utime(data_dir.heartbeat_file, (1000.0, 1000.0))
+    assert data_dir.last_beat() == 1000.0
+
+    data_dir.beat()
+    assert (data_dir.last_beat() or 0) > 1000.0

@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
@@ -20,7 +22,7 @@ from tests.support.control_house import House, now, run
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
-def load(house: House, states: Iterable[SessionState]) -> int:
+def load(house: House, states: Iterable[SessionState], last_beat: float | None = None) -> int:
     """Start with these states, and queues for all of them and for nobody (99)."""
     known = list(states)
     for queue_id in (*(state.queue_id for state in known), 99):
@@ -31,7 +33,9 @@ def load(house: House, states: Iterable[SessionState]) -> int:
         tenant_by_id=lambda tenant_id: house.accounts.tenants["acme"] if tenant_id == 7 else None,
     )
     queues = cast("Any", house.queues)
-    awakening = Awakening(house.hub, cast("Any", registry), queues, QueueBounds(queues), cast("Any", run))
+    awakening = Awakening(
+        house.hub, cast("Any", registry), queues, QueueBounds(queues), cast("Any", run), last_beat=last_beat
+    )
     return cast("int", now(awakening.load(known)))
 
 
@@ -109,7 +113,28 @@ def test_session_goes_on_expiring(house: House) -> None:
     assert "c" not in house.acme.plane.sessions
 
 
-def test_session_whose_connection_died_with_the_hub_begins_to_expire_now(house: House) -> None:
+def test_session_whose_connection_died_with_the_hub_expires_from_its_last_heartbeat(house: House) -> None:
+    """The hub was down for 30 of the session's 100 seconds; a clock that went back, or a beat before the connect, changes nothing for the worse."""
+    load(house, [state(house, connected(house), at_s=60)], last_beat=house.clock.wall() - 30)
+    (event,) = house.journal.events
+    assert event.at_ms == int((house.clock.wall() - 30) * 1000)
+    house.pass_time(69)
+    assert "c" in house.acme.plane.sessions
+
+    house.pass_time(2)
+    assert "c" not in house.acme.plane.sessions
+
+
+@pytest.mark.parametrize(("beat_s", "expected_s"), [(1000, 0), (-1000, -60)])
+def test_last_heartbeat_is_believed_within_reason(house: House, beat_s: float, expected_s: float) -> None:
+    """Not in the future, and not before the connection came."""
+    load(house, [state(house, connected(house), at_s=60)], last_beat=house.clock.wall() + beat_s)
+
+    (event,) = house.journal.events
+    assert event.at_ms == int((house.clock.wall() + expected_s) * 1000)
+
+
+def test_session_whose_connection_died_with_an_unknown_hub_begins_to_expire_now(house: House) -> None:
     """An event says so."""
     load(house, [state(house, connected(house), at_s=60)])
     assert house.journal.words() == ["session.disconnected"]
