@@ -29,7 +29,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub_services.awaited",
         "iothub_services.queues.appending",
         "iothub_services.queues.shelf",
-        "iothub_services.threads",
     )
 )
 

@@ -197,7 +197,7 @@ def test_database_of_an_older_schema_is_upgraded_in_one_transaction(tmp_path: Pa
 
 def test_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     """Exit code 7 and one line, whether the directory is missing or a file is in its place."""
-    with pytest.raises(UnavailableError, match="cannot open") as caught:
+    with pytest.raises(UnavailableError, match="cannot use") as caught:
         opened(tmp_path / "missing" / "things.db")
     assert caught.value.exit_code == 7
     (tmp_path / "things.db").mkdir()
