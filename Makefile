@@ -66,5 +66,6 @@ fmt: $(DEV_STAMP)  ## format and sort imports
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --select I .
 
 clean:  ## remove everything that was built or installed here (not .demo)
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .coverage bench-results
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage bench-results
+	rm -rf tests/scenarios/node_modules tests/bench/load/mqttload tests/bench/load/mqttfloor
 	find . -name '*.so' -path './iothub/*' -delete; find . -name __pycache__ -type d -prune -exec rm -rf {} +
