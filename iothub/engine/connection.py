@@ -103,7 +103,9 @@ class Connection:
     @property
     def peer_ip(self) -> str:
         """The address without the port."""
-        return self.peer.rpartition(":")[0].strip("[]")
+        if self._peer_text is None:
+            return inet_ntoa((self._peer_packed >> 16).to_bytes(4, "big"))
+        return self._peer_text.rpartition(":")[0].strip("[]")
 
     def is_stalled(self) -> bool:
         """Whether the parser stands still."""

@@ -234,11 +234,9 @@ class Allowance:
                 rates.rate(Quota.DEVICE_DELIVER_MESSAGES),
                 rates.rate(Quota.DEVICE_DELIVER_BYTES),
             )
-            session.control.has_rates = True
 
     def _unequip(self, session: Session) -> None:
-        if session.control.has_rates:
-            session.control.has_rates = False
+        if session.meters is not None:
             self.rates.leave(session.device)
             session.meters = None
 

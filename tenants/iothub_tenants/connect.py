@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings
 from iothub.errors import UnavailableError
+from iothub.mqtt import packets
 from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_5_0, Limits
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
@@ -35,6 +36,7 @@ from iothub_tenants.proving import ConnectRefusedError, Exchange, prove
 ATTEMPTS = 3  # how often a CONNECT is checked anew because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
 """Before the tenant is known; its own limits are checked once it is."""
+_VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}  # by Protocol Level, as `mqtt.versions` names them
 _CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 
 
@@ -100,7 +102,8 @@ def _say_no(hub: Hub, connection: Connection, version: int, reason: Reason) -> N
 
 async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: int) -> None:
     """Walk a decoded CONNECT of so many bytes to its session. Raises ConnectRefusedError."""
-    _check_version(hub, packet)
+    if _VERSIONS[packet.version] not in hub.settings.mqtt.versions:
+        raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION)
     client_id = packet.client_id or _assigned_client_id()
     for attempt in range(ATTEMPTS):
         arrival = await _arrive(hub, connection, packet, client_id)
@@ -125,14 +128,9 @@ async def _arrive(hub: Hub, connection: Connection, packet: Connect, client_id: 
     policy = hub.policy_of(login, client_id, connection)
     arrival = Arrival(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
     _check_client_id(arrival)
-    _check_will(arrival)
+    if packet.will is not None:
+        _check_will(arrival, packet.will)
     return arrival
-
-
-def _check_version(hub: Hub, packet: Connect) -> None:
-    word = {3: "3.1", 4: "3.1.1", 5: "5"}[packet.version]
-    if word not in hub.settings.mqtt.versions:
-        raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION)
 
 
 def _assigned_client_id() -> str:
@@ -170,11 +168,8 @@ def _check_size(arrival: Arrival, size_bytes: int) -> None:
         raise ConnectRefusedError(Reason.QUOTA)
 
 
-def _check_will(arrival: Arrival) -> None:
+def _check_will(arrival: Arrival, will: packets.Will) -> None:
     """A Will is a PUBLISH: the same limits, the same rights, here and again when it fires."""
-    will = arrival.packet.will
-    if will is None:
-        return
     limits = arrival.broker.allowance.limits_of(arrival.login.device.name)
     if limits.will_bytes and len(will.payload) > limits.will_bytes:
         arrival.broker.allowance.refused(Quota.WILL_BYTES)
@@ -232,14 +227,11 @@ def _request(arrival: Arrival) -> SessionRequest:
         version=packet.version,
         is_clean_start=packet.is_clean_start,
         expiry_s=arrival.broker.expiry_of(arrival.login.device.name, asked_s),
-        will=_will(packet),
+        will=None if packet.will is None else _will(packet.will),
     )
 
 
-def _will(packet: Connect) -> Will | None:
-    will = packet.will
-    if will is None:
-        return None
+def _will(will: packets.Will) -> Will:
     return Will(
         topic=will.topic.encode(),
         payload=will.payload,

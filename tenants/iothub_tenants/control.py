@@ -22,7 +22,7 @@ from iothub_tenants.connect import connect, overdue
 from iothub_tenants.doorstep import Doorstep
 from iothub_tenants.guests import Guest
 from iothub_tenants.hub import Hub
-from iothub_tenants.leave import disconnect
+from iothub_tenants.leave import disconnect, say_goodbye
 from iothub_tenants.reauthenticate import authenticate
 from iothub_tenants.subscribe import subscribe, unsubscribe
 
@@ -56,6 +56,8 @@ class ControlPlane:
         self._hub.counters.opened(connection.listener.name)
 
     def packet(self, connection: Connection, header: int, body: bytes) -> None:
+        if say_goodbye(self._hub, connection, header, body):
+            return
         walk = WALKS.get(header >> 4)
         if walk is None:
             self._hub.plane.close(connection, Reason.PROTOCOL_ERROR)

@@ -120,7 +120,7 @@ def _prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> Non
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA cache_size = -128")  # KiB, per thread: records that are needed again are in the directory's cache
+    connection.execute("PRAGMA cache_size = -128")  # KiB, per thread: the directory's cache has what is needed again
 
 
 def _begin(connection: Connection) -> None:

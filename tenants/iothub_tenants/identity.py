@@ -13,6 +13,7 @@ from iothub.errors import ConfigError
 TENANT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,31}")
 DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}")
+_USERNAME = re.compile(f"({TENANT_NAME.pattern})/({DEVICE_NAME.pattern})")
 PLAN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 # Words that other programs and our own columns use for "nobody" or "everybody" (the lesson of emqx#18123).
@@ -41,10 +42,8 @@ def parse_username(username: str | None) -> Identity | None:
     """
     if username is None:
         return None
-    tenant, slash, device = username.partition("/")
-    if slash and TENANT_NAME.fullmatch(tenant) and DEVICE_NAME.fullmatch(device):
-        return Identity(tenant, device)
-    return None
+    found = _USERNAME.fullmatch(username)
+    return None if found is None else Identity(*found.groups())
 
 
 def check_tenant_name(name: str, reserved: frozenset[str] = RESERVED) -> None:

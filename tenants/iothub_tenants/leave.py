@@ -21,13 +21,19 @@ NORMAL = 0x00
 PLAIN = 0xE0  # without a body: Reason Code 0x00 and no properties (§3.14.2.1); all that 3.x knows
 
 
+def say_goodbye(hub: Hub, connection: Connection, header: int, body: bytes) -> bool:
+    """Close in peace at once, as nearly all do; False: this is another packet, or a DISCONNECT that says more."""
+    if header != PLAIN or body or not connection.version:
+        return False
+    guest: Guest = connection.control
+    guest.keeps_will = False
+    hub.plane.close(connection, Reason.CLIENT)
+    return True
+
+
 async def disconnect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Close in peace; with another Reason Code than 0x00 the Will is published [MQTT-3.14.4-3]."""
     guest: Guest = connection.control
-    if header == PLAIN and not body and connection.version:
-        guest.keeps_will = False
-        hub.plane.close(connection, Reason.CLIENT)
-        return
     limits = STANDARD_LIMITS
     if guest.broker is not None and guest.session is not None:
         limits = guest.broker.packet_limits(guest.session.device)

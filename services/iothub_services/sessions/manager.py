@@ -106,7 +106,7 @@ class SessionManager:
 
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
-        session.control = self._control_of(request)
+        session.control = SessionControl(request.version, request.expiry_s, request.will)
         return session
 
     async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
@@ -125,7 +125,7 @@ class SessionManager:
         session = self._plane.create_session(
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
         )
-        session.control = self._control_of(request)
+        session.control = SessionControl(request.version, request.expiry_s, request.will)
         self._plane.restore(session, claim)
         if home.queue_limits(request.device) != limits:
             Deferred.fromCoroutine(self._keep_within(home, session, limits))
@@ -162,7 +162,6 @@ class SessionManager:
         before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
         control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
-        control.connected_at_ms = self._now_ms()
         session.epoch = claim.epoch
         try:
             await self._journal.record(self._resumed(session, had_will=before.will is not None))
@@ -200,12 +199,6 @@ class SessionManager:
         if session.is_persistent:
             self._journal.note([events.session_discarded(self._subject(session), reason="not_opened")])
             self._estate.drop_soon(session.queue_id)
-
-    def _control_of(self, request: SessionRequest) -> SessionControl:
-        now_ms = self._now_ms()
-        control = SessionControl(request.version, request.expiry_s, request.will, now_ms)
-        control.connected_at_ms = now_ms
-        return control
 
     # --- a connection goes
 

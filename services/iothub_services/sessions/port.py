@@ -72,27 +72,21 @@ class SessionControl:
     """
 
     __slots__ = (
-        "connected_at_ms",
-        "created_at_ms",
         "expires_at",
         "expiry_s",
-        "has_rates",
         "queued_at",
         "version",
         "will",
         "will_at",
     )
 
-    def __init__(self, version: int, expiry_s: int, will: Will | None, created_at_ms: int) -> None:
+    def __init__(self, version: int, expiry_s: int, will: Will | None) -> None:
         self.version = version
         self.expiry_s = expiry_s
         self.will = will
-        self.created_at_ms = created_at_ms
-        self.connected_at_ms = 0
         self.expires_at = 0.0
         self.will_at = 0.0
         self.queued_at = 0.0
-        self.has_rates = False  # the session's device has rates of its own
 
     def terms(self) -> Terms:
         return Terms(self.version, self.expiry_s, self.will, self.expires_at, self.will_at)

@@ -16,7 +16,7 @@ TENANT = TenantPlane(7, "acme")
 
 def session(name: str = "c") -> Session:
     made = Session(TENANT, name, "dev1", True)
-    made.control = SessionControl(5, 10, None, 0)
+    made.control = SessionControl(5, 10, None)
     return made
 
 

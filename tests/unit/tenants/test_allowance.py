@@ -51,7 +51,7 @@ class Desk:
 
     def session(self, client_id: str = "c", device: str = "dev1", *, is_persistent: bool = False) -> Session:
         session = Session(self.plane, client_id, device, is_persistent)
-        session.control = SessionControl(5, 0, None, 0)
+        session.control = SessionControl(5, 0, None)
         self.plane.sessions[client_id] = session
         return session
 
