@@ -15,7 +15,7 @@ from iothub.engine.wire cimport Wire
 @cython.final
 cdef class Inbound:
     cdef public Turn turn
-    cdef public object control
+    cdef public object desk
     cdef public Publishing publishing
     cdef public Wire wire
     cdef public Answers answers

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
+from iothub.engine.desk import Desk
 from iothub.engine.emission import Emission
-from iothub.engine.ports import Control
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.turn import Turn
@@ -31,7 +31,7 @@ class Inbound:
         answers: Answers,
         receipts: Receipts,
         emission: Emission,
-        control: Control,
+        desk: Desk,
     ) -> None:
         self.turn = turn
         self.publishing = publishing
@@ -39,7 +39,7 @@ class Inbound:
         self.answers = answers
         self.receipts = receipts
         self.emission = emission
-        self.control = control
+        self.desk = desk
 
     # --- the walk
 
@@ -153,7 +153,7 @@ class Inbound:
 
     def _to_control(self, connection: Connection, header: int, body: bytes) -> None:
         connection.is_waiting = True
-        self.control.packet(connection, header, body)
+        self.desk.hand(connection, header, body, self.turn.now)
         if connection.is_waiting and not connection.is_closing:
             self.publishing.pause(connection)
 

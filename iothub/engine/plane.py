@@ -13,6 +13,7 @@ from typing import Any
 from iothub.clock import Clock
 from iothub.engine.answers import Answers
 from iothub.engine.connection import NOTHING, Connection
+from iothub.engine.desk import Desk
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
@@ -65,7 +66,8 @@ class Plane:
         self.distribution = Distribution(self.turn, self.outbound)
         self.answers = Answers(self.turn, self.emission)
         self.publishing = Publishing(self.turn, self.wheel, Wire(), self.distribution, self.answers, message_ids)
-        self.inbound = Inbound(self.turn, self.publishing, self.answers, self.receipts, self.emission, control)
+        self.desk = Desk(control)
+        self.inbound = Inbound(self.turn, self.publishing, self.answers, self.receipts, self.emission, self.desk)
         self.storage = Storage(self.turn, self.answers, self.outbound)
         self.replays = Replay(self.turn, self.publishing, self.outbound)
         self.inheritance = Inheritance(self.turn, self.publishing, self.distribution)
@@ -115,7 +117,7 @@ class Plane:
         """Parse what was resumed, bury what is closing, wake the transports that have something to write."""
         turn = self.turn
         turn.begin()
-        while turn.unblocked or turn.closings:
+        while turn.unblocked or turn.closings or self.desk.serve():
             unblocked = turn.unblocked
             turn.unblocked = []
             for connection in unblocked:
@@ -127,9 +129,9 @@ class Plane:
         self.distribution.spent = 0
         if turn.slicing:
             self.distribution.go_on()
-            if turn.slicing and self.call_soon is not None and not self.is_called_soon:
-                self.is_called_soon = True
-                self.call_soon(self.go_on)
+        if (turn.slicing or not self.desk.is_empty) and self.call_soon is not None and not self.is_called_soon:
+            self.is_called_soon = True
+            self.call_soon(self.go_on)
         dirty = turn.dirty
         turn.dirty = []
         for connection in dirty:
@@ -145,8 +147,9 @@ class Plane:
         turn.is_open = False
 
     def go_on(self) -> None:
-        """The next slice of what is delivered over several turns: `call_soon` calls it back."""
+        """The next slice of what is delivered, and of what is handed to the control plane, over several turns: `call_soon` calls it back."""
         self.is_called_soon = False
+        self.desk.spent = 0
         self._settle()
 
     def tick(self) -> None:
@@ -154,6 +157,7 @@ class Plane:
         turn = self.turn
         turn.is_open = False
         turn.begin()
+        self.desk.spent = 0
         for connection in self.wheel.advance(turn.now):
             self._due(connection)
         self._look_at_buffers()

@@ -6,15 +6,23 @@ from libc.stdint cimport uint32_t, uint64_t
 from iothub.engine.syscalls cimport epoll_event
 
 
+cdef class Share:
+    cdef unsigned long long round
+    cdef double used_s
+
+
 cdef class Socket:
     cdef Poller poller
     cdef object acceptor
     cdef object reason
     cdef public object connection
     cdef public object stream
+    cdef Share share
     cdef int fd
     cdef unsigned int flags
     cdef uint32_t interest
+    cdef unsigned short passed  # the round in which it was passed over
+    cdef unsigned short bite  # the most that is read at once, in KiB
 
     cpdef void wake(self)
     cpdef void pause(self)
@@ -48,14 +56,18 @@ cdef class Poller:
     cdef int spare_fd
     cdef bint is_busy
     cdef bint is_scheduled
+    cdef unsigned long long round
     cdef readonly uint64_t turns, event_total, bytes_in, bytes_out, recv_calls, send_calls, accepts, shed
 
     cpdef turn(self, double deadline)
     cpdef settle(self)
     cdef void wanted(self)
     cdef int batch(self, double deadline) except -1
+    cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1
     cdef int handle(self, Socket socket, uint32_t mask) except -1
     cdef int read(self, Socket socket) except -1
+    cdef Share share_of(self, object tenant)
+    cdef bint has_more(self, Socket socket)
     cdef int discard(self, Socket socket) except -1
     cdef int paused_event(self, Socket socket, uint32_t mask) except -1
     cdef int finish_batch(self) except -1

@@ -10,6 +10,9 @@ closed when the batch is over (`grave`), so an event of the same batch can never
 
     epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> bury
 
+Tenants take turns. A tenant that has used its part of a round is passed over until everybody who is ready has been seen; epoll reports
+who was passed over again, behind all others. A client whose bytes take long is read in smaller bites.
+
 Invariants: `table[fd]` is the Socket or Listening that owns the descriptor; `connection.lost` is called once for each connection
 that the acceptor made, `acceptor.released` once for each socket that it let in; no exception of a callee leaves a turn.
 """
@@ -41,6 +44,7 @@ cdef enum:
     READ_BYTES = 1 << 16
     READ_BYTES_FILTERED = 44 << 10  # with what a filter may hold back (one TLS record) still at most READ_BYTES in one feed
     READ_BYTES_BEFORE_SESSION = 1 << 12
+    BITE_KIB = READ_BYTES >> 10
     ACCEPTS_PER_EVENT = 64
     SHED_AT_ONCE = 16
 
@@ -55,6 +59,8 @@ cdef enum:
     ADMITTED = 128  # has a session: big reads
     FAREWELL = 256  # the filters have said good-bye
 
+cdef double PART_S = 0.004  # of a tenant in a round while others are ready
+cdef double SLOW_S = 0.004  # a feed that takes longer halves the client's next bite
 cdef double LINGER_S = 5.0  # how long a polite close may take
 cdef double DRAIN_S = 1.0  # how long unread input is thrown away after our end is shut
 cdef double HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
@@ -101,6 +107,10 @@ cdef class Socket:
     def is_congested(self):
         """The kernel takes no more for now."""
         return (self.flags & BLOCKED) != 0
+
+
+cdef class Share:
+    """What one tenant has used of the running round."""
 
 
 cdef class Listening:
@@ -204,6 +214,7 @@ cdef class Poller:
                 if self.event_at >= self.event_count:
                     count = epoll_wait(self.epoll_fd, self.events, BATCH_EVENTS, 0)
                     if count <= 0:
+                        self.round += 1
                         break
                     self.event_at = 0
                     self.event_count = count
@@ -278,7 +289,8 @@ cdef class Poller:
                         opening = []
                     opening.append((socket, mask))
                     continue
-                self.handle(socket, mask)
+                if not self.handle_fairly(socket, mask):
+                    continue
             if is_few:
                 self.finish_batch()
             elif monotonic() >= deadline:
@@ -291,6 +303,28 @@ cdef class Poller:
         self.finish_batch()
         self.bury()
         return 0
+
+    cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1:
+        """Charge what this event takes to its tenant; False: the tenant has had its part, and others come first."""
+        cdef Share share = socket.share
+        cdef double begun
+        if share is None:
+            self.handle(socket, mask)
+            return True
+        if share.round != self.round:
+            share.round = self.round
+            share.used_s = 0.0
+        elif share.used_s >= PART_S:
+            if socket.passed != <unsigned short> self.round:
+                socket.passed = <unsigned short> self.round
+                return False
+            self.round += 1  # seen for the second time: so has been everybody else who is ready
+            share.round = self.round
+            share.used_s = 0.0
+        begun = monotonic()
+        self.handle(socket, mask)
+        share.used_s += monotonic() - begun
+        return True
 
     cdef int handle(self, Socket socket, uint32_t mask) except -1:
         if socket.flags & (DEAD | DOOMED):
@@ -309,7 +343,9 @@ cdef class Poller:
     cdef int read(self, Socket socket) except -1:
         cdef size_t limit = READ_BYTES_BEFORE_SESSION
         if socket.flags & ADMITTED:
-            limit = READ_BYTES if socket.stream is None else READ_BYTES_FILTERED
+            limit = socket.bite << 10
+            if socket.stream is not None and limit > READ_BYTES_FILTERED:
+                limit = READ_BYTES_FILTERED
         cdef ssize_t size = recv(socket.fd, self.buffer, limit, 0)
         cdef object connection
         self.recv_calls += 1
@@ -318,6 +354,7 @@ cdef class Poller:
                 self.lose(socket, Reason.NETWORK)
             return 0
         self.bytes_in += size
+        cdef double begun = monotonic(), took
         data = PyBytes_FromStringAndSize(self.buffer, size)
         try:
             if socket.stream is not None:
@@ -331,7 +368,21 @@ cdef class Poller:
             connection = socket.connection
             if connection is not None and connection.session is not None:
                 socket.flags |= ADMITTED
+                socket.bite = BITE_KIB
+                socket.share = self.share_of(connection.tenant)
+            return 0
+        took = monotonic() - begun
+        if took > SLOW_S:
+            if socket.bite > 1:
+                socket.bite >>= 1
+        elif socket.bite < BITE_KIB and took < SLOW_S / 4 and <size_t> size == limit:
+            socket.bite <<= 1
         return 0
+
+    cdef Share share_of(self, object tenant):
+        if tenant.share is None:
+            tenant.share = Share.__new__(Share)
+        return tenant.share
 
     cdef int discard(self, Socket socket) except -1:
         cdef ssize_t size = recv(socket.fd, self.buffer, READ_BYTES, 0)
@@ -345,13 +396,17 @@ cdef class Poller:
         if mask & (EPOLLERR | EPOLLHUP):
             return self.lose(socket, Reason.NETWORK)
         if mask & EPOLLRDHUP:
-            if iothub_unread(socket.fd) == 0 and not socket.flags & CLOSING:
+            if iothub_unread(socket.fd) == 0 and not socket.flags & CLOSING and not self.has_more(socket):
                 return self.lose(socket, Reason.NETWORK)
             self.half_closed.append((monotonic() + HALF_CLOSED_S, socket))
             self.watch(socket, socket.interest & ~<uint32_t> (EPOLLIN | EPOLLRDHUP))
         elif mask & EPOLLIN:
             self.watch(socket, (socket.interest & ~<uint32_t> EPOLLIN) | EPOLLRDHUP)
         return 0
+
+    cdef bint has_more(self, Socket socket):
+        """Whether the engine has something of a paused client that it has not parsed: perhaps its goodbye."""
+        return socket.connection is not None and socket.connection.partial is not None
 
     cdef int finish_batch(self) except -1:
         """The plane wakes who has output, each is written once; then those end that must, which may give others output."""

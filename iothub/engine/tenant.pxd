@@ -17,4 +17,4 @@ cdef class TenantPlane:
     cdef public dict sessions
     cdef public object inbound_messages, inbound_bytes, outbound_messages, outbound_bytes
     cdef public object day_messages, day_bytes, persistent_fanout
-    cdef public object may_retain, publish_hook, deliver_hook, control
+    cdef public object may_retain, publish_hook, deliver_hook, control, share

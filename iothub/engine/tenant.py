@@ -50,6 +50,7 @@ class TenantPlane:
         self.sliced = 0  # their receivers
         self.connections = 0
         self.control: object = None  # the control plane's own record of this tenant
+        self.share: object = None  # the poller's record of what it has used of the running round
 
     @property
     def limits(self) -> TenantLimits:

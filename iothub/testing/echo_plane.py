@@ -12,6 +12,13 @@ from iothub.net.ports import Channel, EngineConnection
 from iothub.reasons import Reason
 
 
+class EchoTenant:
+    """What the poller keeps of a tenant."""
+
+    def __init__(self) -> None:
+        self.share: object = None
+
+
 class EchoConnection:
     """One client of an `EchoPlane`."""
 
@@ -25,6 +32,8 @@ class EchoConnection:
         self.certificate_subject = subject
         self.out = bytearray()
         self.session: object | None = object() if plane.has_sessions else None
+        self.tenant = EchoTenant()
+        self.partial: bytearray | None = None
         self.chunks: list[int] = []
         self.received = 0
         self.lost_for: list[Reason] = []

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from twisted.internet.defer import Deferred
+
 from iothub.clock import Clock
 from iothub.engine.connection import Connection
 from iothub.engine.plane import Plane
@@ -70,6 +72,12 @@ class Hub:
         self.token_ends = TokenEnds(
             self.clock, self.later, lambda connection: self.plane.close(connection, Reason.CREDENTIAL_EXPIRED)
         )
+
+    def breathe(self) -> Deferred[None]:
+        """Let the reactor do something else before going on."""
+        pause: Deferred[None] = Deferred()
+        self.later(0.0, lambda: pause.callback(None))
+        return pause
 
     def policy_of(self, proven: Authenticated, client_id: str, connection: Connection) -> Rights:
         """Return what this client may do: its tenant's rules, with the plug-ins' opinion in front if there are any."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from twisted.internet.defer import Deferred
-
 from iothub import log as logging
 from iothub.engine.session import Session
 from iothub.errors import UnavailableError
@@ -99,7 +97,7 @@ class Obedience:
             if devices is None or session.device in devices:
                 await self._look_at(broker, session)
             if number % SLICE == 0:
-                await _breathe(self._hub)
+                await self._hub.breathe()
 
     def _close_all(self, broker: TenantBroker, reason: Reason) -> None:
         for session in list(broker.plane.sessions.values()):
@@ -137,10 +135,3 @@ def _device_of(change: Change) -> str | None:
     if change.kind is ChangeKind.ACL and change.subject.startswith("device:"):
         return change.subject.removeprefix("device:")
     return None
-
-
-def _breathe(hub: Hub) -> Deferred[None]:
-    """Let the reactor do something else."""
-    pause: Deferred[None] = Deferred()
-    hub.later(0.0, lambda: pause.callback(None))
-    return pause

@@ -29,6 +29,9 @@ from iothub_tenants.hub import Hub, Rights
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
 FAILURE_3X = 0x80
+SLICE = 256  # Topic Filters of one packet before others get their turn
+
+Place = tuple[bytes | None, bytes]  # share group, Topic Filter
 
 
 @dataclass(slots=True)
@@ -53,10 +56,13 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     limits = broker.packet_limits(session.device)
     packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=limits))
     wishes: list[Wish] = []
-    for asked in packet.subscriptions:
-        wishes.append(_wish(broker, session, packet, asked, wishes))
+    places: set[Place] = set()
+    for number, asked in enumerate(packet.subscriptions, 1):
+        wishes.append(_wish(broker, session, packet, asked, places))
+        if number % SLICE == 0:
+            await hub.breathe()
     await _make_durable(hub, broker, session, wishes)
-    _activate(hub, broker, session, wishes)
+    await _activate(hub, broker, session, wishes)
     if guest.session is not session:
         return
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
@@ -72,9 +78,9 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
 
 
 def _wish(
-    broker: TenantBroker, session: Session, packet: Subscribe, asked: packets.Subscription, before: list[Wish]
+    broker: TenantBroker, session: Session, packet: Subscribe, asked: packets.Subscription, places: set[Place]
 ) -> Wish:
-    """Check one Topic Filter and, if it is granted, reserve its place. `before`: the wishes of the same packet that come first."""
+    """Check one Topic Filter and, if it is granted, reserve its place. `places`: those that the packet has reserved so far."""
     raw = asked.topic_filter.encode()
     group, topic_filter = split_share(raw)
     identifiers = packet.properties.subscription_identifiers
@@ -91,18 +97,21 @@ def _wish(
     if group is not None and asked.is_no_local:
         raise ProtocolError("SUBSCRIBE: No Local on a shared subscription")  # [MQTT-3.8.3-4]
     code = _refusal(broker, session, raw, subscription)
-    reserved = [wish.subscription for wish in before if wish.is_reserved]
-    is_new = (group, topic_filter) not in session.subscriptions and not any(
-        other.filter == topic_filter and other.group == group for other in reserved
-    )
-    if code == 0 and is_new and broker.allowance.reserve_subscription(session, subscription, len(reserved)) is not None:
-        code = QUOTA_EXCEEDED
+    place = (group, topic_filter)
+    is_new = place not in session.subscriptions and place not in places
+    if code == 0 and is_new:
+        if broker.allowance.reserve_subscription(session, subscription, len(places)) is None:
+            places.add(place)
+        else:
+            code = QUOTA_EXCEEDED
     return Wish(subscription, code or asked.qos, is_new, is_new and code == 0)
 
 
-def _activate(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
+async def _activate(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
     """What was granted and is durable takes effect, even if its connection went meanwhile: only the session's end undoes it."""
-    for wish in wishes:
+    for number, wish in enumerate(wishes, 1):
+        if number % SLICE == 0:
+            await hub.breathe()
         if wish.code >= FAILURE_3X:
             continue
         if not session.is_discarded:
@@ -166,7 +175,9 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
     codes = []
     gone: list[Event] = []
-    for text in packet.topic_filters:
+    for number, text in enumerate(packet.topic_filters, 1):
+        if number % SLICE == 0:
+            await hub.breathe()
         group, topic_filter = split_share(text.encode())
         if (group, topic_filter) in session.subscriptions:
             gone.append(
