@@ -65,5 +65,11 @@ class CorruptRecordError(IotHubError):
     """A stored record is damaged or of a future version; it is refused by name, never misread."""
 
 
+class FutureRecordError(CorruptRecordError):
+    """A stored record is whole, but of a newer program: whoever skipped it would lose it."""
+
+    exit_code = 4
+
+
 class LocalProtocolError(IotHubError):
     """This program misused the protocol library: a defect of ours, never of the peer."""

@@ -20,6 +20,7 @@ from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, fold
 from iothub.store_alarms import report_lost
 from iothub_services.events.port import EventLog
+from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.sqlite import SCHEMA as EVENTS_SCHEMA
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.queues import schema as queue_schema
@@ -34,8 +35,6 @@ from iothub_services.sqlite.database import Database, Schema, connect, open_data
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
-
-_PAGE = 1000  # events per read of the log's tail
 
 
 class ReadOnlyDatabase(Database):
@@ -145,19 +144,14 @@ def read_sessions(data_dir: DataDir, tenant_id: int) -> dict[str, SessionState]:
 
 
 def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str, SessionState]:
-    """Fold the log's tail over the stored states. The offset is read first: what is applied meanwhile is folded twice, once."""
-    after = states.applied_offset()
+    """Fold the log's tail over the stored states. The place is read first: what is applied meanwhile is folded twice, once."""
+    after = states.applied_offsets()
     sessions = {row.client_id: decode_state(row.record) for row in states.load(tenant_id)}
-    while True:
-        page = log.read(after, _PAGE)
-        for offset, event in page:
-            if event.tenant_id == tenant_id:
-                state = fold(sessions.get(event.client_id), event, offset)
-                if state is not None:
-                    sessions[event.client_id] = state
-        if len(page) < _PAGE:
-            break
-        after = page[-1].offset
+    for _, offset, event in read_between(log, after, log.end(), refuse_damage):
+        if event.tenant_id == tenant_id:
+            state = fold(sessions.get(event.client_id), event, offset)
+            if state is not None:
+                sessions[event.client_id] = state
     return {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
 
 

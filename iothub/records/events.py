@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, FutureRecordError
 
 EVENT_VERSION = 1
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)  # values are flat
@@ -94,15 +95,18 @@ def encode_event(event: Event) -> bytes:
     return _JSON.encode(value).encode()
 
 
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition of a key in a log that has so many: all events of a session are in one, in their order."""
+    return zlib.crc32(key.encode()) % partitions
+
+
 def decode_event(value: bytes) -> Event:
-    """Read a stored value. Raises CorruptRecordError for damage, an unknown type or a future version."""
+    """Read a stored value. Raises CorruptRecordError for damage or an unknown type, FutureRecordError for a future version."""
     try:
         fields = json.loads(value)
         version = fields["v"]
         if version != EVENT_VERSION:
-            raise CorruptRecordError(
-                f"event of format version {version!r}, this program knows {EVENT_VERSION}: upgrade it"
-            )
+            raise _unknown_version(version)
         event = Event(
             EventType(fields["type"]),
             fields["tenant"],
@@ -253,6 +257,12 @@ _NEEDED: Mapping[EventType, tuple[str, ...]] = {
 }
 
 _SCALAR = (str, int, float, bool, type(None))
+
+
+def _unknown_version(version: object) -> CorruptRecordError:
+    text = f"event of format version {version!r}, this program knows {EVENT_VERSION}: upgrade it"
+    is_future = type(version) is int and version > EVENT_VERSION
+    return FutureRecordError(text) if is_future else CorruptRecordError(text)
 
 
 def _check(event: Event) -> None:

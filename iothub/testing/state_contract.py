@@ -15,28 +15,47 @@ Case = Callable[[StateStore], None]
 
 
 def apply_writes_replaces_and_removes(store: StateStore) -> None:
-    """Each row knows the offset that it includes."""
-    assert store.apply(5, [StateWrite(1, "a", b"1"), StateWrite(1, "b", b"2")])
-    assert store.apply(7, [StateWrite(1, "a", b"3"), StateWrite(1, "b", None), StateWrite(1, "unknown", None)])
+    """Each row knows the offset that it includes, in the partition of its key."""
+    assert store.apply((5, 9), [StateWrite(1, "a", 5, b"1"), StateWrite(1, "b", 9, b"2")])
+    removed = [StateWrite(1, "b", 11, None), StateWrite(1, "unknown", 3, None)]
+    assert store.apply((7, 11), [StateWrite(1, "a", 7, b"3"), *removed])
 
     assert store.get(1, "a") == StoredState(1, "a", 7, b"3")
     assert store.get(1, "b") is None
-    assert store.applied_offset() == 7
+    assert store.applied_offsets() == (7, 11)
 
 
-def apply_ignores_an_offset_that_was_applied(store: StateStore) -> None:
-    """Two writers, or one that repeats itself: the older fold never overwrites the newer."""
-    store.apply(5, [StateWrite(1, "a", b"new")])
+def apply_ignores_what_was_applied(store: StateStore) -> None:
+    """One that repeats itself changes nothing."""
+    store.apply((5, 2), [StateWrite(1, "a", 5, b"new")])
 
-    assert not store.apply(5, [StateWrite(1, "a", b"same")])
-    assert not store.apply(4, [StateWrite(1, "a", b"old")])
+    assert not store.apply((5, 2), [StateWrite(1, "a", 5, b"same")])
+    assert not store.apply((4, 2), [StateWrite(1, "a", 4, b"old")])
     assert store.get(1, "a") == StoredState(1, "a", 5, b"new")
+
+
+def apply_never_takes_a_row_back(store: StateStore) -> None:
+    """Two writers that are ahead of each other in different partitions: the older fold never overwrites the newer."""
+    store.apply((5, 2), [StateWrite(1, "a", 5, b"new")])
+
+    assert store.apply((3, 8), [StateWrite(1, "a", 3, b"old"), StateWrite(1, "b", 8, b"b")])
+    assert store.get(1, "a") == StoredState(1, "a", 5, b"new")
+    assert store.get(1, "b") == StoredState(1, "b", 8, b"b")
+    assert store.applied_offsets() == (5, 8)
+
+
+def apply_takes_over_a_log_with_other_partitions(store: StateStore) -> None:
+    """What was applied of the old one says nothing about it."""
+    store.apply((5, 2), [])
+
+    assert store.apply((5,), [])
+    assert store.applied_offsets() == (5,)
 
 
 def load_lists_every_row_in_order(store: StateStore) -> None:
     """More than fit a page of the driver; of all tenants or of one."""
     names = sorted(f"client-{number}" for number in range(1_100))
-    store.apply(1, [StateWrite(tenant, name, b"r") for tenant in (2, 1) for name in names])
+    store.apply((1,), [StateWrite(tenant, name, 1, b"r") for tenant in (2, 1) for name in names])
 
     assert [(row.tenant_id, row.client_id) for row in store.load()] == [(1, n) for n in names] + [(2, n) for n in names]
     assert [(row.tenant_id, row.client_id) for row in store.load(2)] == [(2, name) for name in names]
@@ -45,7 +64,7 @@ def load_lists_every_row_in_order(store: StateStore) -> None:
 
 def tenants_share_nothing(store: StateStore) -> None:
     """The same Client Identifier in two tenants."""
-    store.apply(1, [StateWrite(1, "c", b"one"), StateWrite(2, "c", b"two")])
+    store.apply((1,), [StateWrite(1, "c", 1, b"one"), StateWrite(2, "c", 1, b"two")])
 
     assert store.drop_tenant(1) == 1
     assert store.drop_tenant(1) == 0
@@ -55,21 +74,23 @@ def tenants_share_nothing(store: StateStore) -> None:
 
 def forget_removes_rows_and_keeps_the_offset(store: StateStore) -> None:
     """Tombstones go when the log cannot contradict them any more."""
-    store.apply(3, [StateWrite(1, "a", b"x"), StateWrite(1, "b", b"x")])
+    store.apply((3,), [StateWrite(1, "a", 2, b"x"), StateWrite(1, "b", 3, b"x")])
     store.forget([(1, "a"), (9, "z")])
 
     assert [row.client_id for row in store.load()] == ["b"]
-    assert store.applied_offset() == 3
+    assert store.applied_offsets() == (3,)
 
 
 def empty_store_has_applied_nothing(store: StateStore) -> None:
     """So the whole log is its tail."""
-    assert (store.applied_offset(), list(store.load()), store.get(1, "a")) == (0, [], None)
+    assert (store.applied_offsets(), list(store.load()), store.get(1, "a")) == ((), [], None)
 
 
 CASES: tuple[Case, ...] = (
     apply_writes_replaces_and_removes,
-    apply_ignores_an_offset_that_was_applied,
+    apply_ignores_what_was_applied,
+    apply_never_takes_a_row_back,
+    apply_takes_over_a_log_with_other_partitions,
     load_lists_every_row_in_order,
     tenants_share_nothing,
     forget_removes_rows_and_keeps_the_offset,

@@ -15,9 +15,9 @@ from iothub_services.events.sqlite import SCHEMA, SqliteEvents
 from iothub_services.sqlite.database import open_database
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "memory-3-partitions", "sqlite"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
-    driver: EventLog = MemoryEvents()
+    driver: EventLog = MemoryEvents(3 if request.param == "memory-3-partitions" else 1)
     if request.param == "sqlite":
         driver = SqliteEvents(open_database(tmp_path / "events.db", SCHEMA, ManualClock(), pytest.fail))
     yield driver

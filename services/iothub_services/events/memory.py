@@ -5,50 +5,59 @@ Knows no file and no thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from iothub.records.events import Event, Topic
-from iothub_services.events.port import LoggedEvent
+from iothub.records.events import Event, Topic, partition_of
+from iothub_services.events.port import LoggedEvent, Offsets, reached
 
 
 class MemoryEvents:
     """Fulfils `EventLog`."""
 
-    def __init__(self) -> None:
-        self._logs: dict[Topic, list[LoggedEvent]] = {topic: [] for topic in Topic}
-        self._ends = dict.fromkeys(Topic, 0)
+    is_shared = False
+
+    def __init__(self, partitions: int = 1) -> None:
+        self._logs: dict[Topic, list[list[LoggedEvent]]] = {topic: [[] for _ in range(partitions)] for topic in Topic}
+        self._ends = {topic: [0] * partitions for topic in Topic}
 
     def close(self) -> None:
         """Nothing is open."""
 
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        yield
-
-    def append(self, events: list[Event]) -> list[int]:
+    def append(self, events: list[Event]) -> list[LoggedEvent]:
         return [self._append(event) for event in events]
 
-    def read(self, after: int, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
-        return [logged for logged in self._logs[topic] if logged.offset > after][:count]
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+        return [
+            logged
+            for partition, log in enumerate(self._logs[topic])
+            for logged in log
+            if logged.offset > reached(after, partition)
+        ][:count]
 
-    def begin(self, topic: Topic = Topic.SESSIONS) -> int:
-        log = self._logs[topic]
-        return log[0].offset if log else self._ends[topic] + 1
+    def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        ends = self._ends[topic]
+        return tuple(log[0].offset if log else end + 1 for log, end in zip(self._logs[topic], ends, strict=True))
 
-    def end(self, topic: Topic = Topic.SESSIONS) -> int:
-        return self._ends[topic]
+    def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        return tuple(self._ends[topic])
 
-    def trim(self, upto: int, topic: Topic = Topic.SESSIONS) -> int:
-        log = self._logs[topic]
-        self._logs[topic] = [logged for logged in log if logged.offset > upto]
-        return len(log) - len(self._logs[topic])
+    def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
+        logs = self._logs[topic]
+        before = sum(map(len, logs))
+        self._logs[topic] = [
+            [logged for logged in log if logged.offset > reached(upto, partition)] for partition, log in enumerate(logs)
+        ]
+        return before - sum(map(len, self._logs[topic]))
 
-    def skip_to(self, offset: int, topic: Topic = Topic.SESSIONS) -> None:
-        self._ends[topic] = max(offset, self._ends[topic])
+    def after_loss(self, seen: Offsets) -> Offsets:
+        return (max(seen, default=0),) * len(self._ends[Topic.SESSIONS])
 
-    def _append(self, event: Event) -> int:
-        topic = event.type.topic
-        self._ends[topic] += 1
-        self._logs[topic].append(LoggedEvent(self._ends[topic], event))
-        return self._ends[topic]
+    def skip_to(self, offsets: Offsets) -> None:
+        ends = self._ends[Topic.SESSIONS]
+        ends[:] = [max(end, reached(offsets, partition)) for partition, end in enumerate(ends)]
+
+    def _append(self, event: Event) -> LoggedEvent:
+        ends = self._ends[event.type.topic]
+        partition = partition_of(event.key, len(ends))
+        ends[partition] += 1
+        logged = LoggedEvent(partition, ends[partition], event)
+        self._logs[event.type.topic][partition].append(logged)
+        return logged

@@ -2,48 +2,87 @@
 
 Knows the topics and that events have a key; knows no meaning of an event.
 All methods block; drivers run in a thread of their own.
+
+Theory: a topic has one partition or several. All events of a key are in one partition, and only there they have an order; a place in the
+log is therefore a vector, one offset for each partition, and what is folded, kept or trimmed is said with such vectors.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from iothub.errors import CorruptRecordError
 from iothub.records.events import Event, Topic
+
+Offsets = tuple[int, ...]
+"""For each partition the offset up to which something holds; what is missing at the end counts as 0: nothing."""
+
+NOWHERE: Offsets = ()
 
 
 class LoggedEvent(NamedTuple):
-    """An event with its place in the log. Offsets of one topic rise strictly, are never re-used, and may have gaps."""
+    """An event with its place in the log. Offsets of a partition begin above 0, rise strictly, are never re-used, and may have gaps."""
 
-    offset: int
+    partition: int
+    offset: int  # 0: the log has it, and could not say where
     event: Event
+
+
+class DamagedEventError(CorruptRecordError):
+    """The event at this place is damaged; what is behind it can be read."""
+
+    def __init__(self, message: str, *, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
 
 
 class EventLog(Protocol):
     """One contract suite (`iothub.testing.event_contract`) holds every driver to this."""
 
-    def group(self) -> AbstractContextManager[None]:
-        """Everything done inside is one commit."""
+    @property
+    def is_shared(self) -> bool:
+        """Others may append to it too."""
 
-    def append(self, events: list[Event]) -> list[int]:
-        """Durable and ordered when it returns; each event goes to the topic of its type. Returns the offsets."""
+    def append(self, events: list[Event]) -> list[LoggedEvent]:
+        """Durable when it returns, in this order as far as a partition is concerned; each event goes to the topic of its type.
 
-    def read(self, after: int, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
-        """At most `count` events with an offset above `after`, ascending. An empty list: the end was reached.
-
-        Raises CorruptRecordError for an event that is damaged or of a future version.
+        Raises BackendError. What a call that failed has left open is not written twice when the same event objects are appended again.
         """
 
-    def begin(self, topic: Topic = Topic.SESSIONS) -> int:
-        """The lowest offset from which nothing is missing: trimmed events are below it."""
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+        """At most `count` events above `after`, ascending in each partition. An empty list: the end was reached.
 
-    def end(self, topic: Topic = Topic.SESSIONS) -> int:
-        """The last offset ever given, 0 in a new log; also after a full trim."""
+        Raises:
+            DamagedEventError: The first one is damaged.
+            FutureRecordError: The first one was written by a newer program.
+        """
 
-    def trim(self, upto: int, topic: Topic = Topic.SESSIONS) -> int:
-        """Remove events up to and including an offset; returns how many."""
+    def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        """The lowest offsets from which nothing is missing: trimmed events are below."""
 
-    def skip_to(self, offset: int, topic: Topic = Topic.SESSIONS) -> None:
-        """Give no offset up to here any more: the log was lost, its consumers were not."""
+    def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        """The last offsets ever given, 0 in a new log; also after a full trim. As many as the topic has partitions."""
+
+    def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
+        """Remove events up to and including these offsets; returns how many."""
+
+    def after_loss(self, seen: Offsets) -> Offsets:
+        """Where the session log would go on, above everything that its readers have seen. Changes nothing."""
+
+    def skip_to(self, offsets: Offsets) -> None:
+        """Give no offset of the session log up to these any more: the log was lost, its readers were not."""
 
     def close(self) -> None: ...
+
+
+def reached(offsets: Offsets | list[int], partition: int) -> int:
+    """Return the offset of one partition."""
+    return offsets[partition] if partition < len(offsets) else 0
+
+
+def raised(offsets: Offsets, partition: int, offset: int) -> Offsets:
+    """Return the offsets with one of them raised."""
+    whole = [*offsets, *[0] * (partition + 1 - len(offsets))]
+    whole[partition] = max(whole[partition], offset)
+    return tuple(whole)

@@ -1,6 +1,7 @@
 """The default driver of the event-log port: one `events.db`, a table per topic.
 
-Knows events as bytes with a key. `append` and `trim` belong to one thread, `read` to another one (or the same): it sees what is committed.
+Knows events as bytes with a key, all in one partition.
+`append` and `trim` belong to one thread, `read` to another one (or the same): it sees what is committed.
 AUTOINCREMENT, because offsets must not begin again after everything was trimmed (!).
 """
 
@@ -9,9 +10,9 @@ from __future__ import annotations
 import sqlite3
 from itertools import groupby
 
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic, decode_event, encode_event
-from iothub_services.events.port import LoggedEvent
+from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets, reached
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
@@ -34,56 +35,69 @@ SCHEMA = Schema(
 class SqliteEvents(SqliteStore):
     """Fulfils `EventLog`."""
 
-    def append(self, events: list[Event]) -> list[int]:
-        offsets: list[int] = []
+    is_shared = False
+
+    def append(self, events: list[Event]) -> list[LoggedEvent]:
+        logged: list[LoggedEvent] = []
         with self._database.transaction() as connection:
             for topic, some in groupby(events, lambda event: event.type.topic):
-                offsets += _append(connection, topic, list(some))
-        return offsets
+                logged += _append(connection, topic, list(some))
+        return logged
 
-    def read(self, after: int, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
         statement = f"SELECT offset, value FROM {_TABLES[topic]} WHERE offset > ? ORDER BY offset LIMIT ?"  # noqa: S608
         with self._database.reading() as connection:
-            return [
-                LoggedEvent(offset, _decode(offset, value))
-                for offset, value in connection.execute(statement, (after, count))
-            ]
+            rows = connection.execute(statement, (reached(after, 0), count)).fetchall()
+        page: list[LoggedEvent] = []
+        for offset, value in rows:
+            try:
+                page.append(LoggedEvent(0, offset, _decode(offset, value)))
+            except CorruptRecordError:
+                if not page:
+                    raise
+                break  # it is the first of the next page
+        return page
 
-    def begin(self, topic: Topic = Topic.SESSIONS) -> int:
+    def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         with self._database.reading() as connection:
             first = connection.execute(f"SELECT min(offset) FROM {_TABLES[topic]}").fetchone()[0]  # noqa: S608
-            return int(first) if first is not None else _end(connection, topic) + 1
+            return (int(first) if first is not None else _end(connection, topic) + 1,)
 
-    def end(self, topic: Topic = Topic.SESSIONS) -> int:
+    def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         with self._database.reading() as connection:
-            return _end(connection, topic)
+            return (_end(connection, topic),)
 
-    def trim(self, upto: int, topic: Topic = Topic.SESSIONS) -> int:
+    def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
         with self._database.transaction() as connection:
             statement = f"DELETE FROM {_TABLES[topic]} WHERE offset <= ?"  # noqa: S608
-            return connection.execute(statement, (upto,)).rowcount
+            return connection.execute(statement, (reached(upto, 0),)).rowcount
 
-    def skip_to(self, offset: int, topic: Topic = Topic.SESSIONS) -> None:
-        name = _TABLES[topic]
+    def after_loss(self, seen: Offsets) -> Offsets:
+        return (max(seen, default=0),)
+
+    def skip_to(self, offsets: Offsets) -> None:
+        name, offset = _TABLES[Topic.SESSIONS], reached(offsets, 0)
         with self._database.transaction() as connection:
-            if _end(connection, topic) < offset:
+            if _end(connection, Topic.SESSIONS) < offset:
                 connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
 
 
-def _append(connection: sqlite3.Connection, topic: Topic, events: list[Event]) -> range:
+def _append(connection: sqlite3.Connection, topic: Topic, events: list[Event]) -> list[LoggedEvent]:
     """Insert the events of one topic; one transaction writes at a time, so their offsets follow one another."""
     statement = f"INSERT INTO {_TABLES[topic]} (key, value) VALUES (?, ?)"  # noqa: S608
     connection.executemany(statement, [(event.key, encode_event(event)) for event in events])
     last = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
-    return range(last - len(events) + 1, last + 1)
+    return [LoggedEvent(0, offset, event) for offset, event in enumerate(events, last - len(events) + 1)]
 
 
 def _decode(offset: int, value: bytes) -> Event:
     try:
         return decode_event(value)
+    except FutureRecordError as error:
+        raise FutureRecordError(f"event log, offset {offset}: {error}") from error
     except CorruptRecordError as error:
-        raise CorruptRecordError(f"event log, offset {offset}: {error}") from error
+        raise DamagedEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
 
 
 def _end(connection: sqlite3.Connection, topic: Topic) -> int:

@@ -199,8 +199,8 @@ class GroupThread(Generic[Op, Answer]):
                 self._end_failure()
             elif self._idle is not None and self._idle():
                 return _SLICE_S
-        except BackendError:
-            return _IDLE_CHECK_S
+        except BackendError as error:
+            self._fails(error)
         finally:
             self._wakeup.acquire()
         return _IDLE_CHECK_S

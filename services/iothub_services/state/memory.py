@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.events.port import NOWHERE, Offsets
+from iothub_services.state.port import StateWrite, StoredState, applied_with
 
 
 class MemoryStates:
@@ -16,7 +17,7 @@ class MemoryStates:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, str], StoredState] = {}
-        self._applied = 0
+        self._applied: Offsets = NOWHERE
 
     def close(self) -> None:
         """Nothing is open."""
@@ -25,18 +26,20 @@ class MemoryStates:
     def group(self) -> Iterator[None]:
         yield
 
-    def apply(self, offset: int, writes: list[StateWrite]) -> bool:
-        if offset <= self._applied:
+    def apply(self, offsets: Offsets, writes: list[StateWrite]) -> bool:
+        applied = applied_with(self._applied, offsets)
+        if applied == self._applied:
             return False
-        self._applied = offset
-        for tenant_id, client_id, record in writes:
+        self._applied = applied
+        for tenant_id, client_id, offset, record in writes:
+            key = tenant_id, client_id
             if record is None:
-                self._rows.pop((tenant_id, client_id), None)
-            else:
-                self._rows[tenant_id, client_id] = StoredState(tenant_id, client_id, offset, record)
+                self._rows.pop(key, None)
+            elif key not in self._rows or self._rows[key].offset <= offset:
+                self._rows[key] = StoredState(tenant_id, client_id, offset, record)
         return True
 
-    def applied_offset(self) -> int:
+    def applied_offsets(self) -> Offsets:
         return self._applied
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None:

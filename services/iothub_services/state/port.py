@@ -1,6 +1,6 @@
 """The session-state port (storage page, section 3): what every driver must do.
 
-Knows records as bytes (`iothub.records.state` reads them) and offsets of the event log; knows no fold.
+Knows records as bytes (`iothub.records.state` reads them) and places in the event log; knows no fold.
 All methods block; drivers run in a thread of their own.
 """
 
@@ -10,17 +10,23 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from iothub_services.events.port import Offsets
+
 
 class StateWrite(NamedTuple):
-    """The whole folded record of one persistent session; None removes the row."""
+    """The whole folded record of one persistent session; None removes the row.
+
+    `offset`: of the last event that the record includes, in the partition of its key.
+    """
 
     tenant_id: int
     client_id: str
+    offset: int
     record: bytes | None
 
 
 class StoredState(NamedTuple):
-    """One row. `offset`: the event-log offset that its record includes."""
+    """One row. `offset`: of the last event that its record includes, in the partition of its key."""
 
     tenant_id: int
     client_id: str
@@ -34,14 +40,14 @@ class StateStore(Protocol):
     def group(self) -> AbstractContextManager[None]:
         """Everything done inside is one commit."""
 
-    def apply(self, offset: int, writes: list[StateWrite]) -> bool:
-        """Write records that include the log up to `offset`; durable when it returns.
+    def apply(self, offsets: Offsets, writes: list[StateWrite]) -> bool:
+        """Write records that include the log up to `offsets`; durable when it returns. A row never goes back to a lower offset.
 
-        False, and nothing done, when that offset was applied before.
+        False, and nothing done, when all of that was applied before.
         """
 
-    def applied_offset(self) -> int:
-        """The log up to here is in the rows; 0 in a new store."""
+    def applied_offsets(self) -> Offsets:
+        """The log up to here is in the rows; empty in a new store. As long as what was applied last."""
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None: ...
 
@@ -54,3 +60,10 @@ class StateStore(Protocol):
     def drop_tenant(self, tenant_id: int) -> int: ...
 
     def close(self) -> None: ...
+
+
+def applied_with(applied: Offsets, offsets: Offsets) -> Offsets:
+    """Return what is applied after `offsets`; a vector of another length is of another log, and takes the place of the old one."""
+    if len(applied) != len(offsets):
+        return offsets
+    return tuple(map(max, applied, offsets))

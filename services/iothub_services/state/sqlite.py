@@ -1,60 +1,63 @@
-"""The default driver of the session-state port: one `state.db`, a row per persistent session, guarded by the log's offset.
+"""The default driver of the session-state port: one `state.db`, a row per persistent session, guarded by its offset in the log.
 
 Knows records as bytes. `apply` belongs to one thread, `get` and `load` to another one (or the same): they see what is committed.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 
+from iothub_services.events.port import Offsets
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
-from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.state.port import StateWrite, StoredState, applied_with
 
 _PAGE = 500  # rows per query of a load
 
+_APPLIED = "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL)"
+
 SCHEMA = Schema(
     name="state",
-    version=1,
-    tables=(
-        Table("applied", ("id", "offset"), ("id",)),
-        Table("session", ("tenant", "client_id", "offset", "record"), ("tenant", "client_id")),
-    ),
+    version=2,
+    tables=(Table("session", ("tenant", "client_id", "offset", "record"), ("tenant", "client_id")),),
     statements=(
-        "CREATE TABLE applied (id INTEGER PRIMARY KEY CHECK (id = 1), offset INTEGER NOT NULL)",
-        "INSERT INTO applied VALUES (1, 0)",
+        _APPLIED,
         """CREATE TABLE session (
             tenant INTEGER NOT NULL, client_id TEXT NOT NULL, offset INTEGER NOT NULL, record BLOB NOT NULL,
             PRIMARY KEY (tenant, client_id)) WITHOUT ROWID""",
     ),
-    repairs=(
-        # rows were lost: only the whole log can tell which
-        "UPDATE applied SET offset = 0",
-    ),
+    upgrades={
+        1: (  # one offset became one for each partition of the log
+            "ALTER TABLE applied RENAME TO applied_once",
+            _APPLIED,
+            "INSERT INTO applied SELECT 0, offset FROM applied_once WHERE offset > 0",
+            "DROP TABLE applied_once",
+        ),
+    },
+    # `applied` is not saved from a damaged file: rows were lost, and only the whole log can tell which
 )
 
 
 class SqliteStates(SqliteStore):
     """Fulfils `StateStore`."""
 
-    def apply(self, offset: int, writes: list[StateWrite]) -> bool:
+    def apply(self, offsets: Offsets, writes: list[StateWrite]) -> bool:
         with self._database.transaction() as connection:
-            if offset <= int(connection.execute("SELECT offset FROM applied").fetchone()[0]):
+            before = _applied(connection)
+            applied = applied_with(before, offsets)
+            if applied == before:
                 return False
-            connection.execute("UPDATE applied SET offset = ?", (offset,))
-            for tenant_id, client_id, record in writes:
-                if record is None:
-                    statement = "DELETE FROM session WHERE tenant = ? AND client_id = ?"
-                    connection.execute(statement, (tenant_id, client_id))
-                else:
-                    row = (tenant_id, client_id, offset, record)
-                    connection.execute("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", row)
+            connection.execute("DELETE FROM applied")
+            connection.executemany("INSERT INTO applied VALUES (?, ?)", enumerate(applied))
+            for write in writes:
+                _write(connection, write)
             return True
 
-    def applied_offset(self) -> int:
+    def applied_offsets(self) -> Offsets:
         with self._database.reading() as connection:
-            return int(connection.execute("SELECT offset FROM applied").fetchone()[0])
+            return _applied(connection)
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None:
         statement = "SELECT tenant, client_id, offset, record FROM session WHERE tenant = ? AND client_id = ?"
@@ -82,3 +85,19 @@ class SqliteStates(SqliteStore):
     def drop_tenant(self, tenant_id: int) -> int:
         with self._database.transaction() as connection:
             return connection.execute("DELETE FROM session WHERE tenant = ?", (tenant_id,)).rowcount
+
+
+def _applied(connection: sqlite3.Connection) -> Offsets:
+    return tuple(int(offset) for (offset,) in connection.execute("SELECT offset FROM applied ORDER BY partition"))
+
+
+def _write(connection: sqlite3.Connection, write: StateWrite) -> None:
+    if write.record is None:
+        statement = "DELETE FROM session WHERE tenant = ? AND client_id = ?"
+        connection.execute(statement, (write.tenant_id, write.client_id))
+        return
+    connection.execute(
+        """INSERT INTO session VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
+        SET offset = excluded.offset, record = excluded.record WHERE excluded.offset >= session.offset""",
+        write,
+    )

@@ -28,14 +28,14 @@ def append(cli: Cli, *happened: events.Event, is_applied: bool = False) -> None:
     """Put events into the log; `is_applied`: and, folded, into the state store, as the state service does."""
     with stores.working_alone(DataDir(cli.data_dir), "test") as alone:
         assert alone is not None
-        offsets = alone.log.append(list(happened))
+        logged = alone.log.append(list(happened))
         if is_applied:
             state = None
-            for offset, event in zip(offsets, happened, strict=True):
+            for _, offset, event in logged:
                 state = fold(state, event, offset)
             assert state is not None
-            write = StateWrite(state.tenant_id, state.client_id, encode_state(state))
-            alone.states.apply(offsets[-1], [write])
+            write = StateWrite(state.tenant_id, state.client_id, state.offset, encode_state(state))
+            alone.states.apply(alone.log.end(), [write])
 
 
 def born(tenant: int, client_id: str, queue_id: int) -> list[events.Event]:
@@ -103,6 +103,36 @@ def test_session_is_shown_with_its_subscriptions(busy: Cli) -> None:
 
     assert shown["subscriptions"] == [{"name": "$share/g/a/#", "qos": 1, "no_local": False}]
     assert (shown["queue_id"], shown["disconnect_reason"], shown["is_connected"]) == (1, "client", False)
+    assert shown["session_expiry_s"] == 3600
+    lines = busy("session", "show", "acme", "c1").out.splitlines()
+    assert lines[-3:] == ["subscriptions", "NAME          QOS  NO LOCAL", "$share/g/a/#  1    no"]
+
+
+def test_session_without_an_end_says_so(busy: Cli) -> None:
+    """4294967295 is how the protocol writes it (§3.1.2.11.2)."""
+    subject = Subject(tenant_id(busy, "acme"), "c9", 9 << 24, NOON_MS)
+    expiry_s = 0xFFFFFFFF
+    append(
+        busy,
+        events.session_created(subject, device="dev1", queue_id=9, protocol_version=5, session_expiry_s=expiry_s),
+    )
+
+    assert busy("session", "show", "acme", "c9", "-o", "json").json["session_expiry_s"] == "never"
+
+
+def test_queue_is_shown_readably(busy: Cli) -> None:
+    """One line per message, and no limit is no figure."""
+    with stores.working_alone(DataDir(busy.data_dir), "test") as alone:
+        assert alone is not None
+        alone.queues.set_limits(1, QueueLimits(messages=0, bytes=5))
+
+    limits = busy("queue", "show", "acme", "c1", "-o", "json").json["limits"]
+    lines = busy("queue", "show", "acme", "c1").out.splitlines()
+
+    assert limits == {"messages": "unlimited", "bytes": 5, "overflow": "drop-qos0-first"}
+    assert "limits    messages=unlimited bytes=5 overflow=drop-qos0-first" in lines
+    assert lines[-5:-3] == ["oldest messages", "POSITION  TOPIC  QOS  BYTES  EXPIRES  PAYLOAD"]
+    assert lines[-3].split() == ["1", "a/b", "1", "3", "-", "one"]
 
 
 def test_unknown_session_is_not_found(busy: Cli) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError
+from iothub.errors import BackendError, ConflictError, FutureRecordError
 from iothub.records import events
-from iothub.records.events import Event, EventType, Subject
+from iothub.records.events import Event, EventType, Subject, Topic
 from iothub.records.state import SessionState, encode_state
 from iothub.testing.clock import ManualClock
 from iothub_services.events.memory import MemoryEvents
+from iothub_services.events.port import LoggedEvent, Offsets
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
@@ -44,20 +43,19 @@ SAMPLE = Event(EventType.USAGE_COUNTED, 7, "", 0, 1)
 class FailingStates(MemoryStates):
     is_failing = False
 
-    def apply(self, offset: int, writes: list[StateWrite]) -> bool:
+    def apply(self, offsets: Offsets, writes: list[StateWrite]) -> bool:
         if self.is_failing:
             raise BackendError("state.db: disk full", retryable=True)
-        return super().apply(offset, writes)
+        return super().apply(offsets, writes)
 
 
 class FailingEvents(MemoryEvents):
     is_failing = False
 
-    @contextmanager
-    def group(self) -> Iterator[None]:
+    def append(self, events: list[Event]) -> list[LoggedEvent]:
         if self.is_failing:
             raise BackendError("events.db: disk full", retryable=True)
-        yield
+        return super().append(events)
 
 
 class House:
@@ -89,11 +87,11 @@ def test_service_answers_with_the_last_offset_of_each_list(house: House) -> None
 def test_service_writes_states_in_idle_time(house: House) -> None:
     """The answer waits for the log alone; the store follows, once per session however many events."""
     house.service([[created()], [resumed(2)], [resumed(3)]])
-    assert house.store.applied_offset() == 0
+    assert house.store.applied_offsets() == ()
 
     assert not house.service.idle()
 
-    assert house.store.applied_offset() == 3
+    assert house.store.applied_offsets() == (3,)
     assert house.service.verify().differences == []
 
 
@@ -106,7 +104,7 @@ def test_service_folds_the_tail_at_the_next_start(house: House) -> None:
     states = house.restarted().load()
 
     assert [(state.client_id, state.epoch) for state in states] == [("a", 2), ("c", 1)]
-    assert house.store.applied_offset() == 5
+    assert house.store.applied_offsets() == (5,)
     assert house.service.state_of(7, "b") is None
 
 
@@ -154,7 +152,7 @@ def test_service_refuses_to_start_over_a_gap(house: House) -> None:
     house.service([[created()]])
     house.service.idle()
     house.log.append([created("b"), created("d")])
-    house.log.trim(2)
+    house.log.trim((2,))
 
     with pytest.raises(ConflictError, match="begins at offset 3, the session states need it from 2"):
         house.restarted().load()
@@ -163,7 +161,7 @@ def test_service_refuses_to_start_over_a_gap(house: House) -> None:
 def test_service_starts_with_an_alarm_when_the_states_were_lost_too(house: House) -> None:
     """What the log still has is rebuilt."""
     house.service([[created("a")], [created("b")]])
-    house.log.trim(1)
+    house.log.trim((1,))
     house.store = FailingStates()
 
     assert [state.client_id for state in house.restarted().load()] == ["b"]
@@ -202,7 +200,7 @@ def test_service_trims_what_is_applied_and_forgets_tombstones(house: House) -> N
     """Sessions that are older than the log are unreachable for verification, not different."""
     house.service([[created("a")], [created("b")], [ended(1, "b")], [created("c")]])
 
-    assert house.service.trim(3) == 3
+    assert house.service.trim((3,)) == 3
 
     assert [row.client_id for row in house.store.load()] == ["a", "c"]
     found = house.service.verify()
@@ -221,7 +219,7 @@ def test_journal_thread_makes_lists_of_events_durable(house: House) -> None:
     house.service.close()
 
     assert answers == [2, 3]
-    assert house.store.applied_offset() == 3
+    assert house.store.applied_offsets() == (3,)
 
 
 def test_service_skips_a_damaged_event_with_an_alarm(tmp_path: Path) -> None:
@@ -272,7 +270,7 @@ def test_service_forgets_the_states_of_a_deleted_tenant(house: House) -> None:
 
     assert house.service([DropTenant(7)]) == [1]
     assert list(house.store.load()) == []
-    assert house.store.applied_offset() == 2
+    assert house.store.applied_offsets() == (2,)
     assert house.service.verify().differences == []
     assert house.restarted().load() == []
 
@@ -310,7 +308,7 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
         assert service([[resumed(3)]]) == [4]
         assert not service.idle()
     assert set(house.alarms) == {"state_failing"}
-    assert house.log.end() == 4
+    assert house.log.end() == (4,)
 
     assert not service.idle()
 
@@ -319,4 +317,131 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     assert other is not None
     assert (state.epoch, state.offset, other.offset) == (3, 4, 3)
     assert service.verify().differences == []
-    assert house.store.applied_offset() == 4
+    assert house.store.applied_offsets() == (4,)
+
+
+def test_service_folds_every_partition(house: House) -> None:
+    """Each from its own place; what is applied is a vector."""
+    house.log = FailingEvents(3)
+    service = house.restarted()
+    service.load()
+    names = [f"client-{number}" for number in range(12)]
+    service([[created(name)] for name in names])
+    service.idle()
+    service([[resumed(2, name)] for name in names[:5]])
+
+    states = house.restarted().load()
+
+    assert {state.client_id: state.epoch for state in states} == {name: 2 if name in names[:5] else 1 for name in names}
+    assert house.store.applied_offsets() == house.log.end()
+    assert len(house.log.end()) == 3
+
+
+def test_service_folds_what_others_appended_in_the_order_of_the_log(house: House) -> None:
+    """Two hubs on one log: what came between is folded before the own event."""
+    house.service([[created()]])
+    house.log.append([resumed(2)])
+    house.service([[resumed(3)]])
+    house.log.append([created("other")])
+    assert not house.service.idle()
+
+    found = house.service.verify()
+    assert (found.compared, found.differences) == (2, [])
+    state = house.service.state_of(7, "c")
+    assert state is not None
+    assert (state.epoch, state.offset) == (3, 3)
+
+
+def test_service_follows_a_shared_log_in_idle_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it appends nothing itself."""
+    monkeypatch.setattr(MemoryEvents, "is_shared", True)
+    house.log.append([created()])
+
+    assert not house.service.idle()
+
+    assert house.store.applied_offsets() == (1,)
+    assert house.service.state_of(7, "c") is not None
+
+
+def test_service_refuses_states_of_a_log_with_other_partitions(house: House) -> None:
+    """Their offsets say nothing about this log."""
+    house.service([[created()]])
+    house.service.idle()
+    house.log = FailingEvents(3)
+    house.log.append([created("b")])
+
+    with pytest.raises(ConflictError, match="a log with 1 partitions, this one has 3"):
+        house.restarted().load()
+
+
+def test_service_takes_its_states_to_an_empty_log_with_other_partitions(house: House) -> None:
+    """A change of the driver: with an alarm, and above all that was folded."""
+    house.service([[created()], [resumed(2)]])
+    house.service.idle()
+    house.log = FailingEvents(3)
+
+    assert [state.epoch for state in house.restarted().load()] == [2]
+    assert house.alarms == ["event_log_lost"]
+    house.service([[resumed(3)]])
+    assert [state.epoch for state in house.restarted().load()] == [3]
+
+
+def test_service_folds_what_is_left_before_it_leaves_a_log_that_lost_its_end(house: House) -> None:
+    """One partition was cut; the tails of the others still count."""
+    house.log = FailingEvents(3)
+    service = house.restarted()
+    service.load()
+    names = [f"client-{number}" for number in range(12)]
+    service([[created(name)] for name in names])
+    service.idle()
+    service([[resumed(2, name)] for name in names])
+    cut = house.log._logs[Topic.SESSIONS][1]
+    lost = {logged.event.client_id for logged in cut}
+    cut.clear()
+    house.log._ends[Topic.SESSIONS][1] = 0
+
+    states = house.restarted().load()
+
+    assert house.alarms == ["event_log_lost"]
+    assert {state.client_id: state.epoch for state in states} == {name: 1 if name in lost else 2 for name in names}
+    assert all(end >= 8 for end in house.log.end())
+
+
+def test_service_does_not_start_over_an_event_of_a_newer_program(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skipping it would lose it for good; while the hub runs it is an alarm, and everything waits in the log."""
+
+    def refuse(*_arguments: object) -> list[LoggedEvent]:
+        raise FutureRecordError("event of format version 2, this program knows 1: upgrade it")
+
+    house.log.append([created()])
+    with monkeypatch.context() as broken:
+        broken.setattr(house.log, "read", refuse)
+        with pytest.raises(FutureRecordError):
+            house.restarted().load()
+        house.service([[]])
+        house.service._is_behind = True
+        assert not house.service.idle()
+        assert house.alarms == ["state_failing"]
+
+    assert not house.service.idle()
+    assert house.service.state_of(7, "c") is not None
+
+
+def test_states_of_schema_version_1_are_taken_over(tmp_path: Path) -> None:
+    """Its one offset becomes that of the only partition."""
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        """CREATE TABLE applied (id INTEGER PRIMARY KEY CHECK (id = 1), offset INTEGER NOT NULL);
+        INSERT INTO applied VALUES (1, 5);
+        CREATE TABLE session (tenant INTEGER NOT NULL, client_id TEXT NOT NULL, offset INTEGER NOT NULL,
+            record BLOB NOT NULL, PRIMARY KEY (tenant, client_id)) WITHOUT ROWID;
+        INSERT INTO session VALUES (7, 'c', 5, 'r');
+        PRAGMA user_version=1"""
+    )
+    connection.close()
+    store = SqliteStates(open_database(path, STATES, ManualClock(), pytest.fail))
+
+    assert store.applied_offsets() == (5,)
+    assert [row.client_id for row in store.load()] == ["c"]
+    store.close()
