@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub
-from tests.support.packets import packet, string
+from tests.support.packets import SUBACK, UNSUBACK, packet, string
 from tests.support.raw import RawClient
 from tests.support.witness import Witness
 
@@ -25,9 +25,10 @@ PATIENCE_S = 60.0
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """Tenant acme is the witness's; tenant noisy is on plan standard."""
+    """Tenant acme is the witness's; tenant noisy is on plan standard, tenant free on unlimited."""
     hub = fresh_hub(tmp_path_factory.mktemp("hub"))
     hub.tenant("noisy", "dev1", plan="standard")
+    hub.tenant("free", "dev1")
     hub.start()
     yield hub
     hub.close()
@@ -86,3 +87,15 @@ def flood(client: RawClient, make: Callable[[int, random.Random], bytes], stop: 
                     at += sock.send(data[at : at + 65536])
                 with suppress(TimeoutError, BlockingIOError):
                     sock.recv(1 << 20, socket.MSG_DONTWAIT)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["transient", "persistent"])
+def test_great_subscribe_is_worked_off_in_slices(hub: Hub, is_clean: bool) -> None:
+    """Twenty thousand Topic Filters in one packet, and all of them again in an UNSUBSCRIBE; each has its code."""
+    filters = [string(b"f/%d/+" % number) for number in range(20_000)]
+    with Witness(hub), RawClient(hub.ports["tcp"], 5, timeout=30) as client:
+        client.connect(f"great-{is_clean}", "free/dev1", clean=is_clean)
+        client.send(packet(0x82, b"\0\1\0" + b"".join(one + b"\1" for one in filters)))
+        assert client.expect(SUBACK, 30).codes == [1] * len(filters)
+        client.send(packet(0xA2, b"\0\2\0" + b"".join(filters)))
+        assert client.expect(UNSUBACK, 30).codes == [0] * len(filters)
