@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import stat
 import tempfile
 import time
@@ -94,20 +95,38 @@ class DataDir:
 
     @property
     def is_initialised(self) -> bool:
-        return self.config_file.exists()
+        """Has `init` been here? What it writes last is the configuration; who has lost that alone still has a hub."""
+        return self.has_config or _holds(self.accounts) or bool(self._worked_in())
+
+    @property
+    def has_config(self) -> bool:
+        with _unavailable(self.path):
+            return self.config_file.exists()
 
     def lost_stores(self) -> list[Path]:
         """Return the stores that are missing or empty although others hold something: all are made at once, by the first hub."""
-        stores = (self.queues, self.retained, self.events, self.state)
-        held = [path for path in stores if path.exists() and path.stat().st_size]
-        return [path for path in stores if path not in held] if held else []
+        held = self._worked_in()
+        return [path for path in self._stores if path not in held] if held else []
+
+    @property
+    def _stores(self) -> tuple[Path, ...]:
+        return (self.queues, self.retained, self.events, self.state)
+
+    def _worked_in(self) -> list[Path]:
+        """Return the stores that a hub has filled."""
+        return [path for path in self._stores if _holds(path)]
 
     def require_fresh(self) -> None:
-        """Raise ConflictError when `init` has been here before."""
-        if self.is_initialised:
+        """Raise ConflictError when `init` has been here before, UnavailableError when what is left must not be covered up."""
+        if self.has_config:
             raise ConflictError(
                 f"{self.path} is initialised already; to start over, move it away or choose another --data-dir"
             )
+        if self._worked_in():
+            self.require_accounts()
+        with _unavailable(self.path):
+            if _holds(self.accounts) and not self.pepper_file.exists():
+                raise _no_pepper(self.pepper_file)
 
     def prepare(self) -> None:
         """Make the directory and the pepper; `finish` follows when the stores are made. Repeatable after a crash."""
@@ -126,7 +145,16 @@ class DataDir:
         if self.path.exists() and not self.path.is_dir():
             raise UnavailableError(f"{self.path} is a file, expected a directory: name another one with --data-dir")
         if not self.is_initialised:
-            raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {self.path} init` first")
+            where = shlex.quote(str(self.path))
+            raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {where} init` first")
+
+    def require_accounts(self) -> None:
+        """Raise UnavailableError when the accounts, which `init` made, have gone: a new file would be a hub without tenants."""
+        if not _holds(self.accounts):
+            how = "is empty" if self.accounts.exists() else "is missing"
+            raise UnavailableError(
+                f"{self.accounts} {how}: the accounts of this hub are lost; restore a backup of the whole directory"
+            )
 
     def require_writable(self) -> None:
         """Raise UnavailableError unless files can be made here; modes say little, so try it."""
@@ -191,6 +219,8 @@ class DataDir:
         """
         path = file or self.pepper_file
         with _unavailable(path):
+            if not path.exists():
+                raise _no_pepper(path)
             mode = stat.S_IMODE(path.stat().st_mode)
             pepper = path.read_bytes()
         if mode & 0o077:
@@ -244,6 +274,18 @@ class DataDir:
     def _holder_words(self) -> str:
         holder = self._noted_holder()
         return str(holder) if holder else "another process"
+
+
+def _holds(path: Path) -> bool:
+    """Is the file there, with something in it?"""
+    with _unavailable(path):
+        return path.exists() and path.stat().st_size > 0
+
+
+def _no_pepper(path: Path) -> UnavailableError:
+    return UnavailableError(
+        f"{path} is missing: no generated secret can be checked without it; put your copy of the file back (mode 0600)"
+    )
 
 
 @contextmanager

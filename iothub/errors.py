@@ -7,9 +7,13 @@ from __future__ import annotations
 
 
 class IotHubError(Exception):
-    """Root of all errors that this product raises on purpose. The text is one line for a person: what happened, what was expected, what to do."""
+    """Root of all errors that this product raises on purpose. The text is one line for a person: what happened, what was expected, what to do.
+
+    `details`: further lines where one says too little, such as the bad lines of a file.
+    """
 
     exit_code = 1
+    details: tuple[str, ...] = ()
 
 
 class ConfigError(IotHubError):

@@ -83,7 +83,9 @@ def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: s
     elif action is None and rule.isascii() and rule.isdecimal() and len(rule) < 19:
         removed = [acl_rules.remove(app.store(), tenant, int(rule))]
     else:
-        raise ConfigError("expected the number of a rule, or SUBJECT ACTION FILTER; `iothub acl list` shows both")
+        raise ConfigError(
+            f"expected the number of a rule, or SUBJECT ACTION FILTER; `iothub acl list {tenant}` shows both"
+        )
     numbers = ", ".join(str(gone.id) for gone in removed)
     app.done(f"removed rule {numbers}", {"name": numbers, "rules": [_row(gone) for gone in removed]})
 

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iothub.cli import output
+from iothub.cli.files import cannot_be_read
+from iothub.cli.hints import Hints
 from iothub.cli.output import Row
 from iothub.config import Loaded, load
 from iothub.datadir import DataDir
-from iothub.errors import ConfigError, UnavailableError
+from iothub.errors import ConfigError
+from iothub.settings import Config
 
 if TYPE_CHECKING:
     from iothub_tenants.store import AccountStore
@@ -34,8 +37,9 @@ DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say w
 class App:
     """One run of the command line."""
 
-    def __init__(self, data_dir: Path, config_file: Path | None, *, is_input_allowed: bool) -> None:
+    def __init__(self, data_dir: Path, config_file: Path | None, hints: Hints, *, is_input_allowed: bool) -> None:
         self.data_dir = DataDir(data_dir)
+        self.hints = hints
         self.form = "table"
         self._config_file = config_file
         self._is_input_allowed = is_input_allowed
@@ -52,7 +56,7 @@ class App:
     def load(self, flags: Sequence[str] = ()) -> Loaded:
         """Read the configuration, with the `--set` flags of this command."""
         file = self._config_file
-        if file is None and self.data_dir.config_file.exists():
+        if file is None and self.data_dir.has_config:
             file = self.data_dir.config_file
         return load(file=file, environment=os.environ, flags=flags)
 
@@ -68,12 +72,28 @@ class App:
 
         return accounts_url(self.loaded.config.sql.url_file, self.data_dir.accounts)
 
+    def require_initialised(self, config: Config | None = None) -> None:
+        """Say exactly what is missing unless `init` has been here and its accounts are; a lost configuration is no obstacle.
+
+        Raises:
+            NotFoundError: `init` must be run first.
+            UnavailableError: The directory is none, cannot be read, or has lost its accounts.
+        """
+        self.data_dir.require_initialised()
+        if (config or self.loaded.config).sql.url_file is None:
+            self.data_dir.require_accounts()
+        if self._config_file is None and not self.data_dir.has_config:
+            self.say(
+                f"iothub: warning: {self.data_dir.config_file} is missing: defaults are in force; "
+                "put it back, or run `iothub init` for a new one"
+            )
+
     def store(self) -> AccountStore:
         """Open the accounts of an initialised data directory; closed at the end of the command."""
         if self._store is None:
             from iothub_tenants.store import AccountStore
 
-            self.data_dir.require_initialised()
+            self.require_initialised()
             url = self.accounts_url()
             self._store = AccountStore(url, pepper=self.data_dir.pepper(self.loaded.config.auth.pepper_file))
         return self._store
@@ -96,12 +116,22 @@ class App:
     def record(self, record: Row) -> None:
         output.write_record(record, self.form)
 
+    def section(self, title: str, rows: Sequence[Row]) -> None:
+        """Show a person a list that belongs to the record above it; a script has it in the record."""
+        if self.form == "table" and rows:
+            output.write_text(f"\n{title}")
+            output.write_rows(rows, list(rows[0]), self.form)
+
     def done(self, message: str, record: Row | None = None) -> None:
         """Confirm a change: a sentence for people, the changed object for scripts."""
         if self.form != "table" and record is not None:
             output.write_record(record, self.form)
         else:
-            output.say(message)
+            self.say(message)
+
+    def say(self, message: str) -> None:
+        """Tell a person something that is not the answer; the commands that it names work when pasted."""
+        output.say(self.hints.complete(message))
 
     def confirm(self, question: str, *, is_agreed: bool) -> None:
         """Ask before something that cannot be undone; scripts, which cannot answer, have decided already."""
@@ -137,15 +167,15 @@ class App:
         """
         if is_stdin + (file is not None) + is_prompted > 1:
             raise ConfigError("expected one of --password-stdin, --secret-file and --prompt, got several")
-        if is_stdin:
+        if is_stdin and not self.is_interactive:
             return _secret_text(sys.stdin.buffer.read(_SECRET_LIMIT_BYTES + 1), "standard input")
         if file is not None:
             try:
                 with file.open("rb") as source:
                     return _secret_text(source.read(_SECRET_LIMIT_BYTES + 1), str(file))
             except OSError as error:
-                raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
-        if not is_prompted:
+                raise cannot_be_read(file, error) from None
+        if not (is_prompted or is_stdin):
             return None
         if not self.is_interactive:
             raise ConfigError("there is no terminal to ask on: use --password-stdin or --secret-file")
@@ -167,7 +197,9 @@ class Command(click.Command):
     """A command with `-o`, whose docstring may end in paragraphs of examples that keep their lines."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        options["help"] = keep_examples(options.get("help") or "")
+        text = options.get("help") or ""
+        options["help"] = keep_examples(text)
+        options["short_help"] = first_sentence(text)
         super().__init__(*arguments, **options)
         self.params.append(output_option())
 
@@ -176,6 +208,12 @@ def keep_examples(text: str) -> str:
     """Mark the paragraphs of a docstring that must not be wrapped, in click's way."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(f"\b\n{part}" if part.startswith(_UNWRAPPED) else part for part in paragraphs)
+
+
+def first_sentence(text: str) -> str:
+    """Return what a list of commands says about one: whole, not cut at some width."""
+    paragraph = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    return f"{paragraph.partition('. ')[0].removesuffix('.')}."
 
 
 def output_option() -> click.Option:
@@ -195,8 +233,8 @@ def noun(name: str, text: str) -> click.Group:
 
 
 def _choose_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:
-    app: Any = context.find_root().obj
-    if form is not None and app is not None:
+    app = context.find_root().obj
+    if form is not None and isinstance(app, App):
         app.form = form
 
 

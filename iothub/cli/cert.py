@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from iothub.cli.app import App, noun, verb
+from iothub.cli.files import NamedPath
 from iothub.errors import ConfigError, ConflictError, UnavailableError
 
 command = noun("cert", "Certificates for the listeners tls and wss.")
@@ -26,8 +28,8 @@ _NAME_LIMIT = 253
 
 
 @verb(command, "self-signed")
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
-@click.option("--out", type=click.Path(path_type=Path), help="The same as DIRECTORY.")
+@click.argument("directory", type=NamedPath(), required=False)
+@click.option("--out", type=NamedPath(), help="The same as DIRECTORY.")
 @click.option("--name", "names", multiple=True, help="A further host name or address (repeatable).")
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long it is valid.")
 @click.option("--force", "is_forced", is_flag=True, help="Replace files that are there.")
@@ -53,9 +55,10 @@ def self_signed(
         _write(cert_file, certificate, 0o644, is_forced=is_forced)
     except OSError as error:
         raise UnavailableError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    settings = ("listeners.tls.port=8883", f"listeners.tls.cert_file={cert_file}", f"listeners.tls.key_file={key_file}")
     app.done(
-        f"wrote {cert_file} and {key_file}\nnext: iothub serve --set listeners.tls.port=8883 "
-        f"--set listeners.tls.cert_file={cert_file} --set listeners.tls.key_file={key_file}",
+        f"wrote {cert_file} and {key_file}\nnext: iothub serve "
+        + " ".join(f"--set {shlex.quote(setting)}" for setting in settings),
         {"name": "self-signed", "cert_file": str(cert_file), "key_file": str(key_file), "names": [*ALWAYS, *names]},
     )
 

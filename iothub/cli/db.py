@@ -20,7 +20,7 @@ def status(app: App) -> None:
     Example:
       iothub --data-dir ./hub db status
     """
-    app.data_dir.require_initialised()
+    app.require_initialised()
     engine = open_engine(app.accounts_url())
     try:
         with errors_translated():
@@ -37,7 +37,7 @@ def upgrade(app: App) -> None:
     Example:
       iothub --data-dir ./hub db upgrade
     """
-    app.data_dir.require_initialised()
+    app.require_initialised()
     lock = app.data_dir.lock("iothub db upgrade")
     try:
         before = create_schema(app.accounts_url())

@@ -9,25 +9,47 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from iothub.errors import ConfigError, UnavailableError
+import click
+
+from iothub.errors import ConfigError, IotHubError, UnavailableError
 
 JSON_LIMIT_BYTES = 256 << 20
 
 
-def read_json(file: IO[bytes]) -> object:
-    """Return what a JSON file holds. Raises ConfigError, UnavailableError."""
+class NamedPath(click.Path):
+    """A path as it was given. What is wrong with it is said in our words where it is used."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(path_type=Path, readable=False, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty name: a variable that is not set must not mean the working directory."""
+        if value == "":
+            self.fail("the name is empty; is a variable not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def cannot_be_read(path: object, error: OSError) -> IotHubError:
+    """Explain a file that a person named: one that is not there is a slip of the keyboard, any other cause may pass."""
+    kind = ConfigError if isinstance(error, FileNotFoundError | IsADirectoryError) else UnavailableError
+    return kind(f"{path}: cannot be read: {error.strerror}")
+
+
+def read_json(path: Path) -> object:
+    """Return what a JSON file holds; `-`: standard input. Raises ConfigError, UnavailableError."""
     try:
-        octets = file.read(JSON_LIMIT_BYTES + 1)
+        with click.open_file(str(path), "rb") as file:
+            octets = file.read(JSON_LIMIT_BYTES + 1)
     except OSError as error:
-        raise UnavailableError(f"{file.name}: cannot be read: {error.strerror}") from None
+        raise cannot_be_read(path, error) from None
     if len(octets) > JSON_LIMIT_BYTES:
-        raise ConfigError(f"{file.name}: longer than {JSON_LIMIT_BYTES >> 20} MiB, which no export is")
+        raise ConfigError(f"{path}: longer than {JSON_LIMIT_BYTES >> 20} MiB, which no export is")
     try:
         return json.loads(octets)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file.name}: expected JSON: {error}") from None
+        raise ConfigError(f"{path}: expected JSON: {error}") from None
 
 
 def write_secret_file(path: Path, text: str) -> None:

@@ -34,6 +34,6 @@ def command(app: App) -> None:
         lock.release()
     path = app.data_dir.path
     app.done(
-        f"initialised {path}\nnext: iothub --data-dir {path} tenant create NAME",
+        f"initialised {path}\nnext: iothub tenant create NAME",
         {"name": "init", "data_dir": str(path), "config_file": str(app.data_dir.config_file)},
     )

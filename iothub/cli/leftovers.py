@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 
-from iothub.cli import output
 from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.cli.stores import working_alone
 from iothub.errors import NotFoundError, UnavailableError
@@ -45,7 +44,7 @@ def _await_hub(app: App, otherwise: str) -> None:
     try:
         app.ask_hub("", Verb.PING, {})
     except UnavailableError as error:
-        output.say(f"iothub: warning: {otherwise}: {error}")
+        app.say(f"iothub: warning: {otherwise}: {error}")
 
 
 def _wait_for_hub(app: App, deletion: Deletion) -> bool:

@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import click
 
 from iothub.cli import output
 from iothub.cli.app import App, keep_examples, output_option
+from iothub.cli.files import NamedPath
+from iothub.cli.hints import Hints
 from iothub.errors import IotHubError
 from iothub.text import printable
 
@@ -67,21 +69,32 @@ class Nouns(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in NOUNS.items()])
 
 
+def _show_version(context: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from iothub.cli.version import program_version
+
+        click.echo(f"iothub {program_version()}")
+        context.exit()
+
+
 @click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--data-dir",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     envvar="IOTHUB_DATA_DIR",
     help="Where this hub keeps everything (environment: IOTHUB_DATA_DIR). Default: ~/.local/share/iothub.",
 )
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     help="Configuration file. Default: iothub.toml in the data directory.",
 )
 @click.option("--no-input", is_flag=True, help="Never ask; what needs an answer fails with exit code 2.")
 @click.option("--debug", is_flag=True, help="Show a traceback when something unexpected happens.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
+)
 @click.pass_context
 def command(
     context: click.Context, data_dir: Path | None, config_file: Path | None, no_input: bool, debug: bool
@@ -96,7 +109,9 @@ def command(
 
     Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 denied, 6 limit, 7 unavailable.
     """
-    app = App(data_dir or _default_data_dir(), config_file, is_input_allowed=not no_input)
+    hints: Hints = context.obj
+    hints.give(data_dir, config_file)
+    app = App(data_dir or _default_data_dir(), config_file, hints, is_input_allowed=not no_input)
     app.form = context.meta.get("iothub.form", "table")
     context.obj = app
     context.call_on_close(app.close)
@@ -114,8 +129,9 @@ command.params.append(_global_output)
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Nothing that a user does, and no defect, ends in a traceback."""
+    hints = Hints()
     try:
-        code = command.main(args=list(arguments), prog_name="iothub", standalone_mode=False)
+        code = command.main(args=list(arguments), prog_name="iothub", standalone_mode=False, obj=hints)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
         error.show()
@@ -123,8 +139,11 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         output.say("iothub: interrupted; nothing more was changed")
         return INTERRUPTED
-    except IotHubError as error:
+    except output.OutputError as error:
+        _silence_stdout()
         return _explain(error, arguments, f"iothub: {error}", error.exit_code)
+    except IotHubError as error:
+        return _explain(error, arguments, f"iothub: {hints.complete(str(error))}", error.exit_code, error.details)
     except BrokenPipeError:
         _silence_stdout()
         return 1
@@ -135,10 +154,11 @@ def run(arguments: Sequence[str]) -> int:
         return _explain(error, arguments, f"iothub: unexpected {type(error).__name__}: {error}; {_HINT}", 1)
 
 
-def _explain(error: Exception, arguments: Sequence[str], line: str, code: int) -> int:
+def _explain(error: Exception, arguments: Sequence[str], line: str, code: int, details: Iterable[str] = ()) -> int:
     if "--debug" in arguments:
         traceback.print_exception(error)
-    output.say(printable(line))
+    for text in (line, *details):
+        output.say(printable(text))
     return code
 
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import click
 
+from iothub.errors import UnavailableError
 from iothub.text import printable
 
 Row = Mapping[str, object]
 FORMATS = ("table", "json", "jsonl", "csv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run it
+
+
+class OutputError(UnavailableError):
+    """Standard output takes nothing: a full disk behind `>`, above all."""
 
 
 def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
@@ -38,7 +44,7 @@ def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
     widths = [max(len(column), *(len(line[at]) for line in cells)) for at, column in enumerate(columns)]
     for line in [[column.upper().replace("_", " ") for column in columns], *cells]:
         padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
+        write_text("  ".join(padded).rstrip())
 
 
 def write_record(record: Row, form: str) -> None:
@@ -54,21 +60,23 @@ def write_record(record: Row, form: str) -> None:
         return
     width = max((len(name) for name in record), default=0)
     for name, value in record.items():
-        click.echo(f"{name.replace('_', ' ').ljust(width)}  {cell(value)}".rstrip())
+        write_text(f"{name.replace('_', ' ').ljust(width)}  {cell(value)}".rstrip())
 
 
 def write_json(content: object) -> None:
-    click.echo(json.dumps(content, indent=2, default=str))
+    write_text(json.dumps(content, indent=2, default=str))
 
 
 def write_json_line(content: object) -> None:
-    click.echo(json.dumps(content, default=str))
+    write_text(json.dumps(content, default=str))
 
 
 def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow(columns)
-    lines.writerows([[_csv_cell(row.get(column)) for column in columns] for row in rows])
+    with _writing():
+        lines = csv.writer(sys.stdout, lineterminator="\n")
+        lines.writerow(columns)
+        lines.writerows([[_csv_cell(row.get(column)) for column in columns] for row in rows])
+        sys.stdout.flush()
 
 
 def _csv_cell(value: object) -> str:
@@ -79,9 +87,38 @@ def _csv_cell(value: object) -> str:
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
-def say(message: str) -> None:
-    """Tell a person something that is not the answer."""
-    click.echo(message, err=True)
+def write_text(text: str, *, end: str = "\n") -> None:
+    """Write a piece of the answer."""
+    with _writing():
+        click.echo(f"{text}{end}", nl=False)
+
+
+def write_bytes(octets: bytes) -> None:
+    """Write the answer as it is."""
+    with _writing():
+        sys.stdout.buffer.write(octets)
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def say(message: str, *, end: str = "\n") -> None:
+    """Tell a person something that is not the answer; where nobody can be told, the exit code says enough."""
+    with suppress(OSError):
+        click.echo(f"{message}{end}", err=True, nl=False)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 message`, `2 messages`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def cell(value: object) -> str:

@@ -40,7 +40,7 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool) -> N
     if is_check:
         app.done("the configuration is valid")
         return
-    app.data_dir.require_initialised()
+    app.require_initialised(config)
     _configure_log(config)
     from iothub.node import serve
 

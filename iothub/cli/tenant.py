@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from iothub.cli import output
 from iothub.cli.app import DRY_RUN, App, noun, verb
-from iothub.cli.files import read_json, write_secret_file
+from iothub.cli.files import NamedPath, read_json, write_secret_file
 from iothub.errors import ConfigError
 from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
 from iothub_tenants.plain import plain
@@ -169,7 +169,8 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     if is_dry_run:
         app.record({"name": name, "is_deleted": False, **belongings})
         return
-    app.confirm_by_name(name, confirm, f"tenant {name} with {belongings['devices']} devices and all its messages")
+    how_many = output.counted(belongings["devices"], "device")
+    app.confirm_by_name(name, confirm, f"tenant {name} with {how_many} and all its messages")
     from iothub.cli import leftovers  # opens every store: only a deletion waits for that
 
     deletion = tenants.delete(store, name)
@@ -180,9 +181,7 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
 
 @verb(command, "export")
 @click.argument("name")
-@click.option(
-    "--file", type=click.Path(path_type=Path), help="Write here (readable by you alone) instead of the output."
-)
+@click.option("--file", type=NamedPath(), help="Write here (readable by you alone) instead of the output.")
 def export(app: App, name: str, file: Path | None) -> None:
     """Write a tenant's accounts as JSON: settings, limits, devices, groups, rules, bans, token issuers; no sessions and no messages.
 
@@ -201,10 +200,10 @@ def export(app: App, name: str, file: Path | None) -> None:
 
 
 @verb(command, "import")
-@click.argument("file", type=click.File("rb", lazy=True))
+@click.argument("file", type=NamedPath(allow_dash=True))
 @click.option("--name", help="Create it under this name. Default: the name that it had.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check everything, create nothing.")
-def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -> None:
+def import_file(app: App, file: Path, name: str | None, is_dry_run: bool) -> None:
     """Create a tenant from what `tenant export` wrote; all or nothing. FILE: a path, or - for standard input.
 
     Devices with generated secrets keep them only on the hub that made them; elsewhere each needs a new one. So does a
@@ -227,12 +226,13 @@ def import_file(app: App, file: IO[bytes], name: str | None, is_dry_run: bool) -
     app.done(f"{word} tenant {imported.tenant.name}, devices: {imported.devices}", record)
     if imported.without_secret:
         names = ", ".join(imported.without_secret[:10])
-        output.say(
-            f"iothub: warning: {len(imported.without_secret)} devices need a new secret (`iothub device rotate-secret`): {names}"
-        )
+        how_many = output.counted(len(imported.without_secret), "device")
+        command = f"`iothub device rotate-secret {imported.tenant.name} DEVICE`"
+        app.say(f"iothub: warning: a new secret is needed for {how_many} ({command}): {names}")
     if imported.issuers_without_secret:
         names = ", ".join(imported.issuers_without_secret)
-        output.say(f"iothub: warning: token issuers need their secret again (`iothub token-issuer update`): {names}")
+        command = f"`iothub token-issuer update {imported.tenant.name} NAME --secret-file FILE`"
+        app.say(f"iothub: warning: token issuers need their secret again ({command}): {names}")
 
 
 def _belongings(store: AccountStore, name: str) -> dict[str, int]:

@@ -13,8 +13,8 @@ from typing import TypeVar
 import click
 
 from iothub.cli.app import App, noun, verb
-from iothub.cli.files import read_json
-from iothub.errors import ConfigError, UnavailableError
+from iothub.cli.files import NamedPath, cannot_be_read, read_json
+from iothub.errors import ConfigError
 from iothub.units import parse_duration
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_tenants import token_issuers
@@ -43,7 +43,7 @@ class _Given:
 
 
 def _issuer_options(function: C) -> C:
-    path = click.Path(path_type=Path)
+    path = NamedPath()
     for option in (
         click.option("--leeway", metavar="DURATION", help='How far its clock may differ from ours, such as "30s".'),
         click.option("--audience", help="What `aud` must name. Without one, tokens that have an `aud` are refused."),
@@ -185,11 +185,7 @@ def _read_keys(app: App, given: _Given) -> tuple[TokenAlgorithm | None, tuple[To
         found, key = token_keys.read_public_key(_read_text(given.public_key_file), algorithm)
         return found, (key,)
     if given.jwks_file is not None:
-        try:
-            with given.jwks_file.open("rb") as file:
-                return token_keys.read_jwks(read_json(file), algorithm)
-        except OSError as error:
-            raise UnavailableError(f"{given.jwks_file}: cannot be read: {error.strerror}") from None
+        return token_keys.read_jwks(read_json(given.jwks_file), algorithm)
     if algorithm is not None:
         raise ConfigError(
             "--algorithm goes with a key: use --public-key-file, --jwks-file, --secret-stdin or --secret-file"
@@ -202,7 +198,7 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             octets = file.read(_PEM_LIMIT_BYTES + 1)
     except OSError as error:
-        raise UnavailableError(f"{path}: cannot be read: {error.strerror}") from None
+        raise cannot_be_read(path, error) from None
     if len(octets) > _PEM_LIMIT_BYTES or not octets.isascii():
         raise ConfigError(f"{path}: not a public key in PEM: expected -----BEGIN PUBLIC KEY-----")
     return octets.decode("ascii")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +112,64 @@ def test_version_names_the_twin(call: Callable[..., Result]) -> None:
     assert "Twisted" in call("version").out
 
 
+def test_version_is_an_option_too(call: Callable[..., Result]) -> None:
+    result = call("--version")
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"iothub {call('version', '-o', 'json').json['version']}\n"
+
+
+def test_list_of_verbs_is_not_cut(call: Callable[..., Result]) -> None:
+    """A sentence that ends in dots helps nobody."""
+    for noun in main.NOUNS:
+        assert "..." not in call(noun, "--help").out.partition("Commands:")[2], noun
+
+
+def test_directory_without_a_name_is_a_mistake(call: Callable[..., Result]) -> None:
+    """A variable that is not set must not mean the working directory."""
+    result = call("--data-dir", "", "tenant", "list")
+
+    assert result.code == 2
+    assert "the name is empty" in result.err
+
+
+def test_directory_of_another_user_is_unavailable(
+    cli: Cli, call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual mistake: `iothub` without sudo -u. One line, for whatever is asked."""
+    stat_of = Path.stat
+
+    def deny(path: Path, **options: bool) -> os.stat_result:
+        if path.parent == cli.data_dir:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat_of(path, **options)
+
+    monkeypatch.setattr(Path, "stat", deny)
+    for words in (("tenant", "list"), ("status",), ("init",), ("serve",), ("config", "show")):
+        result = call("--data-dir", str(cli.data_dir), *words)
+        assert result.code == 7, (words, result)
+        assert (result.err.count("\n"), "permission denied" in result.err) == (1, True), words
+
+
+def test_output_that_cannot_be_written_is_unavailable(
+    cli: Cli, call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk behind `>` is no defect of ours."""
+
+    def refuse(*_arguments: object, err: bool = False, **_options: object) -> None:
+        if not err:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        said.append(str(_arguments[0]))
+
+    said: list[str] = []
+    monkeypatch.setattr("iothub.cli.output.click.echo", refuse)
+    monkeypatch.setattr("iothub.cli.main._silence_stdout", lambda: None)
+
+    cli("config", "show", code=7)
+
+    assert said == ["iothub: standard output cannot be written: No space left on device\n"]
+
+
 def test_directory_without_init_names_the_command(call: Callable[..., Result], tmp_path: Path) -> None:
     for words in (("tenant", "list"), ("status",), ("db", "status"), ("serve",)):
         result = call("--data-dir", str(tmp_path), *words)
@@ -133,6 +193,50 @@ def test_init_again_after_a_crash_completes(cli: Cli) -> None:
 
     assert DataDir(cli.data_dir).pepper() == pepper
     assert [plan["name"] for plan in cli.rows("plan", "list")] == ["standard", "unlimited"]
+
+
+def test_lost_configuration_is_no_obstacle(cli: Cli) -> None:
+    """Accounts and pepper are the hub; what is missing is said, and defaults hold."""
+    cli("tenant", "create", "acme")
+    (cli.data_dir / "iothub.toml").unlink()
+
+    result = cli("tenant", "list")
+
+    assert "acme" in result.out
+    assert "iothub.toml is missing: defaults are in force" in result.err
+    assert f"`iothub --data-dir {cli.data_dir} init`" in result.err
+    cli("init")
+    assert cli("tenant", "list").err == ""
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+@pytest.mark.parametrize("has_worked", [True, False])
+def test_lost_accounts_are_not_made_anew(cli: Cli, is_empty: bool, has_worked: bool) -> None:
+    """New accounts beside old stores would be tenants that inherit strangers' sessions: a backup is what helps."""
+    accounts = cli.data_dir / "accounts.db"
+    accounts.unlink()
+    if is_empty:
+        accounts.touch()
+    if has_worked:
+        (cli.data_dir / "queues.db").write_bytes(b"x")
+        (cli.data_dir / "iothub.toml").unlink()
+
+    for words in (("tenant", "list"), ("db", "upgrade"), ("db", "status"), ("serve",)):
+        result = cli(*words, code=7)
+        how = "empty" if is_empty else "missing"
+        assert f"accounts.db is {how}: the accounts of this hub are lost; restore a backup" in result.err, words
+    cli("init", code=7 if has_worked else 4)
+
+
+def test_lost_pepper_is_to_be_put_back(cli: Cli) -> None:
+    """A new one would fit no secret that was ever generated."""
+    (cli.data_dir / "pepper").unlink()
+
+    assert "pepper is missing" in cli("tenant", "list", code=7).err
+    assert "put your copy of the file back (mode 0600)" in cli("tenant", "list", code=7).err
+    (cli.data_dir / "iothub.toml").unlink()
+    assert "pepper is missing" in cli("init", code=7).err
+    assert not (cli.data_dir / "pepper").exists()
 
 
 def test_init_where_nothing_can_be_written_is_unavailable(call: Callable[..., Result], tmp_path: Path) -> None:
@@ -202,8 +306,10 @@ def test_origin_of_every_value_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatc
     rows = {row["name"]: row for row in cli("config", "show", "--set", "node.name=x", "-o", "json").json}
 
     assert rows["http.port"]["origin"] == "env IOTHUB_HTTP__PORT"
-    assert rows["node.name"] == {"name": "node.name", "value": '"x"', "origin": "flag --set"}
-    assert rows["listeners.tcp.port"] == {"name": "listeners.tcp.port", "value": "1883", "origin": "default"}
+    assert rows["node.name"] == {"name": "node.name", "value": "x", "origin": "flag --set"}
+    assert rows["listeners.tcp.port"] == {"name": "listeners.tcp.port", "value": 1883, "origin": "default"}
+    assert rows["listeners.tcp.allow"]["value"] == []
+    assert 'node.name = "x"' in cli("config", "show", "--set", "node.name=x").out, "a person gets the form of the file"
 
 
 def test_reference_page_is_printed(call: Callable[..., Result]) -> None:

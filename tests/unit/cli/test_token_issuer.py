@@ -113,7 +113,7 @@ def test_no_key_no_issuer(acme: Cli) -> None:
     acme("token-issuer", "add", "acme", "fleet", "--algorithm", "none", code=2)
 
 
-def test_what_is_not_there_is_three_and_taken_is_four(acme: Cli, file: Path) -> None:
+def test_unknown_issuer_is_three_missing_file_is_two_and_taken_is_four(acme: Cli, file: Path) -> None:
     path = written(file, public_pem(ES256))
     for words in (
         ("list", "nobody"),
@@ -123,8 +123,8 @@ def test_what_is_not_there_is_three_and_taken_is_four(acme: Cli, file: Path) -> 
         ("remove", "acme", "fleet"),
     ):
         acme("token-issuer", *words, code=3)
-    acme("token-issuer", "add", "acme", "fleet", "--public-key-file", path + ".missing", code=7)
-    acme("token-issuer", "add", "acme", "fleet", "--jwks-file", path + ".missing", code=7)
+    acme("token-issuer", "add", "acme", "fleet", "--public-key-file", path + ".missing", code=2)
+    acme("token-issuer", "add", "acme", "fleet", "--jwks-file", path + ".missing", code=2)
     acme("token-issuer", "add", "acme", "fleet", "--public-key-file", path)
     acme("token-issuer", "add", "acme", "fleet", "--public-key-file", path, code=4)
 

@@ -76,7 +76,7 @@ def test_devices_without_a_secret_are_named(acme: Cli, exported: Path) -> None:
     document["pepper"] = "of another hub"
     result = acme("tenant", "import", "-", "--name", "beta", stdin=json.dumps(document).encode())
 
-    assert "1 devices need a new secret" in result.err
+    assert "a new secret is needed for 1 device (`iothub --data-dir" in result.err
     assert "dev2" in result.err
 
 

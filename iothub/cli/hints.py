@@ -1,0 +1,34 @@
+"""Commands that a message names: they must work when pasted, so they get the global options that this run was given.
+
+Knows no command: it finds them by their form, in backquotes or behind "next: ".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+_COMMAND = re.compile(r"(`|^next: )iothub (?!-)([^`\n]+)", re.MULTILINE)
+_NEEDS_NO_DIRECTORY = re.compile(r"(cert|version)\b|.*--(help|reference)\b")
+
+
+class Hints:
+    """Completes the commands in messages. Without a word about the directory they are right as they stand."""
+
+    def __init__(self) -> None:
+        self._options = ""
+
+    def give(self, data_dir: Path | None, config_file: Path | None) -> None:
+        """Take the options of this run; None where the default holds. The environment of another shell may lack ours."""
+        given = (("--data-dir", data_dir), ("--config", config_file))
+        self._options = "".join(f"{option} {shlex.quote(str(path))} " for option, path in given if path is not None)
+
+    def complete(self, message: str) -> str:
+        """Return the message with every command as it must be typed here."""
+        return _COMMAND.sub(self._completed, message)
+
+    def _completed(self, found: re.Match[str]) -> str:
+        before, words = found.groups()
+        options = "" if _NEEDS_NO_DIRECTORY.match(words) else self._options
+        return f"{before}iothub {options}{words}"
