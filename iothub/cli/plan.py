@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
+from iothub.cli.limits import with_values, words_of
 from iothub_tenants import plans
 from iothub_tenants.plain import plain
 
@@ -21,7 +22,7 @@ def list_all(app: App) -> None:
     Example:
       iothub --data-dir ./hub plan list
     """
-    app.rows([plain(plan) for plan in plans.list_all(app.store())], "name", "tenants", "weight", "created")
+    app.rows([with_values(plain(plan)) for plan in plans.list_all(app.store())], "name", "tenants", "weight", "created")
 
 
 @verb(command, "show")
@@ -32,7 +33,13 @@ def show(app: App, name: str) -> None:
     Example:
       iothub --data-dir ./hub plan show standard
     """
-    app.record(plain(plans.show(app.store(), name)))
+    record = plain(plans.show(app.store(), name))
+    limits = str(record["limits"])
+    if app.form != "table":
+        app.record(with_values(record))
+        return
+    app.record({field: value for field, value in record.items() if field != "limits"})
+    app.section("limits", [{"name": limit.partition("=")[0], "limit": words_of(limit)} for limit in limits.split()])
 
 
 @verb(command, "set")
@@ -46,7 +53,7 @@ def set_plan(app: App, name: str, limits: tuple[str, ...], weight: int | None) -
       iothub --data-dir ./hub plan set small connections=10 publish_messages=5/1s
       iothub --data-dir ./hub plan set standard --weight 2
     """
-    app.done(f"set plan {name}", plain(plans.set_plan(app.store(), name, limits, weight=weight)))
+    app.done(f"set plan {name}", with_values(plain(plans.set_plan(app.store(), name, limits, weight=weight))))
 
 
 @verb(command, "unset")
@@ -58,7 +65,7 @@ def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
     Example:
       iothub --data-dir ./hub plan unset small connections
     """
-    app.done(f"unset {' '.join(quotas)} in plan {name}", plain(plans.unset(app.store(), name, quotas)))
+    app.done(f"unset {' '.join(quotas)} in plan {name}", with_values(plain(plans.unset(app.store(), name, quotas))))
 
 
 @verb(command, "delete")
@@ -71,7 +78,7 @@ def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
     Example:
       iothub --data-dir ./hub plan delete small
     """
-    record = plain(plans.show(app.store(), name))
+    record = with_values(plain(plans.show(app.store(), name)))
     if app.is_deletion_meant(f"plan {name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
         plans.delete(app.store(), name)
         app.done(f"deleted plan {name}", record)

@@ -5,9 +5,13 @@ Knows no figure in use and no grammar: `iothub_tenants.quotas` and the quota ser
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from iothub.cli.app import App, noun, verb
+from iothub.cli.limits import with_values, words_of
+from iothub.cli.output import Row
 from iothub_services.quota.grammar import parse_name
 from iothub_tenants import quotas
 from iothub_tenants.plain import plain
@@ -30,7 +34,7 @@ def list_all(app: App, tenant: str, device: str | None) -> None:
       iothub --data-dir ./hub quota list acme
     """
     rows = [plain(override) for override in quotas.list_all(app.store(), tenant, device)]
-    app.rows(rows, "name", "limits", "device")
+    _show(app, rows, "name", "limits", "device")
 
 
 @verb(command, "show")
@@ -44,7 +48,7 @@ def show(app: App, tenant: str, device: str | None) -> None:
       iothub --data-dir ./hub quota show acme --device dev1 -o json
     """
     rows = [plain(limit) for limit in quotas.effective(app.store(), tenant, device)]
-    app.rows(rows, "name", "limits", "origin")
+    _show(app, rows, "name", "limits", "origin")
 
 
 @verb(command, "explain")
@@ -64,7 +68,7 @@ def explain(app: App, tenant: str, name: str | None, device: str | None) -> None
         if wanted in (None, limit.name):
             quota = parse_name(limit.name)
             rows.append({**plain(limit), "counted_per": quota.scope.value, "meaning": quota.doc})
-    app.rows(rows, "name", "limits", "origin", "counted_per", "meaning")
+    _show(app, rows, "name", "limits", "origin", "counted_per", "meaning")
 
 
 @verb(command, "set")
@@ -78,7 +82,7 @@ def set_limits(app: App, tenant: str, limits: tuple[str, ...], device: str | Non
       iothub --data-dir ./hub quota set acme connections=100 publish_messages=50/1s
       iothub --data-dir ./hub quota set acme device_publish_messages=5/1s --device dev1
     """
-    rows = [plain(override) for override in quotas.set_limits(app.store(), tenant, limits, device)]
+    rows = [with_values(plain(override)) for override in quotas.set_limits(app.store(), tenant, limits, device)]
     app.done(f"set {' '.join(limits)}", {"name": tenant, "limits": rows})
 
 
@@ -92,5 +96,13 @@ def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> 
     Example:
       iothub --data-dir ./hub quota unset acme connections
     """
-    rows = [plain(override) for override in quotas.unset(app.store(), tenant, names, device)]
+    rows = [with_values(plain(override)) for override in quotas.unset(app.store(), tenant, names, device)]
     app.done(f"unset {' '.join(names)}", {"name": tenant, "limits": rows})
+
+
+def _show(app: App, rows: Sequence[Row], *columns: str) -> None:
+    """The limits as an object for a script; in a table, where the name has its own column, the value alone."""
+    if app.form in {"json", "jsonl"}:
+        app.rows([with_values(row) for row in rows], *columns)
+    else:
+        app.rows([{**row, "limits": words_of(str(row["limits"]))} for row in rows], *columns)

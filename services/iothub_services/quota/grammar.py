@@ -10,6 +10,7 @@ nearest valid form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,6 +26,7 @@ DURABLE_WINDOWS_S = (*(hours * HOUR_S for hours in (1, 2, 3, 4, 6, 8, 12)), DAY_
 
 _SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _TIMES = {"s": 1, "m": 60, "h": HOUR_S, "d": DAY_S}
+_NEXT_NAME = re.compile(r",(?=[^,=]*=)")
 _LARGEST = (1 << 63) - 1  # what SQL and the engine can hold
 
 
@@ -107,6 +109,8 @@ def _parse_part(part: str) -> tuple[Quota, tuple[Window, ...]]:
         raise ConfigError(
             f"limit {part!r}: expected name=value or name=value/window, for example publish_messages=50/1s"
         )
+    if _NEXT_NAME.search(part):
+        raise ConfigError(f"limit {part!r}: blanks separate limits, expected {_NEXT_NAME.sub(' ', part)}")
     quota = parse_name(name)
     if values == "unlimited":
         return quota, (Window(0, None, is_dry_run),)

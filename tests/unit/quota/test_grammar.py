@@ -71,6 +71,8 @@ def test_standard_plan_round_trips() -> None:
         ("connections=", "expected name=value"),
         ("=5", "unknown quota ''"),
         ("connections=5/1s", "takes no window"),
+        ("connections=5,sessions=1", "blanks separate limits, expected connections=5 sessions=1"),
+        ("connections=1=2", "expected a whole number"),
         ("publish_messages=5", "is a rate"),
         ("publish_messages=/1s", "expected a whole number"),
         ("publish_messages=5/", "expected a whole number"),

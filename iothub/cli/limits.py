@@ -1,0 +1,51 @@
+"""Limits as a script reads them, by name, and as a person does.
+
+Knows no layer and no store. What is stored is shown even when the grammar of today would refuse it: it must be seen to be mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from iothub.errors import ConfigError
+from iothub_services.quota.grammar import DRY_RUN, format_window, parse_limits
+
+Values = dict[str, int | str | list[str]]
+
+
+def values_of(text: str) -> Values:
+    """Return limits by name: a number (bytes, seconds), "unlimited", or for a rate a list of "number/window".
+
+    A limit that is only tried out stands under `dry-run:NAME`. `name=value`, a list joined by commas, can be given to `quota set`.
+    """
+    values: Values = {}
+    for part in text.split():
+        name, _, value = part.partition("=")
+        try:
+            values[name] = _value(part)
+        except ConfigError:
+            values[name] = value
+    return values
+
+
+def words_of(text: str) -> str:
+    """Return the limits of one name for a table, without the name: `500/1s,1000000/1d, dry-run 100/1s`."""
+    words = []
+    for part in text.split():
+        name, _, value = part.partition("=")
+        words.append(f"dry-run {value}" if name.startswith(DRY_RUN) else value)
+    return ", ".join(words)
+
+
+def with_values(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row whose `limits` are an object."""
+    return {**row, "limits": values_of(str(row["limits"]))}
+
+
+def _value(part: str) -> int | str | list[str]:
+    ((quota, windows),) = parse_limits(part).items()
+    if windows[0].limit is None:
+        return "unlimited"
+    if windows[0].seconds == 0:
+        return windows[0].limit
+    return [f"{window.limit}/{format_window(quota, window).partition('/')[2]}" for window in windows]
