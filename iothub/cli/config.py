@@ -5,6 +5,8 @@ Knows no key: `iothub.config` does.
 
 from __future__ import annotations
 
+import tomllib
+
 import click
 
 from iothub.cli import output
@@ -45,16 +47,26 @@ def show(app: App, flags: tuple[str, ...], is_origin_shown: bool, is_changed_onl
       iothub config show --reference
     """
     if is_reference:
-        click.echo(render_reference(), nl=False)
+        output.write_text(render_reference(), end="")
         return
-    rows = [
-        {"name": name, "value": value, "origin": origin}
-        for name, value, origin in app.load(flags).values()
-        if not is_changed_only or origin != "default"
-    ]
+    shown = [entry for entry in app.load(flags).values() if not is_changed_only or entry[2] != "default"]
     if app.form != "table" or is_origin_shown:
-        app.rows(rows, "name", "value", "origin")
+        is_text = app.form == "table"
+        app.rows(
+            [
+                {"name": name, "value": toml if is_text else _value(toml), "origin": origin}
+                for name, toml, origin in shown
+            ],
+            "name",
+            "value",
+            "origin",
+        )
         return
-    click.echo("config_version = 1")
-    for row in rows:
-        click.echo(f"{row['name']} = {row['value']}")
+    output.write_text("config_version = 1")
+    for name, toml, _ in shown:
+        output.write_text(f"{name} = {toml}")
+
+
+def _value(toml: str) -> object:
+    """Return what a piece of TOML stands for: a number, a text, true or false, a list."""
+    return tomllib.loads(f"value = {toml}")["value"]

@@ -5,9 +5,11 @@ Knows no table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
-from iothub.cli import stores
+from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.session import queues_of, session_of
@@ -18,6 +20,7 @@ from iothub_tenants import tenants
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
 _PAGE_BYTES = 4 << 20
+_PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 
 
 @verb(command, "list")
@@ -63,8 +66,10 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
         except StaleEpochError:
             raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
     records = page.records if page is not None else []
-    limits = {"messages": stats.limits.messages, "bytes": stats.limits.bytes, "overflow": stats.limits.overflow.word}
-    app.record({**_row(client_id, stats), "limits": limits, "oldest": [_message(record) for record in records]})
+    row = {**_row(client_id, stats), "limits": _limits(stats)}
+    oldest = [_message(record) for record in records]
+    app.record(row if app.form == "table" else {**row, "oldest": oldest})
+    app.section("oldest messages", [_brief(message) for message in oldest])
 
 
 @verb(command, "purge")
@@ -84,14 +89,17 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     if is_dry_run:
         stats = queues_of(app, tenant_id).get(state.queue_id)
         count = stats.messages if stats is not None else 0
-        app.done(f"would remove {count} messages", {"name": client_id, "messages": count, "is_purged": False})
+        app.done(
+            f"would remove {output.counted(count, 'message')}",
+            {"name": client_id, "messages": count, "is_purged": False},
+        )
         return
     app.confirm(f"Remove all queued messages of session {client_id}?", is_agreed=is_agreed)
     with stores.working_alone(app.data_dir, "iothub queue purge") as alone:
         count = alone.queues.purge(state.queue_id) if alone is not None else 0
     if alone is None:
         count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
-    app.done(f"removed {count} messages", {"name": client_id, "messages": count, "is_purged": True})
+    app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 
 def _row(client_id: str, stats: QueueStats) -> dict[str, object]:
@@ -104,6 +112,25 @@ def _row(client_id: str, stats: QueueStats) -> dict[str, object]:
         "tail": stats.tail,
         "epoch": stats.epoch,
     }
+
+
+def _brief(message: Mapping[str, object]) -> dict[str, object]:
+    """Leave of a message what fits on a line."""
+    text = str(message.get("problem") or message.get("payload", "(no text)"))
+    return {
+        "position": message["position"],
+        "topic": message.get("topic"),
+        "qos": message["delivery_qos"],
+        "bytes": message.get("payload_bytes"),
+        "expires": message["expires"],
+        "payload": text if len(text) <= _PAYLOAD_SHOWN else f"{text[:_PAYLOAD_SHOWN]}...",
+    }
+
+
+def _limits(stats: QueueStats) -> dict[str, object]:
+    bounds = {"messages": stats.limits.messages, "bytes": stats.limits.bytes}
+    shown: dict[str, object] = {name: max(bound, 0) if bound else "unlimited" for name, bound in bounds.items()}
+    return {**shown, "overflow": stats.limits.overflow.word}
 
 
 def _message(record: QueuedRecord) -> dict[str, object]:

@@ -5,12 +5,11 @@ Knows no table: `iothub.cli.stores` opens the store.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import click
 
-from iothub.cli import stores
+from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, payload_of, time_of
 from iothub.engine.filters import check_topic_filter, topic_matches
@@ -62,9 +61,9 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
     with stores.reading_retained(app.data_dir) as retained:
         bodies = retained.fetch(tenant_id, [topic.encode()]) if retained is not None else []
     if not bodies:
-        raise NotFoundError(f"tenant {tenant} has no retained message on {topic!r}; `iothub retain list {tenant}`")
+        raise _missing(tenant, topic)
     if is_raw:
-        sys.stdout.buffer.write(payload_of(bodies[0].body))
+        output.write_bytes(payload_of(bodies[0].body))
         return
     app.record({"name": topic, "version": bodies[0].version, **describe(bodies[0].body)})
 
@@ -92,11 +91,29 @@ def delete(
     with stores.reading_retained(app.data_dir) as retained:
         count = sum(1 for _ in _matching(retained, tenant_id, wanted))
     if is_dry_run:
-        app.done(f"would delete {count} retained messages", {"name": chosen, "messages": count, "is_deleted": False})
+        _require_some(count, tenant, chosen)
+        text = f"would delete {output.counted(count, 'retained message')}"
+        app.done(text, {"name": chosen, "messages": count, "is_deleted": False})
         return
-    app.confirm(f"Delete {count} retained messages of tenant {tenant}?", is_agreed=is_agreed)
+    if count:
+        question = f"Delete {output.counted(count, 'retained message')} of tenant {tenant}?"
+        app.confirm(question, is_agreed=is_agreed)
     deleted = _delete(app, tenant, tenant_id, chosen)
-    app.done(f"deleted {deleted} retained messages", {"name": chosen, "messages": deleted, "is_deleted": True})
+    _require_some(deleted, tenant, chosen)
+    text = f"deleted {output.counted(deleted, 'retained message')}"
+    app.done(text, {"name": chosen, "messages": deleted, "is_deleted": True})
+
+
+def _require_some(count: int, tenant: str, chosen: str) -> None:
+    """Raise NotFoundError for one topic that has no message; a filter with wildcards may match nothing."""
+    if not count and not {"+", "#"} & set(chosen):
+        raise _missing(tenant, chosen)
+
+
+def _missing(tenant: str, topic: str) -> NotFoundError:
+    return NotFoundError(
+        f"tenant {tenant} has no retained message on {topic!r}; `iothub retain list {tenant}` shows them"
+    )
 
 
 def _delete(app: App, tenant: str, tenant_id: int, chosen: str) -> int:

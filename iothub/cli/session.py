@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli import stores
+from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
 from iothub.errors import NotFoundError
@@ -55,15 +55,16 @@ def show(app: App, tenant: str, client_id: str) -> None:
         "connected": time_of(state.connected_at_ms),
         "disconnected": time_of(state.disconnected_at_ms),
         "disconnect_reason": state.disconnect_reason,
-        "session_expiry_s": state.session_expiry_s,
+        "session_expiry_s": "never" if state.session_expiry_s == _NEVER else state.session_expiry_s,
         "queue_id": state.queue_id,
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
-        "subscriptions": [
-            {"name": filter_text(group, topic_filter), "qos": options.qos, "no_local": options.no_local}
-            for (group, topic_filter), options in state.subscriptions.items()
-        ],
     }
-    app.record(row)
+    subscriptions = [
+        {"name": filter_text(group, topic_filter), "qos": options.qos, "no_local": options.no_local}
+        for (group, topic_filter), options in state.subscriptions.items()
+    ]
+    app.record(row if app.form == "table" else row | {"subscriptions": subscriptions})
+    app.section("subscriptions", subscriptions)
 
 
 @verb(command, "discard")
@@ -82,7 +83,8 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
     if is_dry_run:
         state = session_of(app, tenant, tenant_id, client_id)
         row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
-        app.done(f"would discard session {client_id} with {row['queued_messages']} queued messages", row)
+        waiting = output.counted(int(str(row["queued_messages"])), "queued message")
+        app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
     with stores.working_alone(app.data_dir, "iothub session discard") as alone:

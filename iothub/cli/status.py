@@ -40,52 +40,57 @@ def command(context: click.Context) -> None:
         app.record({"name": "hub", "state": "stopped", "data_dir": str(app.data_dir.path)})
         context.exit(UnavailableError.exit_code)
     facts = _facts(app, holder)
-    app.record(_short(facts) if app.form == "table" else facts)
+    app.record(_for_people(facts) if app.form == "table" else facts)
     if facts["state"] != "running":
         context.exit(UnavailableError.exit_code)
 
 
 def _facts(app: App, holder: Holder) -> dict[str, object]:
+    """Return what the witnesses say, each fact once; `ready` with its `reasons`, and `alarms`, are None where nobody answers."""
     facts: dict[str, object] = {"name": "hub", "state": "running", "pid": holder.pid, "command": holder.command}
     facts["data_dir"] = str(app.data_dir.path)
     noted = app.data_dir.read_hub() or {}
     facts.update({name: value for name, value in noted.items() if name not in facts})
+    facts["started"] = _iso(noted.get("started"))
     begin = time.perf_counter()
     try:
-        facts["answer"] = app.ask_hub("", Verb.PING, {}, PING_TIMEOUT_S)
+        answer = app.ask_hub("", Verb.PING, {}, PING_TIMEOUT_S)
         facts["answer_ms"] = round((time.perf_counter() - begin) * 1000)
     except IotHubError as error:
+        answer = {}
         facts["state"] = "not answering"
         facts["problem"] = str(error)
     address = noted.get("http")
-    if isinstance(address, str) and address:
-        facts.update(_over_http(address))
+    readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
+    told = {**page, **answer, **readiness}
+    facts |= {name: told.get(name) for name in ("ready", "reasons", "connections", "tenants")}
+    facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
+    if page:
+        facts["health"] = {name: value for name, value in page.items() if name not in {*facts, "connections"}}
     return facts
 
 
-def _short(facts: Mapping[str, object]) -> dict[str, object]:
+def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Leave to a person what is worth a line; scripts get everything."""
-    answer, ready = _part(facts, "answer"), _part(facts, "ready")
-    shown = {
-        name: value for name, value in facts.items() if name not in {"name", "command", "answer", "ready", "health"}
-    }
-    if isinstance(facts.get("started"), int | float):
-        shown["started"] = time_of(int(float(str(facts["started"])) * 1000))
-    for source in (answer, ready):
-        if "ready" in source:
-            shown["ready"] = source["ready"]
-            shown["not ready because"] = source.get("reasons")
-    shown |= {name: answer[name] for name in ("connections", "tenants") if name in answer}
-    alarms = answer.get("alarms", _part(facts, "health").get("alarms"))
-    if isinstance(alarms, list):
-        shown["alarms"] = len(alarms)
-        shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
+    hidden = {"name", "command", "reasons", "alarms", "health"}
+    shown = {name: value for name, value in facts.items() if name not in hidden}
+    shown["not ready because"] = facts.get("reasons")
+    alarms = _list(facts["alarms"])
+    shown["alarms"] = None if facts["alarms"] is None else len(alarms)
+    shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
     return {name: value for name, value in shown.items() if value is not None and value != []}
 
 
-def _part(facts: Mapping[str, object], name: str) -> Mapping[str, object]:
-    part = facts.get(name)
-    return part if isinstance(part, Mapping) else {}
+def _list(alarms: object) -> list[Mapping[str, object]]:
+    return [alarm for alarm in alarms if isinstance(alarm, Mapping)] if isinstance(alarms, list) else []
+
+
+def _alarm(alarm: Mapping[str, object]) -> Mapping[str, object]:
+    return {**alarm, "since": _iso(alarm.get("since"))}
+
+
+def _iso(seconds: object) -> str | None:
+    return time_of(int(seconds * 1000)) if isinstance(seconds, int | float) else None
 
 
 def _words(alarm: Mapping[str, object]) -> str:
@@ -93,19 +98,20 @@ def _words(alarm: Mapping[str, object]) -> str:
     return f"{alarm.get('severity')}: {alarm.get('name')}{subject}: {alarm.get('detail')} - {alarm.get('advice')}"
 
 
-def _over_http(address: str) -> dict[str, object]:
-    """Read the hub's own status page and its readiness."""
+def _over_http(address: str) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """Read the hub's own readiness and its status page."""
     host, _, port = address.rpartition(":")
     try:
-        return {"ready": _get(host, port, "/readyz"), "health": _get(host, port, "/status")}
+        return _get(host, port, "/readyz"), _get(host, port, "/status")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return {"ready": {"ready": False, "reasons": [f"http://{address} does not answer: {error}"]}}
+        return {"ready": False, "reasons": [f"http://{address} does not answer: {error}"]}, {}
 
 
-def _get(host: str, port: str, path: str) -> object:
+def _get(host: str, port: str, path: str) -> Mapping[str, object]:
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=PING_TIMEOUT_S)
     try:
         connection.request("GET", path)
-        return json.loads(connection.getresponse().read(_PAGE_LIMIT_BYTES))
+        page = json.loads(connection.getresponse().read(_PAGE_LIMIT_BYTES))
+        return page if isinstance(page, dict) else {}
     finally:
         connection.close()

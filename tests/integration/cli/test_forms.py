@@ -123,7 +123,7 @@ def test_hub_serves_says_so_and_ends(hub: Hub) -> None:
     hub.start()
     try:
         shown = json.loads(hub.run("status", "-o", "json").stdout)
-        assert (shown["state"], shown["ready"]["ready"]) == ("running", True)
+        assert (shown["state"], shown["ready"], shown["reasons"], shown["alarms"]) == ("running", True, [], [])
         second = hub.run("serve", "--set", "listeners.tcp.port=0", check=False)
         assert second.returncode == 4
         assert hub.process is not None

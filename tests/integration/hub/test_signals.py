@@ -141,7 +141,7 @@ def new_certificate(hub: Hub, path: Path) -> None:
 
 def alarms(hub: Hub) -> dict[str, str]:
     shown = json.loads(hub.run("-o", "json", "status").stdout)
-    return {alarm["name"]: alarm["detail"] for alarm in shown["answer"]["alarms"]}
+    return {alarm["name"]: alarm["detail"] for alarm in shown["alarms"]}
 
 
 def test_certificates_are_reloaded_without_touching_connections(

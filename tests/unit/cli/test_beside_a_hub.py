@@ -16,13 +16,17 @@ from tests.support.command import Cli, Result
 
 
 def test_status_of_a_running_hub_tells_who_and_where(cli: Cli) -> None:
-    with AnsweringHub(cli.data_dir, lambda _command: {"version": "1"}) as hub:
-        hub.data_dir.write_hub({"pid": 1, "version": "1", "listeners": {"tcp": "127.0.0.1:1883"}, "http": ""})
+    alarm = {"name": "disk_low", "severity": "warning", "since": 1_800_000_001.0}
+    answer = {"version": "1", "ready": False, "reasons": ["it starts"], "tenants": 2, "alarms": [alarm]}
+    with AnsweringHub(cli.data_dir, lambda _command: answer) as hub:
+        hub.data_dir.write_hub({"pid": 1, "version": "1", "started": 1_800_000_000.5, "tcp": "127.0.0.1:1883"})
         shown = cli("status", "-o", "json").json
 
     assert shown["state"] == "running"
-    assert shown["listeners"] == {"tcp": "127.0.0.1:1883"}
-    assert shown["answer"] == {"version": "1"}
+    assert (shown["tcp"], shown["started"], shown["tenants"]) == ("127.0.0.1:1883", "2027-01-15T08:00:00Z", 2)
+    assert (shown["ready"], shown["reasons"]) == (False, ["it starts"])
+    assert shown["alarms"] == [{**alarm, "since": "2027-01-15T08:00:01Z"}]
+    assert not {"answer", "health"} & set(shown), "every fact once"
 
 
 def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +34,7 @@ def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypat
     with AnsweringHub(cli.data_dir, None):
         shown = cli("status", "-o", "json", code=7).json
 
-    assert shown["state"] == "not answering"
+    assert (shown["state"], shown["ready"], shown["alarms"]) == ("not answering", None, None)
 
 
 def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
@@ -57,7 +61,7 @@ def test_status_reads_the_alarms_over_http_when_the_command_table_fails(
     """A full disk keeps commands out of the table; that is when a person asks."""
     alarm = {"name": "disk_full", "severity": "critical", "subject": "queues", "detail": "full", "advice": "Free some."}
     monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("iothub.cli.status._over_http", lambda _address: {"health": {"alarms": [alarm]}})
+    monkeypatch.setattr("iothub.cli.status._over_http", lambda _address: ({"ready": False}, {"alarms": [alarm]}))
     with AnsweringHub(cli.data_dir, None) as hub:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
         shown = cli("status", code=7).out
@@ -70,8 +74,8 @@ def test_status_says_when_http_is_gone(cli: Cli) -> None:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
         shown = cli("status", "-o", "json").json
 
-    assert shown["ready"]["ready"] is False
-    assert "does not answer" in shown["ready"]["reasons"][0]
+    assert shown["ready"] is False
+    assert "does not answer" in shown["reasons"][0]
 
 
 def test_accounts_are_changed_beside_a_running_hub(cli: Cli) -> None:

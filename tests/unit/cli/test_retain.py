@@ -67,7 +67,7 @@ def test_missing_message_is_not_found(kept: Cli) -> None:
 def test_tenant_without_messages_has_an_empty_list(acme: Cli) -> None:
     """Also before the hub has made the store."""
     assert names(acme) == []
-    assert acme("retain", "delete", "acme", "x", "-o", "json").json["messages"] == 0
+    assert acme("retain", "delete", "acme", "x/#", "-o", "json").json["messages"] == 0
 
 
 def test_messages_are_deleted_here_when_no_hub_runs(kept: Cli) -> None:
@@ -78,6 +78,17 @@ def test_messages_are_deleted_here_when_no_hub_runs(kept: Cli) -> None:
     assert [row["name"] for row in kept.rows("retain", "list", "zeta")] == ["a/1"]
     assert kept("retain", "delete", "acme", "#", "-o", "json").json["messages"] == 2
     assert names(kept) == ["$SYS/x"]
+
+
+def test_deletion_of_a_missing_message_is_not_found(kept: Cli) -> None:
+    """As everywhere; a filter that matches nothing has done what it should."""
+    for words in (("no/such",), ("no/such", "--dry-run"), ("--filter", "no/such")):
+        assert "no retained message on 'no/such'" in kept("retain", "delete", "acme", *words, code=3).err
+    assert kept("retain", "delete", "acme", "no/+").err == "deleted 0 retained messages\n"
+    assert kept("retain", "delete", "acme", "a/1", "--dry-run").err == "would delete 1 retained message\n"
+    assert kept("retain", "delete", "acme", "a/1").err == "deleted 1 retained message\n"
+    with AnsweringHub(kept.data_dir, lambda _command: {"messages": 0}):
+        kept("retain", "delete", "acme", "a/1", code=3)
 
 
 @pytest.mark.parametrize("wrong", ["a#", "#/a", "", "a+/b", "$share/g/a"])
