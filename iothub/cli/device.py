@@ -5,7 +5,8 @@ Knows no hash: `iothub_tenants.devices` makes credentials. A secret comes from s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,13 +14,15 @@ import click
 
 from iothub.cli import leftovers, output
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
-from iothub.errors import ConfigError, UnavailableError
+from iothub.cli.files import NamedPath, cannot_be_read
+from iothub.cli.progress import Progress
+from iothub.cli.secrets_file import SecretsFile
+from iothub.errors import ConfigError
 from iothub_tenants import devices, imports
 from iothub_tenants.plain import plain
 
 command = noun("device", "Devices: accounts of a tenant. Username in MQTT: TENANT/DEVICE.")
 COLUMNS = ("name", "credential", "is_enabled", "groups", "created")
-_SLOW_IMPORT = 100  # passwords; from here on the progress is shown
 
 C = TypeVar("C", bound=Callable[..., object])
 
@@ -27,7 +30,7 @@ C = TypeVar("C", bound=Callable[..., object])
 def _secret_options(function: C) -> C:
     for option in (
         click.option("--prompt", "is_prompted", is_flag=True, help="Ask for the password on the terminal."),
-        click.option("--secret-file", type=click.Path(path_type=Path), help="Read the password from a file."),
+        click.option("--secret-file", type=NamedPath(), help="Read the password from a file."),
         click.option("--password-stdin", "is_stdin", is_flag=True, help="Read the password from standard input."),
     ):
         function = option(function)
@@ -92,21 +95,44 @@ def create(
 
 @verb(command, "import")
 @click.argument("tenant")
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-def import_file(app: App, tenant: str, file: Path) -> None:
+@click.argument("file", type=NamedPath(allow_dash=True))
+@click.option("--secrets-to", type=NamedPath(), help="Generate secrets where there is no password, into this new file.")
+def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None) -> None:
     """Create many devices from a CSV file with the header name,password: all of them or none.
 
-    Bad lines are all named, with their numbers (exit code 4). FILE may be - for standard input.
+    Bad lines are named with their numbers (exit code 4). FILE may be - for standard input.
 
-    Example:
+    With --secrets-to the header may also be name alone, and a password may be empty: those devices get generated secrets,
+    thousands per second, written as name,username,secret into a new file that you alone can read.
+
+    Examples:
       iothub --data-dir ./hub device import acme devices.csv
+      iothub --data-dir ./hub device import acme fleet.csv --secrets-to fleet-secrets.csv
     """
+    if secrets_to is None:
+        names = _import(app, tenant, file, None)
+        app.done(f"imported {output.counted(len(names), 'device')}", {"name": tenant, "devices": names})
+        return
+    with SecretsFile(secrets_to) as secrets:
+        names = _import(app, tenant, file, partial(_write_secrets, secrets, tenant))
+    record = {"name": tenant, "devices": names, "secrets_file": str(secrets_to)}
+    app.done(f"imported {output.counted(len(names), 'device')}\ngenerated secrets are in {secrets_to}", record)
+
+
+def _import(app: App, tenant: str, file: Path, keep: imports.Keep | None) -> list[str]:
+    """Read the file leniently: the reader of the rows names the line that is no UTF-8."""
     try:
-        with click.open_file(str(file), encoding="utf-8") as lines:
-            names = imports.import_devices(app.store(), tenant, lines, on_progress=_progress)
+        with (
+            click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as lines,
+            Progress("passwords are hashed") as progress,
+        ):
+            return imports.import_devices(app.store(), tenant, lines, keep=keep, on_progress=progress)
     except OSError as error:
-        raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
-    app.done(f"imported {len(names)} devices", {"name": tenant, "devices": names})
+        raise cannot_be_read(file, error) from None
+
+
+def _write_secrets(file: SecretsFile, tenant: str, made: Sequence[tuple[str, str]]) -> None:
+    file.write(["name,username,secret", *(f"{name},{tenant}/{name},{secret}" for name, secret in made)])
 
 
 @verb(command, "rotate-secret")
@@ -222,9 +248,4 @@ def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:
     app.done(message, record)
     if made.secret is not None and app.form == "table":
         output.say("its secret, shown this once:")
-        click.echo(made.secret)
-
-
-def _progress(done: int, of: int) -> None:
-    if of >= _SLOW_IMPORT and (done == of or done % _SLOW_IMPORT == 0):
-        output.say(f"{done} of {of} passwords are hashed")
+        output.write_text(made.secret)

@@ -1,39 +1,35 @@
-"""Creates many devices from CSV rows `name,password`: all of them or, with every bad line named, none.
+"""Creates many devices from CSV rows `name,password` or `name`: all of them or, with the bad lines named, none.
 
-Knows no file: the caller opens it and shows the progress. Passwords appear in no message.
+Knows no file: the caller opens it, keeps the generated secrets and shows the progress.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
-from iothub.errors import ConfigError, ConflictError
 from iothub_tenants import tenants
-from iothub_tenants.devices import Credential, check_password, insert_devices, make_credential
-from iothub_tenants.identity import DEVICE_NAME
+from iothub_tenants.devices import Credential, insert_devices, make_credential
+from iothub_tenants.sheets import Sheet, read_sheet
 from iothub_tenants.store import AccountStore, ChangeKind
 from iothub_tenants.tables import device as table
 
-HEADER = ["name", "password"]
-HASH_THREADS = 2  # argon2 releases the interpreter's lock; more would take the cores from a running hub
 _LOOKUP = 500  # names per query
+_BATCH = 256  # passwords that wait for a thread at once
 
 Progress = Callable[[int, int], None]
 """`progress(done, of)`: so many passwords are hashed."""
 
+Keep = Callable[[Sequence[tuple[str, str]]], None]
+"""`keep([(name, secret), ...])`: the generated secrets, which nobody can tell again."""
 
-@dataclass(slots=True)
-class _Sheet:
-    """What was read: password and line by name, and what is wrong by line."""
 
-    passwords: dict[str, str] = field(default_factory=dict, repr=False)
-    lines: dict[str, int] = field(default_factory=dict)
-    faults: dict[int, str] = field(default_factory=dict)
+def hash_threads() -> int:
+    """Return how many threads hash: argon2 releases the interpreter's lock, and one core is left to a running hub."""
+    return max(2, len(os.sched_getaffinity(0)) - 1)
 
 
 def import_devices(
@@ -41,76 +37,39 @@ def import_devices(
     tenant: str,
     lines: Iterable[str],
     *,
+    keep: Keep | None = None,
     on_progress: Progress | None = None,
-    threads: int = HASH_THREADS,
+    threads: int | None = None,
 ) -> list[str]:
     """Create a device for every row and return the names in the order of the rows.
 
     Chosen passwords take tens of milliseconds each (that is their purpose), in `threads` threads; then one transaction writes all.
+    With `keep` the rows without a password get generated secrets, microseconds each; it is called before anything is written, and
+    what it raises stops the import.
 
     Raises:
         NotFoundError: no such tenant.
-        ConfigError: not a CSV text with the header `name,password`.
-        ConflictError: rows are malformed, doubled, or name devices that exist; all of them are named, nothing was written.
+        BadLinesError: the text is no such CSV, or rows are malformed, doubled, or name devices that exist; nothing was written.
     """
-    sheet = _read(lines)
+    sheet = read_sheet(lines, is_generating=keep is not None)
     with store.read() as connection:
         owner = tenants.living(connection, tenant)
         _mark_taken(connection, owner.id, sheet)
-    _refuse(sheet)
-    accounts = list(
-        zip(sheet.passwords, _credentials(store, list(sheet.passwords.values()), on_progress, threads), strict=True)
-    )
+    sheet.refuse()
+    credentials = _hashed(store, sheet, on_progress, threads or hash_threads())
+    if keep is not None:
+        keep(_generate(store, sheet, credentials))
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         _mark_taken(writer.connection, owner.id, sheet)
-        _refuse(sheet)
-        insert_devices(writer, owner.id, accounts)
-        if accounts:
+        sheet.refuse()
+        insert_devices(writer, owner.id, [(name, credentials[name]) for name in sheet.passwords])
+        if credentials:
             writer.changed(owner.id, ChangeKind.DEVICE, "*")
     return list(sheet.passwords)
 
 
-def _read(lines: Iterable[str]) -> _Sheet:
-    sheet = _Sheet()
-    rows = csv.reader(lines, strict=True)
-    try:
-        header = next(rows, [])
-        if [column.strip().lstrip("\ufeff").lower() for column in header] != HEADER:
-            raise ConfigError("the first line is not the header: expected name,password")
-        for row in rows:
-            if row:
-                _take_row(sheet, rows.line_num, row)
-    except csv.Error as error:
-        raise ConfigError(f"line {rows.line_num}: not CSV ({error}); expected rows of name,password") from error
-    except UnicodeError as error:
-        raise ConfigError("the file is not UTF-8 text: save it as UTF-8") from error
-    return sheet
-
-
-def _take_row(sheet: _Sheet, line: int, row: list[str]) -> None:
-    if len(row) != len(HEADER):
-        sheet.faults[line] = f"{len(row)} columns, expected 2"
-        return
-    name, password = row
-    if not DEVICE_NAME.fullmatch(name):
-        sheet.faults[line] = "not a device name"  # nor shown: with a wrong separator it may hold the password
-    elif name in sheet.lines:
-        sheet.faults[line] = f"{name} stands in line {sheet.lines[name]} already"
-    else:
-        sheet.lines[name] = line
-        sheet.passwords[name] = password
-        _check_password(sheet, line, password)
-
-
-def _check_password(sheet: _Sheet, line: int, password: str) -> None:
-    try:
-        check_password(password)
-    except ConfigError:
-        sheet.faults[line] = "the password is empty, too long or holds a NUL"
-
-
-def _mark_taken(connection: Connection, tenant_id: int, sheet: _Sheet) -> None:
+def _mark_taken(connection: Connection, tenant_id: int, sheet: Sheet) -> None:
     names = list(sheet.lines)
     for start in range(0, len(names), _LOOKUP):
         some = table.c.name.in_(names[start : start + _LOOKUP])
@@ -118,22 +77,29 @@ def _mark_taken(connection: Connection, tenant_id: int, sheet: _Sheet) -> None:
             sheet.faults[sheet.lines[name]] = f"device {name} exists already"
 
 
-def _refuse(sheet: _Sheet) -> None:
-    if sheet.faults:
-        listed = "; ".join(f"line {line}: {fault}" for line, fault in sorted(sheet.faults.items()))
-        raise ConflictError(f"nothing was imported (bad lines: {len(sheet.faults)}): {listed}")
-
-
-def _credentials(
-    store: AccountStore, passwords: list[str], on_progress: Progress | None, threads: int
-) -> Iterator[Credential]:
+def _hashed(store: AccountStore, sheet: Sheet, on_progress: Progress | None, threads: int) -> dict[str, Credential]:
+    """Hash the chosen passwords, by name."""
+    chosen = [(name, password) for name, password in sheet.passwords.items() if password is not None]
+    credentials: dict[str, Credential] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hash")
     try:
-        for done, (_, credential) in enumerate(
-            pool.map(lambda password: make_credential(store, password), passwords), 1
-        ):
-            yield credential
-            if on_progress is not None:
-                on_progress(done, len(passwords))
+        for start in range(0, len(chosen), _BATCH):
+            batch = chosen[start : start + _BATCH]
+            made = pool.map(lambda entry: make_credential(store, entry[1]), batch)
+            for (name, _), (_, credential) in zip(batch, made, strict=True):
+                credentials[name] = credential
+                if on_progress is not None:
+                    on_progress(len(credentials), len(chosen))
     finally:
         pool.shutdown(cancel_futures=True)
+    return credentials
+
+
+def _generate(store: AccountStore, sheet: Sheet, credentials: dict[str, Credential]) -> list[tuple[str, str]]:
+    """Make secrets for the others, put their hashes to the rest, and return them by name."""
+    made = []
+    for name in sheet.passwords:
+        if name not in credentials:
+            secret, credentials[name] = make_credential(store, None)
+            made.append((name, str(secret)))
+    return made

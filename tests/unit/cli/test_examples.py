@@ -76,6 +76,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         assert run([*hub, *line.split()]) == 0, line
     (base / "devices.csv").write_text("name,password\ndev1,secret\n")
+    (base / "fleet.csv").write_text("name\nfleet1\n")
     (base / "dev1.secret").write_text("secret")
     (base / "new.toml").write_text("config_version = 1\n")
     store_messages(DataDir(base / "hub"))

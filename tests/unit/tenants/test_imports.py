@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import pytest
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.errors import NotFoundError, UnavailableError
 from iothub_tenants import devices, imports, tenants
 from iothub_tenants.changes import ChangeWatcher
+from iothub_tenants.sheets import BadLinesError
 from iothub_tenants.store import AccountStore
 
 
@@ -32,51 +33,59 @@ def test_rows_become_devices(store: AccountStore) -> None:
     assert progress == [(1, 2), (2, 2)]
 
 
-def test_all_bad_lines_are_named_and_nothing_is_written(store: AccountStore) -> None:
-    """Exit code 4; no password is in the message."""
+def test_bad_lines_are_named_and_nothing_is_written(store: AccountStore) -> None:
+    """Exit code 4, what the rows say and what the store says together; no password is in the message."""
     devices.create(store, "acme", "taken", password="x")
-    rows = [
-        "name,password",
-        "good,pw1",
-        "taken,pw2",
-        "bad name;pw3,x",
-        "good,pw4",
-        "three,pw5,pw6",
-        "empty,",
-        "x" * 129 + ",pw7",
-    ]
+    rows = ["name,password", "good,pw1", "taken,pw2", "bad name;pw3,x", "good,pw4", "three,pw5,pw6", "empty,"]
 
-    with pytest.raises(ConflictError) as refusal:
+    with pytest.raises(BadLinesError) as refusal:
         imports.import_devices(store, "acme", rows)
 
-    text = str(refusal.value)
-    assert "(bad lines: 6)" in text
+    text = "\n".join((str(refusal.value), *refusal.value.details))
+    assert "(bad lines: 5)" in text
     assert "line 3: device taken exists already" in text
     assert "line 4: not a device name" in text
     assert "line 5: good stands in line 2 already" in text
     assert "line 6: 3 columns, expected 2" in text
-    assert "line 7: the password" in text
-    assert "line 8: not a device name" in text
+    assert "line 7: the password of empty is empty" in text
     assert "pw" not in text.replace("password", "")
     assert [device.name for device in devices.list_all(store, "acme")] == ["taken"]
 
 
-@pytest.mark.parametrize("rows", [[], ["dev1,x"], ["name;password", "a;b"], ["name,password", 'dev1,"x']])
-def test_what_is_no_such_file_is_refused(store: AccountStore, rows: list[str]) -> None:
-    """Exit code 2: the form of the whole is wrong."""
-    with pytest.raises(ConfigError, match="expected"):
-        imports.import_devices(store, "acme", rows)
+def test_devices_without_a_password_get_secrets(store: AccountStore) -> None:
+    """They are handed over before anything is written, in the order of the rows."""
+    kept: list[tuple[str, str]] = []
+
+    def keep(made: Sequence[tuple[str, str]]) -> None:
+        assert devices.list_all(store, "acme") == []
+        kept.extend(made)
+
+    names = imports.import_devices(store, "acme", ["name,password", "dev2,", "own,pw", "dev1,"], keep=keep)
+
+    assert names == ["dev2", "own", "dev1"]
+    assert [name for name, _ in kept] == ["dev2", "dev1"]
+    assert len({secret for _, secret in kept}) == 2
+    forms = {device.name: device.credential.value for device in devices.list_all(store, "acme")}
+    assert forms == {"dev1": "generated", "dev2": "generated", "own": "password"}
 
 
-def test_text_in_another_encoding_is_refused(store: AccountStore) -> None:
-    """The reader of the file raises while it is read."""
+def test_secrets_that_cannot_be_kept_stop_the_import(store: AccountStore) -> None:
+    """A device whose secret nobody has is worse than none."""
 
-    def rows() -> Iterator[str]:
-        yield "name,password"
-        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    def refuse(_made: object) -> None:
+        raise UnavailableError("the disk is full")
 
-    with pytest.raises(ConfigError, match="UTF-8"):
-        imports.import_devices(store, "acme", rows())
+    with pytest.raises(UnavailableError):
+        imports.import_devices(store, "acme", ["name", "dev1"], keep=refuse)
+
+    assert devices.list_all(store, "acme") == []
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 2), (2, 2), (4, 3), (64, 63)])
+def test_import_leaves_a_core_to_the_hub(monkeypatch: pytest.MonkeyPatch, cores: int, threads: int) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(cores)))
+
+    assert imports.hash_threads() == threads
 
 
 def test_device_that_appears_meanwhile_stops_the_import(store: AccountStore) -> None:
@@ -86,9 +95,10 @@ def test_device_that_appears_meanwhile_stops_the_import(store: AccountStore) -> 
         if not devices.list_all(store, "acme"):
             devices.create(store, "acme", "dev1", password="x")
 
-    with pytest.raises(ConflictError, match="line 2: device dev1 exists already"):
+    with pytest.raises(BadLinesError) as refusal:
         imports.import_devices(store, "acme", ["name,password", "dev1,a", "dev2,b"], on_progress=meanwhile)
 
+    assert refusal.value.details == ("line 2: device dev1 exists already",)
     assert len(devices.list_all(store, "acme")) == 1
 
 
@@ -113,7 +123,7 @@ def test_many_devices_are_one_transaction(store: AccountStore) -> None:
     rows = ["name,password", *(f"dev{number},pw" for number in range(1200))]
 
     assert len(imports.import_devices(store, "acme", rows)) == 1200
-    with pytest.raises(ConflictError, match="bad lines: 1200"):
+    with pytest.raises(BadLinesError, match="bad lines: 1200"):
         imports.import_devices(store, "acme", rows)
 
 

@@ -1,0 +1,57 @@
+"""Rate and time left, rarely enough."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from iothub.cli.progress import Progress
+from iothub.testing.clock import ManualClock
+
+
+def run(clock: ManualClock, seconds: int, per_s: int = 20, of: int = 100_000) -> None:
+    with Progress("passwords are hashed", clock) as progress:
+        for second in range(1, seconds + 1):
+            clock.advance(1)
+            progress(second * per_s, of)
+
+
+def test_progress_is_said_every_ten_seconds_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    run(ManualClock(), 25)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "200 of 100000 passwords are hashed, 20 per second, 1 h 23 min left",
+        "400 of 100000 passwords are hashed, 20 per second, 1 h 23 min left",
+    ]
+
+
+def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    run(ManualClock(), 9)
+
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_stays_on_one_line_of_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a second, over the line before; what follows begins on its own."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    clock = ManualClock()
+    with Progress("passwords are hashed", clock) as progress:
+        for step in range(1, 6):
+            clock.advance(0.5)
+            progress(step * 10, 100)
+
+    said = capsys.readouterr().err
+    assert said.count("\r") == 2
+    assert "\r40 of 100 passwords are hashed, 20 per second, 3 s left" in said
+    assert said.endswith("\n")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(("of", "left"), [(1000, "40 s left"), (10_000, "8 min 10 s left")])
+def test_time_left_has_two_units_at_most(capsys: pytest.CaptureFixture[str], of: int, left: str) -> None:
+    run(ManualClock(), 10, of=of)
+
+    assert capsys.readouterr().err.endswith(f"{left}\n")

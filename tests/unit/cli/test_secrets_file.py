@@ -1,0 +1,71 @@
+"""Secrets that are told once: whole, private, and never over something else."""
+
+from __future__ import annotations
+
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from iothub.cli.secrets_file import SecretsFile
+from iothub.errors import ConflictError, UnavailableError
+
+
+def test_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.csv"
+    with SecretsFile(path) as file:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        file.write(["a,1", "b,2"])
+
+    assert path.read_text() == "a,1\nb,2\n"
+
+
+def test_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """Also a link to nowhere: following it would write where nobody looks."""
+    (tmp_path / "mine").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+
+    for name in ("mine", "link"):
+        with pytest.raises(ConflictError, match="exists already"):
+            SecretsFile(tmp_path / name)
+    assert (tmp_path / "mine").read_text() == "x"
+
+
+def test_file_goes_with_what_it_is_for(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.csv"
+
+    def fail() -> None:
+        with SecretsFile(path) as file:
+            file.write(["a,1"])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+
+    assert not path.exists()
+
+
+def test_ctrl_c_is_ignored_once_the_secrets_are_written(tmp_path: Path) -> None:
+    """An interrupted commit may have happened, and its secrets would be gone."""
+    before = signal.getsignal(signal.SIGINT)
+    with SecretsFile(tmp_path / "secrets.csv") as file:
+        assert signal.getsignal(signal.SIGINT) == before
+        file.write(["a,1"])
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_disk_that_refuses_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "secrets.csv"
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(UnavailableError, match="cannot be written: No space left"), SecretsFile(path) as file:
+        file.write(["a,1"])
+
+    assert not path.exists()
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        SecretsFile(tmp_path / "no" / "secrets.csv")
