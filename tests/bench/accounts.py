@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from iothub.datadir import DataDir
+from iothub_migrations.schema import SCHEMA_VERSION
 from iothub_services.auth.secrets import hash_generated
 from iothub_tenants import tenants
 from iothub_tenants.database import sqlite_url
@@ -27,8 +28,8 @@ IOTHUB = str(Path(sys.executable).parent / "iothub")
 
 def make(folder: Path, devices: int) -> None:
     """Fill `folder` with `hub/` (a data directory to copy), `passwords`, `cert.pem` and `key.pem`, unless it has them."""
-    marker = folder / "made"
-    if marker.exists() and marker.read_text() == str(devices):
+    marker, made = folder / "made", f"{devices} devices, schema {SCHEMA_VERSION}"
+    if marker.exists() and marker.read_text() == made:
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -37,7 +38,7 @@ def make(folder: Path, devices: int) -> None:
     _make_hub(folder / "hub", names, _csv(folder / "chosen.csv", chosen))
     _make_password_file(folder / "passwords", names + chosen)
     _run(IOTHUB, "cert", "self-signed", str(folder))
-    marker.write_text(str(devices))
+    marker.write_text(made)
 
 
 def _make_hub(data_dir: Path, generated: list[str], chosen: Path) -> None:
