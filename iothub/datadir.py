@@ -163,6 +163,12 @@ class DataDir:
             os.close(descriptor)
             os.unlink(name)
 
+    def require_writable_system(self) -> None:
+        """Raise UnavailableError on a read-only file system: SQLite cannot read there either, and does not say why."""
+        with _unavailable(self.path):
+            if os.statvfs(self.path).f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
     def lock(self, command: str) -> Lock:
         """Take the directory for this process.
 

@@ -20,7 +20,7 @@ from iothub.cli.hints import Hints
 from iothub.cli.output import Row
 from iothub.config import Loaded, load
 from iothub.datadir import DataDir
-from iothub.errors import ConfigError
+from iothub.errors import BackendError, ConfigError
 from iothub.settings import Config
 
 if TYPE_CHECKING:
@@ -95,7 +95,12 @@ class App:
 
             self.require_initialised()
             url = self.accounts_url()
-            self._store = AccountStore(url, pepper=self.data_dir.pepper(self.loaded.config.auth.pepper_file))
+            pepper = self.data_dir.pepper(self.loaded.config.auth.pepper_file)
+            try:
+                self._store = AccountStore(url, pepper=pepper)
+            except BackendError:
+                self.data_dir.require_writable_system()
+                raise
         return self._store
 
     def ask_hub(self, tenant: str, verb: str, argument: Row, timeout_s: float | None = None) -> dict[str, object]:

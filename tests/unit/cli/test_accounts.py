@@ -243,6 +243,22 @@ def test_two_sources_of_a_secret_are_a_mistake(acme: Cli) -> None:
     assert "expected one of" in result.err
 
 
+def test_password_is_asked_for_where_standard_input_is_a_terminal(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed in the open it would stay on the screen, without a word of what is waited for."""
+    asked: list[bool] = []
+
+    def prompt(_text: str, *, hide_input: bool, **_options: object) -> str:
+        asked.append(hide_input)
+        return "typed"
+
+    monkeypatch.setattr("iothub.cli.app.App.is_interactive", True)
+    monkeypatch.setattr("click.prompt", prompt)
+    acme("device", "set-password", "acme", "dev1", "--password-stdin")
+
+    assert asked == [True]
+    assert verify_password(b"typed", credential(acme, "dev1"))
+
+
 def test_secret_is_never_a_flag(acme: Cli) -> None:
     """Flags show in process lists."""
     assert "No such option" in acme("device", "create", "acme", "dev2", "--password", "x", code=2).err

@@ -44,7 +44,7 @@ def test_names_are_quoted_and_the_configuration_is_kept() -> None:
 def test_printed_hints_work_when_pasted(call: Callable[..., Result], tmp_path: Path) -> None:
     """From an empty directory on: each command is the one that the last one has named."""
     hub = tmp_path / "my hub"
-    commands = []
+    commands, said = [], ""
     for words in (
         ("init",),
         ("tenant", "create", "acme"),
