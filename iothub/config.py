@@ -312,6 +312,20 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
                     f"{where}: listeners.{name} needs {word}; `iothub cert self-signed DIR` makes one for trying"
                 )
     _check_addresses(config, given)
+    if config.events.driver == "kafka":
+        _check_kafka(config, given["events.driver"].where)
+
+
+def _check_kafka(config: Config, where: str) -> None:
+    kafka = config.kafka
+    if not kafka.brokers:
+        raise ConfigError(f'{where}: events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]')
+    if kafka.security_protocol.startswith("SASL") and (not kafka.sasl_username or kafka.sasl_password_file is None):
+        raise ConfigError(
+            f"{where}: kafka.security_protocol = {kafka.security_protocol} needs kafka.sasl_username and kafka.sasl_password_file"
+        )
+    if (kafka.cert_file is None) != (kafka.key_file is None):
+        raise ConfigError(f"{where}: kafka.cert_file and kafka.key_file are needed together, or neither")
 
 
 def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:

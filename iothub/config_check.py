@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from iothub.errors import ConfigError
-from iothub.settings import Config, TlsListener
+from iothub.settings import Config, Kafka, TlsListener
 
 
 def check_files(config: Config) -> list[str]:
@@ -26,7 +26,22 @@ def check_files(config: Config) -> list[str]:
     for name, file in (("auth.pepper_file", config.auth.pepper_file), ("sql.url_file", config.sql.url_file)):
         if file is not None:
             _require_file(name, file)
+    if config.events.driver == "kafka":
+        warnings += _check_kafka(config.kafka)
     return warnings
+
+
+def _check_kafka(kafka: Kafka) -> list[str]:
+    files = (("ca_file", kafka.ca_file), ("cert_file", kafka.cert_file))
+    secrets = (("key_file", kafka.key_file), ("sasl_password_file", kafka.sasl_password_file))
+    for word, file in (*files, *secrets):
+        if file is not None:
+            _require_file(f"kafka.{word}", file)
+    return [
+        f"kafka.{word}: {file} can be read by others; run `chmod 600 {file}`"
+        for word, file in secrets
+        if file is not None and stat.S_IMODE(file.stat().st_mode) & 0o077
+    ]
 
 
 def _check_tls(name: str, listener: TlsListener) -> list[str]:

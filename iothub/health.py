@@ -31,7 +31,9 @@ class NodeHealth:
     def reasons(self) -> list[str]:
         node = self._node
         reasons = []
-        if not node.telemetry.is_ready:
+        if node.waiting.reason:
+            reasons.append(f"the hub is starting: {node.waiting.reason}")
+        elif not node.telemetry.is_ready:
             reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
         if node.is_stopping:
             reasons.append("the hub is stopping")

@@ -16,11 +16,13 @@ from typing import Generic, TypeVar
 
 from iothub.units import (
     OFF_WORDS,
+    Endpoint,
     Network,
     Rate,
     format_duration,
     format_size,
     parse_duration,
+    parse_endpoint,
     parse_network,
     parse_rate,
     parse_size,
@@ -29,6 +31,7 @@ from iothub.units import (
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
 
 
@@ -127,6 +130,12 @@ def _read_name(raw: object) -> str:
     return raw
 
 
+def _read_identifier(raw: object) -> str:
+    if not isinstance(raw, str) or _IDENTIFIER.fullmatch(raw) is None:
+        raise ValueError("expected a name of 1 to 64 letters, digits and underscores")
+    return raw
+
+
 def _read_words(raw: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_strings(raw)))
 
@@ -140,8 +149,18 @@ def _read_address(raw: object) -> str:
     raise ValueError('expected an IP address such as "127.0.0.1", "0.0.0.0" or "::"')
 
 
+def _read_text(raw: object) -> str:
+    if not isinstance(raw, str) or not raw.isprintable() or len(raw) > _PATH_LIMIT:
+        raise ValueError(f"expected a text of at most {_PATH_LIMIT} printable characters")
+    return raw
+
+
 def _read_networks(raw: object) -> tuple[Network, ...]:
     return tuple(parse_network(text) for text in _strings(raw))
+
+
+def _read_endpoints(raw: object) -> tuple[Endpoint, ...]:
+    return tuple(dict.fromkeys(parse_endpoint(text) for text in _strings(raw)))
 
 
 def _read_path(raw: object) -> Path | None:
@@ -188,6 +207,13 @@ def _list_from_text(text: str) -> object:
     return value
 
 
+def _endpoints_from_text(text: str) -> object:
+    """Read `a:1,[::1]:2`, whose bracket begins an address, or a TOML list, which has quotes."""
+    if '"' in text:
+        return _list_from_text(text)
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _strings(raw: object) -> Iterable[str]:
     if not isinstance(raw, list) or not all(isinstance(part, str) for part in raw):
         raise ValueError('expected a list of texts, such as ["a", "b"]')
@@ -204,6 +230,7 @@ def _quote_list(parts: Iterable[object]) -> str:
 
 
 name: Kind[str] = Kind("name", _read_name, str, _quote)
+identifier: Kind[str] = Kind("letters, digits, underscores", _read_identifier, str, _quote)
 words: Kind[tuple[str, ...]] = Kind("list of words", _read_words, _list_from_text, _quote_list)
 address: Kind[str] = Kind("IP address", _read_address, str, _quote)
 port: Kind[int | None] = Kind(
@@ -212,6 +239,8 @@ port: Kind[int | None] = Kind(
 networks: Kind[tuple[Network, ...]] = Kind(
     "list of addresses or networks", _read_networks, _list_from_text, _quote_list
 )
+text: Kind[str] = Kind("text", _read_text, str, _quote)
+endpoints: Kind[tuple[Endpoint, ...]] = Kind("list of host:port", _read_endpoints, _endpoints_from_text, _quote_list)
 path: Kind[Path | None] = Kind("file", _read_path, str, lambda path: _quote("" if path is None else str(path)))
 url_path: Kind[str] = Kind("URL path", _read_url_path, str, _quote)
 rate: Kind[Rate | None] = Kind(

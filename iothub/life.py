@@ -83,6 +83,8 @@ class Life:
     async def _start(self) -> None:
         """Load what is durable, then open the doors; only then is the hub ready."""
         node, run = self._node, self._node.threads.run
+        duties = await self._open_faces()
+        await node.waiting.until_all_answer(node.drivers.needed)
         await run("accounts.sweep", lambda: commands.sweep(node.accounts, is_starting=True))
         node.watcher = await run("accounts.watch", ChangeWatcher, node.accounts)
         bounds, last_beat = QueueBounds(node.queue_admin), node.data_dir.last_beat()
@@ -90,7 +92,6 @@ class Life:
         sessions = await awakening.load(await run("housekeeping.load", node.states.load))
         node.sys_topics.resume()
         node.journal_thread.start()
-        duties = await self._open_faces()
         await duties.catch_up()
         node.listeners.start()
         await duties.watch()
@@ -178,7 +179,7 @@ class Life:
         begun = node.clock.monotonic()
         deadline = begun + node.settings.node.stop_timeout_s * _GOODBYE_SHARE
         while node.clock.monotonic() < deadline and self._is_busy(node.clock.monotonic() - begun):
-            await self._pause(0.02)
+            await node.pause(0.02)
         node.listeners.close()
         if node.http_port is not None:
             await node.http_port.stopListening()
@@ -199,11 +200,6 @@ class Life:
         is_waited_for = is_somebody_there and since_s < _FAREWELL_S
         is_will_waiting = any(broker.wills_waiting for broker in node.brokers)
         return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or is_will_waiting)
-
-    def _pause(self, seconds: float) -> Deferred[None]:
-        pause: Deferred[None] = Deferred()
-        self._node.reactor.callLater(seconds, pause.callback, None)
-        return pause
 
     def _close_stores(self) -> None:
         """The reactor has stopped; answers that still come have nobody to go to."""

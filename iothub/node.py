@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from iothub import hooks, log
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
+from iothub.drivers import Drivers, unused_files
 from iothub.engine.plane import Plane
 from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError
@@ -35,13 +36,12 @@ from iothub.records.events import Event
 from iothub.settings import Config
 from iothub.store_alarms import StoreAlarms, report_lost
 from iothub.telemetry import AuthTelemetry, Telemetry
+from iothub.waiting import Waiting
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.events.journal import ThreadJournal
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import Watch
 from iothub_services.queues.schema import SCHEMA as QUEUES
@@ -79,15 +79,18 @@ if TYPE_CHECKING:
     from iothub_tenants.changes import ChangeWatcher
 
 
-def serve(settings: Config, data_dir: DataDir) -> int:
+def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) -> int:
     """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code.
+
+    `is_fail_fast`: do not wait for servers that must answer before the start.
 
     Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
     """
     data_dir.require_writable()
     lock = data_dir.lock("iothub serve")
     try:
-        node = Node(settings, data_dir, epollreactor.EPollReactor())  # type: ignore[no-untyped-call]
+        reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+        node = Node(settings, data_dir, reactor, is_fail_fast=is_fail_fast)
         return node.run(lock.announce)
     finally:
         lock.release()
@@ -96,7 +99,7 @@ def serve(settings: Config, data_dir: DataDir) -> int:
 class Node:
     """One hub process. Made, run once, thrown away."""
 
-    def __init__(self, settings: Config, data_dir: DataDir, reactor: Any) -> None:
+    def __init__(self, settings: Config, data_dir: DataDir, reactor: Any, *, is_fail_fast: bool = False) -> None:
         self.settings = settings
         self.data_dir = data_dir
         self.reactor = reactor
@@ -107,6 +110,7 @@ class Node:
         self.version = version("iothub")
         self.backend = select_backend()
         self.started_at = self.clock.wall()
+        self.is_fail_fast = is_fail_fast
         self.is_stopping = False
         self.http_port: Any = None
         self.http_face: HttpFace | None = None
@@ -121,14 +125,15 @@ class Node:
     def _open_stores(self) -> None:
         """Open every file; a damaged one is set aside and reported, a future one stops the start."""
         settings, data_dir = self.settings, self.data_dir
-        report_lost(data_dir, self.store_alarms)
+        self.drivers = Drivers(settings, data_dir, self._open)
+        report_lost(data_dir, self.store_alarms, unused_files(settings, data_dir))
         url = accounts_url(settings.sql.url_file, data_dir.accounts)
         self.pepper = data_dir.pepper(settings.auth.pepper_file)
         self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)
         self.queues = SqliteQueues(self._open(data_dir.queues, QUEUES))
         self.retained = SqliteRetained(self._open(data_dir.retained, RETAINED))
-        log_file, states_file = self._open(data_dir.events, EVENTS), self._open(data_dir.state, STATES)
-        self.states = StateService(SqliteEvents(log_file), SqliteStates(states_file), self._on_thread_alarm)
+        states_file = self._open(data_dir.state, STATES)
+        self.states = StateService(self.drivers.event_log(), SqliteStates(states_file), self._on_thread_alarm)
         self.usage = Usage(
             UsageStore(data_dir.usage, self.clock, self.store_alarms),
             self.clock,
@@ -172,6 +177,7 @@ class Node:
             patience=Patience(RETRY_S, settings.queues.give_up_s),
             on_commit=self.telemetry.committed,
         )
+        self.waiting = Waiting(self.threads.run, self.pause, is_fail_fast=self.is_fail_fast)
         self.hooks = hooks.load()
         self.journal = ThreadJournal(self.journal_thread, self._happened, self.reactor.callLater)
 
@@ -263,6 +269,12 @@ class Node:
     def run(self, announce: Callable[[str], None]) -> int:
         """Live. Returns the exit code; raises what kept the hub from starting."""
         return Life(self).run(announce)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        """Wait on the reactor's clock."""
+        pause: Deferred[None] = Deferred()
+        self.reactor.callLater(seconds, pause.callback, None)
+        return pause
 
     # --- what the parts tell
 

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from iothub import kinds
 from iothub.kinds import Kind
-from iothub.units import Network, Rate
+from iothub.units import Endpoint, Network, Rate
 
 T = TypeVar("T")
 
@@ -114,6 +114,58 @@ class Queues:
     )
     poll_interval_s: float = key(
         kinds.duration(0.1, 60), 1.0, "How often caught-up sessions look for a missed notification."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The session-event log: what every session did, from which its state is folded."""
+
+    driver: str = key(
+        kinds.choice("sqlite", "kafka"),
+        "sqlite",
+        "Where the log is: `events.db` in the data directory, or topics of the Kafka cluster of section `kafka`.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """The Kafka cluster, used when `events.driver` is `kafka`. Needs the extra `kafka`: pip install 'iothub[kafka]'."""
+
+    brokers: tuple[Endpoint, ...] = key(
+        kinds.endpoints, (), "Some brokers to begin with, such as kafka-1:9092; the others are found by asking these."
+    )
+    topic_prefix: str = key(
+        kinds.name, "iothub", "What our topics begin with: PREFIX.session-events, PREFIX.analytics-events."
+    )
+    partitions: int = key(
+        kinds.integer(1, 1000),
+        16,
+        "Partitions of the topics that the hub makes; never changed afterwards: it decides where a session's events are.",
+    )
+    replication: int = key(
+        kinds.integer(1, 32), 3, "Copies of every record; with 3 or more, 2 must have it before it is acknowledged."
+    )
+    analytics_retention_s: float = key(
+        kinds.duration(3600, 3650 * 86400), 7 * 86400.0, "How long Kafka keeps events that are only for analytics."
+    )
+    timeout_s: float = key(
+        kinds.duration(0.5, 60), 3.0, "How long a broker may take to answer before another attempt is made."
+    )
+    security_protocol: str = key(
+        kinds.choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "PLAINTEXT", "As the brokers' listener has it."
+    )
+    ca_file: Path | None = key(
+        kinds.path, None, "Authorities that sign the brokers' certificates (PEM); without it those of the system."
+    )
+    cert_file: Path | None = key(kinds.path, None, "Certificate to show to the brokers (PEM), if they want one.")
+    key_file: Path | None = key(kinds.path, None, "Its private key (PEM); readable by the hub alone.")
+    sasl_mechanism: str = key(
+        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), "SCRAM-SHA-512", "How the password is proved."
+    )
+    sasl_username: str = key(kinds.text, "", "User name, with a SASL protocol.")
+    sasl_password_file: Path | None = key(
+        kinds.path, None, "File with the password, with a SASL protocol; readable by the hub alone."
     )
 
 
@@ -238,6 +290,44 @@ class Sql:
 
 
 @dataclass(frozen=True, slots=True)
+class HBase:
+    """HBase, for every need whose driver it is: reached through its Thrift 1 gateways, framed."""
+
+    thrift: tuple[Endpoint, ...] = key(
+        kinds.endpoints, (), "Gateways; connections are spread over them, and go to the next one when one fails."
+    )
+    namespace: str = key(
+        kinds.identifier, "iothub", "HBase namespace of our tables; hubs that share one share sessions and queues."
+    )
+    regions: int = key(
+        kinds.integer(1, 256), 128, "Regions that the tables of queues and bodies are created with; fixed from then on."
+    )
+    connections: int = key(kinds.integer(1, 64), 2, "Connections to each gateway; a queue always uses the same one.")
+    in_flight: int = key(
+        kinds.integer(1, 4096), 64, "Calls on one connection that may wait for their answers; further ones wait here."
+    )
+    in_flight_bytes: int = key(
+        kinds.size(64 << 10, 1 << 30), 8 << 20, "Bytes of such calls; above it further ones wait here."
+    )
+    frame_limit: int = key(
+        kinds.size(64 << 10, 1 << 30),
+        16 << 20,
+        "Largest call and answer; the gateway's hbase.regionserver.thrift.framed.max_frame_size_in_mb must allow as much.",
+    )
+    timeout_s: float = key(
+        kinds.duration(0.1, 600),
+        10.0,
+        "How long a connection with open calls may be silent; then it is given up, and its calls are tried again.",
+    )
+    admin_program: Path | None = key(
+        kinds.path,
+        None,
+        "Program that runs a Java class with HBase's configuration, for `iothub hbase create-tables`; "
+        "without it HBase's own `hbase`, looked for in PATH.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AlarmLevels:
     """When the hub raises an alarm."""
 
@@ -293,10 +383,13 @@ class Config:
     tenancy: Tenancy = field(default_factory=Tenancy)
     mqtt: Mqtt = field(default_factory=Mqtt)
     queues: Queues = field(default_factory=Queues)
+    events: Events = field(default_factory=Events)
+    kafka: Kafka = field(default_factory=Kafka)
     listeners: Listeners = field(default_factory=Listeners)
     auth: Auth = field(default_factory=Auth)
     http: Http = field(default_factory=Http)
     sql: Sql = field(default_factory=Sql)
+    hbase: HBase = field(default_factory=HBase)
     alarms: AlarmLevels = field(default_factory=AlarmLevels)
     overload: Overload = field(default_factory=Overload)
     metrics: Metrics = field(default_factory=Metrics)

@@ -5,7 +5,8 @@ Knows no store's inside: a word says whose file or thread it is and whether that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 from iothub.datadir import DataDir
 from iothub_services.metrics.alarms import AlarmName, Alarms
@@ -31,9 +32,11 @@ class StoreAlarms:
         self._alarms.set(AlarmName.STORE_FAILED, bool(text) and not is_full, subject=store, detail=text)
 
 
-def report_lost(data_dir: DataDir, on_alarm: Callable[[str, str], None]) -> None:
-    """Say which stores have gone since a hub worked here. Call it before they are opened, which makes new ones."""
+def report_lost(data_dir: DataDir, on_alarm: Callable[[str, str], None], unused: Collection[Path] = ()) -> None:
+    """Say which stores have gone since a hub worked here, but for `unused` ones. Call it before they are opened, which makes new ones."""
     for path in data_dir.lost_stores():
+        if path in unused:
+            continue
         how = "is empty" if path.exists() else "is missing"
         what = f"{path.name} {how} although a hub has worked here: a new one was made, and what it held is lost"
         on_alarm(f"{path.stem}_lost", f"{what}; to have it back, stop the hub and restore a backup")

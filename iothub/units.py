@@ -9,12 +9,14 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]*)")  # operators' text only, never a client's
+_ENDPOINT = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,253})):([0-9]{1,5})")
 OFF_WORDS = frozenset({"off", "none", "never"})
 
 
@@ -27,6 +29,16 @@ class Rate:
 
     def __str__(self) -> str:
         return f"{self.count}/{format_duration(self.seconds)}"
+
+
+class Endpoint(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_duration(text: str) -> float:
@@ -82,6 +94,14 @@ def parse_network(text: str) -> Network:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise ValueError(f'expected an address or network such as "10.0.0.0/8" or "::1": {error}') from None
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Read "host:port", "10.0.0.7:9090" or "[::1]:9090"."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 0 < int(match[3]) <= 65535:
+        raise ValueError('expected host:port, such as "127.0.0.1:9090" or "[::1]:9090"')
+    return Endpoint(match[1] or match[2], int(match[3]))
 
 
 def _trim(value: float) -> str:

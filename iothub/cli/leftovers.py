@@ -19,7 +19,7 @@ _POLL_S = 0.1
 
 def finish_deletion(app: App, deletion: Deletion) -> bool:
     """Empty the tenant's other stores, or see the hub do it; False when the hub is still at it after a while."""
-    with working_alone(app.data_dir, "iothub tenant delete") as stores:
+    with working_alone(app.data_dir, "iothub tenant delete", app.loaded.config) as stores:
         if stores is not None:
             stores.drop_tenant(deletion.tenant_id)
             tenants.finish_deletion(app.store(), deletion.tenant_id)
@@ -30,7 +30,7 @@ def finish_deletion(app: App, deletion: Deletion) -> bool:
 def delete_device(app: App, tenant: str, name: str) -> None:
     """Delete a device and end its sessions, or have the hub do that. Raises NotFoundError, ConflictError."""
     tenant_id = tenants.show(app.store(), tenant).id
-    with working_alone(app.data_dir, "iothub device delete") as stores:
+    with working_alone(app.data_dir, "iothub device delete", app.loaded.config) as stores:
         devices.delete(app.store(), tenant, name)
         if stores is not None:
             sessions = stores.sessions(tenant_id).values()

@@ -37,7 +37,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     queues = queues_of(app, tenant_id)
     rows = [
         _row(state.client_id, queues[state.queue_id])
-        for state in stores.read_sessions(app.data_dir, tenant_id).values()
+        for state in stores.read_sessions(app.data_dir, tenant_id, app.loaded.config).values()
         if state.queue_id in queues and state.client_id > after
     ]
     app.rows(rows[:limit], "name", "messages", "bytes", "head", "tail")
@@ -95,7 +95,7 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
         )
         return
     app.confirm(f"Remove all queued messages of session {client_id}?", is_agreed=is_agreed)
-    with stores.working_alone(app.data_dir, "iothub queue purge") as alone:
+    with stores.working_alone(app.data_dir, "iothub queue purge", app.loaded.config) as alone:
         count = alone.queues.purge(state.queue_id) if alone is not None else 0
     if alone is None:
         count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))

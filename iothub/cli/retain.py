@@ -117,7 +117,7 @@ def _missing(tenant: str, topic: str) -> NotFoundError:
 
 
 def _delete(app: App, tenant: str, tenant_id: int, chosen: str) -> int:
-    with stores.working_alone(app.data_dir, "iothub retain delete") as alone:
+    with stores.working_alone(app.data_dir, "iothub retain delete", app.loaded.config) as alone:
         if alone is not None:
             topics = [found.topic for found in _matching(alone.retained, tenant_id, chosen.encode())]
             return alone.retained.delete(tenant_id, topics)

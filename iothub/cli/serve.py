@@ -20,8 +20,11 @@ from iothub.settings import Config
 @click.command("serve", cls=Command)
 @click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, such as listeners.tcp.port=1884.")
 @click.option("--check", "is_check", is_flag=True, help="Only check the configuration, as `iothub config check` does.")
+@click.option(
+    "--fail-fast", "is_fail_fast", is_flag=True, help="Exit with 7 instead of waiting for a server at the start."
+)
 @click.pass_context
-def command(context: click.Context, flags: tuple[str, ...], is_check: bool) -> None:
+def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_fail_fast: bool) -> None:
     """Run the hub in the foreground; SIGTERM or Ctrl-C ends it cleanly (exit code 0).
 
     Every problem ends the start with one line: exit code 2 for the configuration, 3 without `iothub init`, 4 when another
@@ -44,7 +47,7 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool) -> N
     _configure_log(config)
     from iothub.node import serve
 
-    context.exit(serve(config, app.data_dir))
+    context.exit(serve(config, app.data_dir, is_fail_fast=is_fail_fast))
 
 
 def _configure_log(config: Config) -> None:

@@ -32,7 +32,11 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
       iothub --data-dir ./hub session list acme -o json
     """
     tenant_id = tenants.show(app.store(), tenant).id
-    sessions = [state for state in stores.read_sessions(app.data_dir, tenant_id).values() if state.client_id > after]
+    sessions = [
+        state
+        for state in stores.read_sessions(app.data_dir, tenant_id, app.loaded.config).values()
+        if state.client_id > after
+    ]
     queues = queues_of(app, tenant_id)
     rows = [_row(state, queues.get(state.queue_id)) for state in sessions[:limit]]
     app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
@@ -87,7 +91,7 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
         app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
-    with stores.working_alone(app.data_dir, "iothub session discard") as alone:
+    with stores.working_alone(app.data_dir, "iothub session discard", app.loaded.config) as alone:
         if alone is not None:
             alone.discard([_existing(alone.sessions(tenant_id), tenant, client_id)], "operator")
     if alone is None:
@@ -97,7 +101,7 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
 
 def session_of(app: App, tenant: str, tenant_id: int, client_id: str) -> SessionState:
     """Return one persistent session. Raises NotFoundError."""
-    return _existing(stores.read_sessions(app.data_dir, tenant_id), tenant, client_id)
+    return _existing(stores.read_sessions(app.data_dir, tenant_id, app.loaded.config), tenant, client_id)
 
 
 def queues_of(app: App, tenant_id: int) -> dict[int, QueueStats]:

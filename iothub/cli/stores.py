@@ -14,12 +14,14 @@ from typing import cast
 from iothub.cli import output
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
-from iothub.errors import ConflictError, UnavailableError
+from iothub.drivers import Drivers, kafka_log, unused_files
+from iothub.errors import ConflictError, NotFoundError, UnavailableError
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, fold
+from iothub.settings import Config
 from iothub.store_alarms import report_lost
-from iothub_services.events.port import EventLog
+from iothub_services.events.port import NOWHERE, EventLog, Offsets
 from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.sqlite import SCHEMA as EVENTS_SCHEMA
 from iothub_services.events.sqlite import SqliteEvents
@@ -35,6 +37,8 @@ from iothub_services.sqlite.database import Database, Schema, connect, open_data
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
+
+_DEFAULTS = Config()
 
 
 class ReadOnlyDatabase(Database):
@@ -65,17 +69,18 @@ class ReadOnlyDatabase(Database):
 class Stores:
     """All stores of a data directory, open for work."""
 
-    def __init__(self, data_dir: DataDir, stack: ExitStack) -> None:
+    def __init__(self, data_dir: DataDir, settings: Config, stack: ExitStack) -> None:
         def opened(path: Path, schema: Schema) -> Database:
             database = open_database(path, schema, SystemClock(), _report)
             stack.callback(database.close)
             return database
 
         self._data_dir = data_dir
-        report_lost(data_dir, _report)
+        report_lost(data_dir, _report, unused_files(settings, data_dir))
         self.queues = cast("QueueStore", SqliteQueues(opened(data_dir.queues, queue_schema.SCHEMA)))
         self.retained = cast("RetainedStore", SqliteRetained(opened(data_dir.retained, RETAINED_SCHEMA)))
-        self.log = cast("EventLog", SqliteEvents(opened(data_dir.events, EVENTS_SCHEMA)))
+        self.log = Drivers(settings, data_dir, opened).event_log()
+        stack.callback(self.log.close)
         self.states = cast("StateStore", SqliteStates(opened(data_dir.state, STATE_SCHEMA)))
 
     def sessions(self, tenant_id: int) -> dict[str, SessionState]:
@@ -107,7 +112,7 @@ class Stores:
 
 
 @contextmanager
-def working_alone(data_dir: DataDir, command: str) -> Iterator[Stores | None]:
+def working_alone(data_dir: DataDir, command: str, settings: Config = _DEFAULTS) -> Iterator[Stores | None]:
     """Take the data directory and open its stores for work; None when a hub holds it."""
     try:
         lock = data_dir.lock(command)
@@ -116,7 +121,7 @@ def working_alone(data_dir: DataDir, command: str) -> Iterator[Stores | None]:
         return
     try:
         with ExitStack() as stack:
-            yield Stores(data_dir, stack)
+            yield Stores(data_dir, settings, stack)
     finally:
         lock.release()
 
@@ -135,12 +140,34 @@ def reading_queues(data_dir: DataDir) -> Iterator[QueueStore | None]:
         yield cast("QueueStore", SqliteQueues(database)) if database is not None else None
 
 
-def read_sessions(data_dir: DataDir, tenant_id: int) -> dict[str, SessionState]:
+@contextmanager
+def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[EventLog | None]:
+    """Open the session-event log to read; None when no hub has made it yet."""
+    if settings.events.driver == "sqlite":
+        with _reading(data_dir.events, EVENTS_SCHEMA) as database:
+            yield SqliteEvents(database) if database is not None else None
+        return
+    with closing(kafka_log(settings, is_read_only=True)) as log:
+        try:
+            log.open()
+        except NotFoundError:
+            yield None
+            return
+        yield log
+
+
+def applied_offsets(data_dir: DataDir) -> Offsets:
+    """Return how far the session states include the log; nowhere when no hub has made them yet."""
+    with _reading(data_dir.state, STATE_SCHEMA) as database:
+        return NOWHERE if database is None else SqliteStates(database).applied_offsets()
+
+
+def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULTS) -> dict[str, SessionState]:
     """Read the persistent sessions of a tenant by client id: what is folded already, and the tail of the log."""
-    with _reading(data_dir.events, EVENTS_SCHEMA) as log, _reading(data_dir.state, STATE_SCHEMA) as states:
+    with reading_events(data_dir, settings) as log, _reading(data_dir.state, STATE_SCHEMA) as states:
         if log is None or states is None:
             return {}
-        return fold_sessions(cast("StateStore", SqliteStates(states)), cast("EventLog", SqliteEvents(log)), tenant_id)
+        return fold_sessions(cast("StateStore", SqliteStates(states)), log, tenant_id)
 
 
 def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str, SessionState]:

@@ -17,6 +17,13 @@ ALLOWED = {
     "alembic": ("iothub_migrations.",),
     "prometheus_client": ("iothub_services.metrics.exposition",),
     "h11": ("iothub.net.",),
+    "kafka": (
+        "iothub_services.events.kafka",
+        "iothub_services.events.kafka_cluster",
+        "iothub_services.events.kafka_reader",
+        "iothub_services.events.kafka_topics",
+        "iothub_services.events.kafka_writer",
+    ),
     "argon2": ("iothub_services.auth.secrets",),
     "cryptography": (
         "iothub.cli.cert",

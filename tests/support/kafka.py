@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kafka import KafkaAdminClient, KafkaProducer
 
+from iothub.settings import Kafka
+from iothub.units import Endpoint
 from ops.services.house import Services
 
 WAIT_S = 30.0
@@ -38,3 +44,27 @@ def produce(services: Services, topic: str, value: bytes) -> int:
         return offset
     finally:
         producer.close(timeout=WAIT_S)
+
+
+def own_settings(services: Services, *, partitions: int = 4, timeout_s: float = 3.0) -> Kafka:
+    """Return settings with topics of their own: tests share the broker, not the log."""
+    prefix = f"test-{uuid.uuid4().hex[:12]}"
+    brokers = (Endpoint("127.0.0.1", services.ports.kafka),)
+    return Kafka(brokers, topic_prefix=prefix, partitions=partitions, replication=1, timeout_s=timeout_s)
+
+
+@contextmanager
+def own_topics(services: Services, *, partitions: int = 4, timeout_s: float = 3.0) -> Iterator[Kafka]:
+    """Settings with topics of their own, which are gone afterwards."""
+    settings = own_settings(services, partitions=partitions, timeout_s=timeout_s)
+    try:
+        yield settings
+    finally:
+        services.up("kafka")
+        admin = KafkaAdminClient(bootstrap_servers=broker(services))
+        try:
+            ours = [name for name in admin.list_topics() if name.startswith(f"{settings.topic_prefix}.")]
+            if ours:
+                admin.delete_topics(ours)
+        finally:
+            admin.close()

@@ -1,0 +1,204 @@
+"""`iothub events`: the session-event log, on whichever driver, looked at beside a running hub. Nothing here changes it.
+
+Knows events as records; what they do to a session's state is not looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import nlargest
+
+import click
+
+from iothub.cli import output, stores
+from iothub.cli.app import App, noun, verb
+from iothub.cli.content import time_of
+from iothub.errors import CorruptRecordError, NotFoundError
+from iothub.records.events import Topic, partition_of
+from iothub_services.events.port import NOWHERE, DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
+from iothub_services.events.reading import read_between
+from iothub_tenants import tenants
+
+command = noun("events", "The session-event log: what every session did. Its driver is `events.driver`.")
+_TOPICS = {"sessions": Topic.SESSIONS, "analytics": Topic.ANALYTICS}
+_POLL_S = 0.5
+_SHOWN_DAMAGE = 100
+_NOT_SHOWN = ("payload", "properties")  # of a Will Message, in a table; JSON has them
+
+_Wanted = Callable[[LoggedEvent], bool]
+
+
+@verb(command, "tail")
+@click.option("--tenant", help="Only events of this tenant.")
+@click.option("--client", "client_id", help="Only events of this client id.")
+@click.option("--count", type=click.IntRange(1, 100_000), default=20, show_default=True, help="At most so many.")
+@click.option("--topic", type=click.Choice(list(_TOPICS)), default="sessions", show_default=True, help="Which log.")
+@click.option(
+    "--follow", "is_following", is_flag=True, help="Go on with what comes, one JSON object per line with -o json."
+)
+def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic: str, is_following: bool) -> None:
+    """Show the newest events, oldest first.
+
+    With a tenant or a client id the whole log is read for them; without, its end alone.
+
+    Examples:
+      iothub --data-dir ./hub events tail
+      iothub --data-dir ./hub events tail --tenant acme --client meter-7 --count 100 -o jsonl
+      iothub --data-dir ./hub events tail --follow
+    """
+    wanted = _chosen(app, tenant, client_id)
+    with _log(app) as log:
+        end = log.end(_TOPICS[topic])
+        is_all = tenant is None and client_id is None
+        walk = _Walk(log, _TOPICS[topic], tuple(max(offset - count, 0) for offset in end) if is_all else NOWHERE)
+        newest = sorted(nlargest(count, filter(wanted, walk.events()), key=_age), key=_age)
+        if not is_following:
+            columns = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
+            app.rows([_row(logged, app.form) for logged in newest], *columns)
+            return
+        for logged in newest:
+            _write_line(app, logged)
+        while True:  # until somebody interrupts
+            for logged in filter(wanted, walk.events()):
+                _write_line(app, logged)
+            time.sleep(_POLL_S)
+
+
+@verb(command, "lag")
+def lag(app: App) -> None:
+    """Show, for each partition, where the session log begins and ends, and how far the session states are behind.
+
+    While a hub is at work the states are written in idle time: a lag is not lost, the next start folds it.
+
+    Example:
+      iothub --data-dir ./hub events lag -o json
+    """
+    with _log(app) as log:
+        begin, end = log.begin(), log.end()
+    applied = stores.applied_offsets(app.data_dir)
+    rows = [
+        {
+            "name": str(partition),
+            "partition": partition,
+            "begin": begin[partition],
+            "end": end[partition],
+            "events": end[partition] - begin[partition] + 1,
+            "applied": reached(applied, partition),
+            "lag": max(end[partition] - max(reached(applied, partition), begin[partition] - 1), 0),
+        }
+        for partition in range(len(end))
+    ]
+    app.rows(rows, "partition", "begin", "end", "events", "applied", "lag")
+
+
+@verb(command, "verify")
+@click.option("--topic", type=click.Choice(list(_TOPICS)), default="sessions", show_default=True, help="Which log.")
+def verify(app: App, topic: str) -> None:
+    """Read the whole log and say whether every event is whole and where it belongs; exit code 1 when not.
+
+    Example:
+      iothub --data-dir ./hub events verify
+    """
+    damaged: list[str] = []
+
+    def note(error: DamagedEventError) -> None:
+        damaged.append(str(error))
+
+    with _log(app) as log:
+        end = log.end(_TOPICS[topic])
+        counts: Counter[int] = Counter()
+        last: dict[int, int] = {}
+        for logged in read_between(log, NOWHERE, end, note, _TOPICS[topic]):
+            counts[logged.partition] += 1
+            damaged += _misplaced(logged, last.get(logged.partition, 0), end)
+            last[logged.partition] = logged.offset
+    record = {
+        "events": sum(counts.values()),
+        "partitions": len(end),
+        "damaged": len(damaged),
+        "damage": damaged[:_SHOWN_DAMAGE],
+    }
+    app.record(record)
+    if damaged:
+        raise CorruptRecordError(
+            f"the log has {output.counted(len(damaged), 'event')} that the fold leaves out: {damaged[0]}"
+        )
+
+
+@contextmanager
+def _log(app: App) -> Iterator[EventLog]:
+    app.data_dir.require_initialised()
+    with stores.reading_events(app.data_dir, app.loaded.config) as log:
+        if log is None:
+            raise NotFoundError("there is no event log yet: the first `iothub serve` makes it")
+        yield log
+
+
+def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
+    tenant_id = None if tenant is None else tenants.show(app.store(), tenant).id
+
+    def is_wanted(logged: LoggedEvent) -> bool:
+        event = logged.event
+        return tenant_id in (None, event.tenant_id) and client_id in (None, event.client_id)
+
+    return is_wanted
+
+
+class _Walk:
+    """A way through the log. `after`: so far it has come."""
+
+    def __init__(self, log: EventLog, topic: Topic, after: Offsets) -> None:
+        self._log = log
+        self._topic = topic
+        self.after = after
+
+    def events(self) -> Iterator[LoggedEvent]:
+        """Yield what there is by now."""
+        end = self._log.end(self._topic)
+        for logged in read_between(self._log, self.after, end, _say, self._topic):
+            self.after = raised(self.after, logged.partition, logged.offset)
+            yield logged
+        self.after = tuple(max(reached(self.after, partition), offset) for partition, offset in enumerate(end))
+
+
+def _age(logged: LoggedEvent) -> tuple[int, int, int]:
+    return logged.event.at_ms, logged.partition, logged.offset
+
+
+def _write_line(app: App, logged: LoggedEvent) -> None:
+    row = _row(logged, app.form)
+    if app.form == "table":
+        output.write_text("  ".join(map(output.cell, row.values())))
+    else:
+        output.write_json_line(row)
+
+
+def _row(logged: LoggedEvent, form: str) -> dict[str, object]:
+    event = logged.event
+    hidden = _NOT_SHOWN if form == "table" else ()
+    return {
+        "time": time_of(event.at_ms),
+        "name": event.type.word,
+        "tenant": event.tenant_id,
+        "client_id": event.client_id,
+        "epoch": event.epoch,
+        "partition": logged.partition,
+        "offset": logged.offset,
+        "facts": {name: fact for name, fact in event.facts.items() if name not in hidden},
+    }
+
+
+def _misplaced(logged: LoggedEvent, last: int, end: Offsets) -> list[str]:
+    partition, offset, event = logged
+    where = f"partition {partition}, offset {offset}"
+    if offset <= last:
+        return [f"{where}: comes after offset {last}"]
+    belongs = partition_of(event.key, len(end))
+    return [f"{where}: its key belongs to partition {belongs}"] if belongs != partition else []
+
+
+def _say(error: DamagedEventError) -> None:
+    output.say(f"iothub: warning: {error}: left out")

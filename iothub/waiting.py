@@ -1,0 +1,61 @@
+"""Servers that a hub cannot start without: asked again and again until they answer, with a reason that everybody can see.
+
+Knows no server: each is a name and a call that blocks and raises UnavailableError while it does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from iothub import log as logging
+from iothub.errors import UnavailableError
+
+log = logging.get(__name__)
+
+PAUSE_S = 1.0  # between two attempts; each takes as long as the driver waits for an answer
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+class Run(Protocol):
+    """`iothub_services.threads.Threads.run`."""
+
+    def __call__(self, what: str, function: Callable[[], None], /) -> Awaitable[None]: ...
+
+
+class Waiting:
+    """Waits for servers, one after the other. `reason`: for which one now, and why; empty when for none."""
+
+    def __init__(self, run: Run, pause: Pause, *, is_fail_fast: bool = False) -> None:
+        self._run = run
+        self._pause = pause
+        self._is_fail_fast = is_fail_fast
+        self.reason = ""
+
+    async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
+        """Return when every server has answered.
+
+        Raises UnavailableError at once when it is not to be waited, and whatever else a server's driver raises: waiting would not help.
+        """
+        for name, ask in needed.items():
+            await self._until_answer(name, ask)
+
+    async def _until_answer(self, name: str, ask: Callable[[], None]) -> None:
+        while not await self._answers(name, ask):
+            await self._pause(PAUSE_S)
+        if self.reason:
+            log.info("a server answers, the start goes on", server=name)
+            self.reason = ""
+
+    async def _answers(self, name: str, ask: Callable[[], None]) -> bool:
+        try:
+            await self._run("housekeeping.ask", ask)
+        except UnavailableError as error:
+            if self._is_fail_fast:
+                raise
+            if not self.reason:
+                log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
+            self.reason = f"waiting for {name}: {error}"
+            return False
+        return True

@@ -1,0 +1,179 @@
+"""The event-log port on Kafka: a topic for the sessions, one for analytics; `kafka-python` does the talking.
+
+Knows places, topics and stored events; how records are written, read and administered is in the modules beside.
+`append` and `trim` belong to one thread; everything else may be called from another one.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from kafka.structs import TopicPartition
+
+from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
+from iothub.records.events import Event, Topic, decode_event, encode_event, partition_of
+from iothub.settings import Kafka
+from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_reader import Fetched, KafkaReader
+from iothub_services.events.kafka_topics import GENERATION_BITS, KafkaTopic, find_topics, open_topics
+from iothub_services.events.kafka_writer import KafkaWriter, Record
+from iothub_services.events.port import NOWHERE, DamagedEventError, LoggedEvent, Offsets, raised, reached
+
+
+class KafkaEvents:
+    """Fulfils `EventLog`. Nothing is asked of the cluster before the first call.
+
+    Invariants, for each partition of the session log: `_ends` is the highest end that was seen, `_acknowledged` the highest own offset.
+    Neither goes back: then it is another topic, and nothing is acknowledged any more.
+    """
+
+    is_shared = True
+
+    def __init__(self, settings: Kafka, *, is_read_only: bool = False) -> None:
+        self._is_read_only = is_read_only
+        self._cluster = KafkaCluster(settings)
+        self._writer = KafkaWriter(self._cluster)
+        self._reader = KafkaReader(self._cluster)
+        self._topics: dict[Topic, KafkaTopic] = {}
+        self._ends: Offsets = NOWHERE
+        self._acknowledged: Offsets = NOWHERE
+        self._is_replaced = False
+
+    def open(self) -> None:
+        """Find the cluster, and our topics in it or make them. May be called again after it has failed.
+
+        Raises:
+            BackendError: It does not answer.
+            ConflictError: A topic has settings under which events would be lost.
+            NotFoundError: Nothing is to be made, and there are no topics.
+        """
+        if self._topics:
+            return
+        if self._is_read_only:
+            self._use(find_topics(self._cluster))
+        else:
+            self._writer.open()
+            self._use(open_topics(self._cluster))
+
+    def close(self) -> None:
+        self._writer.close()
+        self._reader.close()
+
+    def append(self, events: list[Event]) -> list[LoggedEvent]:
+        if not events:
+            return []
+        self.open()
+        self._require(not self._is_replaced, is_written=False)
+        records = [self._record(event) for event in events]
+        offsets = self._writer.write(records)
+        logged = [
+            self._logged(event, record, offset) for event, record, offset in zip(events, records, offsets, strict=True)
+        ]
+        for each in logged:
+            if each.event.type.topic is Topic.SESSIONS and each.offset:
+                self._require(each.offset > reached(self._acknowledged, each.partition), is_written=True)
+                self._acknowledged = raised(self._acknowledged, each.partition, each.offset)
+        return logged
+
+    def probe(self) -> None:
+        """Raises BackendError while the cluster does not answer, or has not acknowledged everything that it was sent."""
+        self._writer.probe()
+        self.end()
+
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+        place = self._topic(topic)
+        starts = {
+            partition: max(reached(after, partition) - place.base + 1, 0) for partition in range(place.partitions)
+        }
+        page: list[LoggedEvent] = []
+        damaged: dict[int, CorruptRecordError] = {}  # partitions that are not read on
+        for fetched in self._reader.fetch(place.name, starts, count):
+            if fetched.partition in damaged:
+                continue
+            try:
+                page.append(_decode(place, fetched))
+            except CorruptRecordError as error:
+                damaged[fetched.partition] = error
+        if damaged and not page:
+            raise next(iter(damaged.values()))
+        return page
+
+    def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        place = self._topic(topic)
+        return tuple(offset + place.base for offset in self._reader.begins(place.name, place.partitions))
+
+    def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        place = self._topic(topic)
+        ends = tuple(offset + place.base - 1 for offset in self._reader.ends(place.name, place.partitions))
+        if topic is Topic.SESSIONS:
+            self._require(all(map(operator.ge, ends, self._ends)), is_written=True)
+            self._ends = ends
+        return ends
+
+    def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
+        place, before = self._topic(topic), self.begin(topic)
+        wanted = map(min, (reached(upto, partition) for partition in range(place.partitions)), self.end(topic))
+        keep = {
+            TopicPartition(place.name, partition): offset - place.base + 1
+            for partition, offset in enumerate(wanted)
+            if offset >= before[partition]
+        }
+        if keep:
+            with self._cluster.admin() as admin:
+                admin.delete_records(keep)
+        return sum(offset + place.base - before[partition.partition] for partition, offset in keep.items())
+
+    def after_loss(self, seen: Offsets) -> Offsets:
+        generation = (max(seen, default=0) >> GENERATION_BITS) + 1
+        return (generation << GENERATION_BITS,) * self._topic(Topic.SESSIONS).partitions
+
+    def skip_to(self, offsets: Offsets) -> None:
+        place = self._topic(Topic.SESSIONS)
+        needed = -(-max(offsets, default=0) >> GENERATION_BITS)  # the first that begins above
+        if needed > place.generation and any(map(operator.gt, offsets, self.end())):
+            self._use(open_topics(self._cluster, needed))
+
+    def _use(self, topics: dict[Topic, KafkaTopic]) -> None:
+        self._topics = topics
+        self._ends = self._acknowledged = NOWHERE
+
+    def _topic(self, topic: Topic) -> KafkaTopic:
+        self.open()
+        return self._topics[topic]
+
+    def _record(self, event: Event) -> Record:
+        place = self._topics[event.type.topic]
+        key = event.key
+        return Record(event, place.name, partition_of(key, place.partitions), key.encode(), encode_event(event))
+
+    def _logged(self, event: Event, record: Record, offset: int) -> LoggedEvent:
+        base = self._topics[event.type.topic].base
+        return LoggedEvent(record.partition, offset + base if offset >= 0 else 0, event)
+
+    def _require(self, is_same: bool, *, is_written: bool) -> None:
+        """Raises BackendError when offsets have gone back: somebody has put another topic in the place of ours."""
+        if not is_same:
+            self._is_replaced = True
+            name = self._topics[Topic.SESSIONS].name
+            raise BackendError(
+                f"{self._cluster.name}: topic {name} was replaced or cut while the hub ran; restart the hub",
+                retryable=True,
+                is_written=is_written,
+            )
+
+
+def _decode(place: KafkaTopic, fetched: Fetched) -> LoggedEvent:
+    offset = fetched.offset + place.base
+    try:
+        event = decode_event(fetched.value or b"")
+    except FutureRecordError as error:
+        raise FutureRecordError(f"{_where(place, fetched)}: {error}") from error
+    except CorruptRecordError as error:
+        raise DamagedEventError(
+            f"{_where(place, fetched)}: {error}", partition=fetched.partition, offset=offset
+        ) from error
+    return LoggedEvent(fetched.partition, offset, event)
+
+
+def _where(place: KafkaTopic, fetched: Fetched) -> str:
+    return f"topic {place.name}, partition {fetched.partition}, Kafka's offset {fetched.offset}"

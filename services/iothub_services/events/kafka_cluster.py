@@ -1,0 +1,142 @@
+"""A Kafka cluster as the settings describe it: makes clients for it, and puts their errors into the house's words.
+
+Knows kafka-python's options and no topic. Clients are made when they are needed: making one asks the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import errors as kafka_errors
+from kafka.errors import KafkaError
+
+from iothub.errors import BackendError, ConfigError
+from iothub.settings import Kafka
+
+RECORD_BYTES = 2 << 20  # a Will Message in base64 with its properties is below that
+REQUEST_BYTES = 8 << 20
+_FETCH_BYTES = 16 << 20
+_BACKOFF_MS = 50
+_BACKOFF_MOST_MS = 1_000  # a server that has returned is found within this
+_LINGER_MS = 10  # never waited for: every write is flushed
+_AGES_MS = 1 << 31  # a batch stays with its producer, which alone can send it again without doubling it
+_METADATA_AGE_MS = 30_000
+
+# No repetition will do, whatever happens to the cluster.
+_FINAL = (
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+    kafka_errors.InvalidRecordError,
+    kafka_errors.InvalidTimestampError,
+    kafka_errors.UnsupportedVersionError,
+)
+
+
+class KafkaCluster:
+    """The way to one cluster."""
+
+    def __init__(self, settings: Kafka) -> None:
+        self.settings = settings
+        self.name = f"Kafka at {', '.join(map(str, settings.brokers))}"
+
+    def producer(self) -> KafkaProducer:
+        """An idempotent one: what it sends again is in the log once, in its place."""
+        return KafkaProducer(
+            **self._common(),
+            acks="all",
+            enable_idempotence=True,
+            delivery_timeout_ms=_AGES_MS,
+            max_block_ms=self._timeout_ms(),
+            max_request_size=REQUEST_BYTES,
+            batch_size=REQUEST_BYTES // 8,
+            linger_ms=_LINGER_MS,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+
+    def consumer(self) -> KafkaConsumer:
+        """One that is told what to read, and is in no group."""
+        return KafkaConsumer(
+            **self._common(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_bytes=_FETCH_BYTES,
+            max_partition_fetch_bytes=_FETCH_BYTES // 4,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        """A client for the administration of topics, for a moment."""
+        with self.errors_translated():
+            client = KafkaAdminClient(**self._common())
+            try:
+                yield client
+            finally:
+                client.close()
+
+    @contextmanager
+    def errors_translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            raise self.error(error) from error
+
+    def error(self, error: BaseException, *, is_written: bool = False) -> BackendError:
+        """Translate. Not retryable: what can never succeed; rights and settings of a cluster can be put right."""
+        text = str(error).removeprefix(f"{type(error).__name__}: ") or type(error).__name__
+        return BackendError(f"{self.name}: {text}", retryable=not isinstance(error, _FINAL), is_written=is_written)
+
+    def _common(self) -> dict[str, Any]:
+        settings = self.settings
+        timeout_ms = self._timeout_ms()
+        return {
+            "bootstrap_servers": list(map(str, settings.brokers)),
+            "client_id": "iothub",
+            "request_timeout_ms": timeout_ms,
+            "bootstrap_timeout_ms": timeout_ms,
+            "reconnect_backoff_ms": _BACKOFF_MS,
+            "reconnect_backoff_max_ms": _BACKOFF_MOST_MS,
+            "retry_backoff_ms": _BACKOFF_MS,
+            "metadata_max_age_ms": _METADATA_AGE_MS,
+            **security_options(settings),
+        }
+
+    def _timeout_ms(self) -> int:
+        return int(self.settings.timeout_s * 1000)
+
+
+def security_options(settings: Kafka) -> dict[str, Any]:
+    """Return TLS and SASL as kafka-python wants them. Raises ConfigError for a file that cannot be read."""
+    protocol = settings.security_protocol
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.endswith("SSL"):
+        files = (
+            ("ssl_cafile", settings.ca_file),
+            ("ssl_certfile", settings.cert_file),
+            ("ssl_keyfile", settings.key_file),
+        )
+        options |= {name: str(file) for name, file in files if file is not None}
+    if protocol.startswith("SASL"):
+        options |= {
+            "sasl_mechanism": settings.sasl_mechanism,
+            "sasl_plain_username": settings.sasl_username,
+            "sasl_plain_password": _password(settings),
+        }
+    return options
+
+
+def _password(settings: Kafka) -> str:
+    file = settings.sasl_password_file
+    if file is None:
+        raise ConfigError("kafka.security_protocol with SASL needs kafka.sasl_password_file")
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"kafka.sasl_password_file: {file}: {why}") from None

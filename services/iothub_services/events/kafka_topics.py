@@ -1,0 +1,164 @@
+"""Our topics in a Kafka cluster: which there are, made when they are missing, refused when they would lose events.
+
+Knows names and settings of topics and no event.
+
+Theory: the session log has generations. The first is the topic PREFIX.session-events; when a log was lost, or its states come from another
+log, it goes on in PREFIX.session-events.1 and so on, and the generation is the upper part of every offset: offsets never begin again (!).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import NoError, RetriableError, TopicAlreadyExistsError, for_code
+
+from iothub.errors import ConflictError, NotFoundError
+from iothub.records.events import Topic
+from iothub.settings import Kafka
+from iothub_services.events.kafka_cluster import RECORD_BYTES, KafkaCluster
+
+GENERATION_BITS = 40
+_SAFE_COPIES = 3  # with so many, two must have a record before it is acknowledged
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """One topic as it is."""
+
+    name: str
+    partitions: int
+    generation: int = 0
+
+    @property
+    def base(self) -> int:
+        """What is added to an offset of Kafka's (which begin at 0) to get ours (which begin at 1)."""
+        return (self.generation << GENERATION_BITS) + 1
+
+
+def topic_name(settings: Kafka, topic: Topic, generation: int = 0) -> str:
+    """Return the name of a topic in the cluster."""
+    name = f"{settings.topic_prefix}.{topic.value.partition('.')[2]}"
+    return f"{name}.{generation}" if generation else name
+
+
+def open_topics(cluster: KafkaCluster, generation: int = 0) -> dict[Topic, KafkaTopic]:
+    """Return our topics, the session log in its newest generation but at least in this one; make what is missing.
+
+    Raises:
+        BackendError: The cluster does not answer, or does not let us.
+        ConflictError: A topic exists with settings under which events would be lost.
+    """
+    settings = cluster.settings
+    with cluster.admin() as admin:
+        found = admin.list_topics()
+        generations = _generations(settings, found, generation)
+        names = {topic: topic_name(settings, topic, number) for topic, number in generations.items()}
+        for topic, name in names.items():
+            if name not in found:
+                _make(admin, settings, topic, name)
+        admin.wait_for_topics(list(names.values()), timeout_ms=int(settings.timeout_s * 1000))
+        described = {each["name"]: each["partitions"] for each in admin.describe_topics(list(names.values()))}
+        _check_partitions(settings, names[Topic.SESSIONS], described[names[Topic.SESSIONS]])
+        _check_settings(admin, settings, names[Topic.SESSIONS])
+    return {topic: KafkaTopic(name, len(described[name]), generations[topic]) for topic, name in names.items()}
+
+
+def find_topics(cluster: KafkaCluster) -> dict[Topic, KafkaTopic]:
+    """Return our topics as they are, for somebody who only reads. Raises BackendError, NotFoundError."""
+    with cluster.admin() as admin:
+        found = admin.list_topics()
+        generations = _generations(cluster.settings, found)
+        names = {topic: topic_name(cluster.settings, topic, number) for topic, number in generations.items()}
+        missing = [name for name in names.values() if name not in found]
+        if missing:
+            raise NotFoundError(f"{cluster.name} has no topic {missing[0]}: the first `iothub serve` makes it")
+        counts = {each["name"]: len(each["partitions"]) for each in admin.describe_topics(list(names.values()))}
+    return {topic: KafkaTopic(name, counts[name], generations[topic]) for topic, name in names.items()}
+
+
+def wanted_settings(settings: Kafka, topic: Topic) -> dict[str, str]:
+    """Return the settings with which we make a topic."""
+    is_log = topic is Topic.SESSIONS
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1" if is_log else str(int(settings.analytics_retention_s * 1000)),
+        "retention.bytes": "-1",
+        "max.message.bytes": str(RECORD_BYTES),
+        "min.insync.replicas": str(_least_in_sync(settings.replication)),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def faults(settings: Kafka, found: Mapping[str, str]) -> list[str]:
+    """Say what is wrong with the settings of an existing session log: under which of them events would be lost."""
+    wanted = wanted_settings(settings, Topic.SESSIONS)
+    wrong = [
+        f"{name}={found[name]}, needed is {wanted[name]}"
+        for name in ("cleanup.policy", "retention.ms", "retention.bytes", "unclean.leader.election.enable")
+        if name in found and found[name] != wanted[name]
+    ]
+    least = int(wanted["min.insync.replicas"])
+    if int(found.get("min.insync.replicas", least)) < least:
+        wrong.append(f"min.insync.replicas={found['min.insync.replicas']}, needed is {least}")
+    return wrong
+
+
+def _least_in_sync(replication: int) -> int:
+    return 2 if replication >= _SAFE_COPIES else 1
+
+
+def _generations(settings: Kafka, found: list[str], least: int = 0) -> dict[Topic, int]:
+    """Return the generation of each topic: the newest that was found."""
+    first = topic_name(settings, Topic.SESSIONS)
+    ends = [name.removeprefix(f"{first}.") for name in found if name.startswith(f"{first}.")]
+    newest = max((int(end) for end in ends if end.isascii() and end.isdecimal()), default=0)
+    return {Topic.SESSIONS: max(newest, least), Topic.ANALYTICS: 0}
+
+
+def _make(admin: KafkaAdminClient, settings: Kafka, topic: Topic, name: str) -> None:
+    wanted = {
+        "num_partitions": settings.partitions,
+        "replication_factor": settings.replication,
+        "configs": wanted_settings(settings, topic),
+    }
+    (answer,) = admin.create_topics({name: wanted}, raise_errors=False)["topics"]
+    error = for_code(answer["error_code"])
+    if error is TopicAlreadyExistsError:
+        return  # another hub was faster
+    if issubclass(error, RetriableError):
+        raise error(answer["error_message"])
+    if error is not NoError:
+        raise ConflictError(
+            f"Kafka refuses to make topic {name} with kafka.partitions = {settings.partitions} and "
+            f"kafka.replication = {settings.replication}: {answer['error_message'] or error.__name__}"
+        )
+
+
+def _check_partitions(settings: Kafka, name: str, partitions: list[Mapping[str, Any]]) -> None:
+    """The log must have as many as configured: the number decides where a key is. And as many copies at least."""
+    count, copies = len(partitions), min(len(each["replica_nodes"]) for each in partitions)
+    if count != settings.partitions:
+        raise ConflictError(
+            f"topic {name} has {count} partitions, kafka.partitions says {settings.partitions}: "
+            f"set it to {count}, the number never changes while the topic lives"
+        )
+    if copies < settings.replication:
+        raise ConflictError(
+            f"topic {name} has {'1 copy' if copies == 1 else f'{copies} copies'} of a record, kafka.replication says {settings.replication}: "
+            "add replicas with kafka-reassign-partitions, or lower the setting"
+        )
+
+
+def _check_settings(admin: KafkaAdminClient, settings: Kafka, name: str) -> None:
+    resource = ConfigResource(ConfigResourceType.TOPIC, name)
+    answer = admin.describe_configs([resource], config_filter="all")
+    found = {key: str(entry["value"]) for key, entry in answer["topic"][name].items()}
+    wrong = faults(settings, found)
+    if wrong:
+        raise ConflictError(
+            f"topic {name} would lose events: {'; '.join(wrong)}. Change it with kafka-configs, or choose another kafka.topic_prefix"
+        )
