@@ -26,4 +26,5 @@ cdef class Connection:
     cdef public flag is_waiting, is_blocked, is_unanswered, is_paused, is_closing, is_lost, is_buried
     cdef public flag is_dirty, is_congested, is_watched, has_connect
 
+    cpdef object rest(self)
     cpdef bint is_stalled(self) except -1

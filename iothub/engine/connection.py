@@ -44,7 +44,8 @@ class Connection:
 
     `version` is 0 before CONNECT was accepted. `is_waiting`: the control plane has a packet; `is_blocked`: a PUBLISH waits for a quota or the
     store; in both cases the parser stands still and the transport is paused. `is_unanswered`: blocked until an answer to the client makes room.
-    `is_closing`: noted for burial; nothing is parsed any more. `out` is NOTHING while nothing waits to be sent.
+    `is_closing`: noted for burial; nothing is parsed any more. `out` is NOTHING before
+    anything was sent, and again after a `rest`.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class Connection:
         self.tenant: TenantPlane | None = None
         self.version = 0
         self.listener = listener
-        self._peer_packed = _pack_peer(peer)
-        self._peer_text: str | None = None if self._peer_packed else peer
+        self._peer_text: str | None = peer  # None: it is in `_peer_packed`
+        self._peer_packed = 0
         self.certificate_subject = certificate_subject
         self.control: Any = None
         self.partial: bytearray | None = None
@@ -106,6 +107,15 @@ class Connection:
         if self._peer_text is None:
             return inet_ntoa((self._peer_packed >> 16).to_bytes(4, "big"))
         return self._peer_text.rpartition(":")[0].strip("[]")
+
+    def rest(self) -> None:
+        """Keep less: nothing happens for a while, as far as the transport knows. Costs too much for every turn."""
+        if not self.out:
+            self.out = NOTHING
+        if self._peer_text is not None and self._peer_text[:1] != "[":
+            self._peer_packed = _pack_peer(self._peer_text)
+            if self._peer_packed:
+                self._peer_text = None
 
     def is_stalled(self) -> bool:
         """Whether the parser stands still."""

@@ -40,6 +40,7 @@ cdef class Poller:
     cdef object schedule
     cdef list table
     cdef list dirty
+    cdef list warm
     cdef list failed
     cdef list finished
     cdef list doomed
@@ -70,6 +71,7 @@ cdef class Poller:
     cdef bint has_more(self, Socket socket)
     cdef int discard(self, Socket socket) except -1
     cdef int paused_event(self, Socket socket, uint32_t mask) except -1
+    cdef int rest(self) except -1
     cdef int finish_batch(self) except -1
     cdef int flush(self, Socket socket) except -1
     cdef int write_all(self, Socket socket) except -1

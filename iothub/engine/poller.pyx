@@ -32,7 +32,6 @@ from posix.unistd cimport close as c_close
 from iothub.engine.connection cimport Connection
 from iothub.engine.syscalls cimport *
 
-from iothub.engine.connection import NOTHING
 from iothub.reasons import Reason
 
 
@@ -58,6 +57,7 @@ cdef enum:
     DEAD = 64
     ADMITTED = 128  # has a session: big reads
     FAREWELL = 256  # the filters have said good-bye
+    WARM = 512  # has written everything, a moment ago
 
 cdef double PART_S = 0.004  # of a tenant in a round while others are ready
 cdef double SLOW_S = 0.004  # a feed that takes longer halves the client's next bite
@@ -131,7 +131,7 @@ cdef class Poller:
         self.plane = plane
         self.schedule = schedule
         self.table, self.listenings = [], []
-        self.dirty, self.failed, self.finished, self.doomed, self.grave = [], [], [], [], []
+        self.dirty, self.failed, self.finished, self.doomed, self.grave, self.warm = [], [], [], [], [], []
         self.lingering, self.half_closed, self.draining = deque(), deque(), deque()
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll_fd < 0:
@@ -253,7 +253,19 @@ cdef class Poller:
             if listening.is_waiting and listening.acceptor.allowance() > 0:
                 listening.is_waiting = False
                 self.watch_listening(listening, EPOLLIN)
+        self.rest()
         self.settle()
+
+    cdef int rest(self) except -1:
+        """Who has written everything since the last tick may be idle from now on, and keeps less; whoever is not pays once in a tick."""
+        cdef Socket socket
+        cdef list warm = self.warm
+        self.warm = []
+        for socket in warm:
+            socket.flags &= ~<unsigned int> WARM
+            if type(socket.connection) is Connection:
+                (<Connection> socket.connection).rest()
+        return 0
 
     # --- a batch
 
@@ -467,8 +479,9 @@ cdef class Poller:
                 return 1
             size = PyByteArray_GET_SIZE(source)
             if size == 0:
-                if type(socket.connection) is Connection and (<Connection> socket.connection).out is source:
-                    (<Connection> socket.connection).out = NOTHING
+                if not socket.flags & WARM:
+                    socket.flags |= WARM
+                    self.warm.append(socket)
                 if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FAREWELL:
                     socket.flags |= FAREWELL
                     socket.stream.farewell()

@@ -34,6 +34,8 @@ def test_connection_names_its_peer_as_it_was_told(peer: str, ip: str) -> None:
     connection = connection_from(peer)
 
     assert (connection.peer, connection.peer_ip) == (peer, ip)
+    connection.rest()
+    assert (connection.peer, connection.peer_ip) == (peer, ip)
 
 
 def test_connection_that_sends_nothing_has_no_buffer() -> None:
@@ -44,9 +46,15 @@ def test_connection_that_sends_nothing_has_no_buffer() -> None:
     assert connection.out is NOTHING
     with pytest.raises(BufferError):
         connection.out.append(1)
+    transport.is_stuck = True
     bench.plane.send(connection, b"\xd0\x00")
-    assert connection.out is not NOTHING
+    connection.rest()
+    assert connection.out == b"\xd0\x00"
+    transport.is_stuck = False
+    transport.flush()
     assert transport.take() == b"\xd0\x00"
+    connection.rest()
+    assert connection.out is NOTHING
     assert bytes(NOTHING) == b""
 
 

@@ -281,13 +281,16 @@ def test_poller_takes_the_buffer_of_a_connection_that_has_sent_everything(tmp_pa
         plane.send(connection, b"\xd0\x00")
         poller.settle()
         assert client.recv(10) == b"\xd0\x00"
+        poller.tick(0.0)
         assert connection.out is NOTHING
         plane.send(connection, bytes(1 << 20))
         poller.settle()
+        poller.tick(0.0)
         assert connection.out is not NOTHING
         received = 0
         while received < 1 << 20:
             received += len(client.recv(1 << 16))
             poller.turn(FAR)
+        poller.tick(0.0)
         assert connection.out is NOTHING
     poller.close()
