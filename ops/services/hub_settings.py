@@ -5,7 +5,12 @@ Knows the names of the settings and the addresses; what the settings mean is the
 
 from __future__ import annotations
 
-from ops.services.places import HOST, Places, Ports
+import shlex
+import sys
+
+from ops.services.places import HOST, ROOT, Places, Ports
+
+_ADMIN_PROGRAM = "hbase-java"
 
 
 def hub_settings(ports: Ports) -> str:
@@ -28,6 +33,7 @@ driver = "hbase"
 
 [hbase]
 thrift = ["{HOST}:{ports.thrift}"]
+admin_program = "{_ADMIN_PROGRAM}"
 
 [kafka]
 brokers = ["{HOST}:{ports.kafka}"]
@@ -36,7 +42,19 @@ replication = 1
 
 
 def write_hub_settings(places: Places, ports: Ports) -> None:
-    """Write the file whole, or not at all."""
-    half = places.hub_settings.with_suffix(".half")
-    half.write_text(hub_settings(ports), encoding="utf-8")
-    half.rename(places.hub_settings)
+    """Write the file, and the program that it names, each whole or not at all."""
+    _write(places, _ADMIN_PROGRAM, _admin_program(places), 0o755)
+    _write(places, places.hub_settings.name, hub_settings(ports), 0o644)
+
+
+def _admin_program(places: Places) -> str:
+    """Return what HBase's own `hbase` is elsewhere: it runs a Java class on HBase's class path and settings."""
+    command = shlex.join([sys.executable, "-m", "ops.services", "--dir", str(places.folder), "java", "hbase"])
+    return f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec {command} "$@"\n'
+
+
+def _write(places: Places, name: str, text: str, mode: int) -> None:
+    half = places.folder / f"{name}.half"
+    half.write_text(text, encoding="utf-8")
+    half.chmod(mode)
+    half.rename(places.folder / name)

@@ -1,0 +1,93 @@
+"""`iothub hbase`: our tables in HBase, created and looked at.
+
+Knows no table: `iothub_services.hbase` does.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli.app import DRY_RUN, App, noun, verb
+from iothub.errors import ConflictError, NotFoundError
+from iothub_services.hbase import from_settings
+from iothub_services.hbase.administration import TableState, TableStatus, table_status
+from iothub_services.hbase.tables import TableLayout, layouts
+
+command = noun("hbase", "HBase: our tables, created and looked at.")
+
+_PLAIN = click.option(
+    "--plain", "is_plain", is_flag=True, help="Without the table that needs our jar (queue driver hbase-plain)."
+)
+
+
+@verb(command, "create-tables")
+@_PLAIN
+@DRY_RUN
+def create_tables(app: App, is_plain: bool, is_dry_run: bool) -> None:
+    """Create the tables that are missing, split into regions beforehand. Safe to repeat.
+
+    It runs a Java class of the iothub-hbase jar (`make coprocessor`) by HBase's own `hbase`, or what hbase.admin_program names.
+    Exit code 4 when a table exists with another layout, 7 when HBase cannot be reached.
+
+    Examples:
+      iothub --config .services/iothub.toml hbase create-tables
+      HBASE_CLASSPATH=iothub-hbase-0.1.0.jar iothub hbase create-tables --dry-run
+    """
+    settings = app.loaded.config.hbase
+    wanted = _wanted(app, is_plain=is_plain)
+    with from_settings.direct_caller(settings) as caller:
+        before = table_status(caller, wanted)
+    _require_ours(before)
+    missing = [status.name for status in before if status.state is TableState.MISSING]
+    if is_dry_run:
+        app.done(_sentence("would create", missing), {"name": settings.namespace, "created": missing})
+        return
+    created = from_settings.table_admin(settings).create(wanted)
+    app.done(_sentence("created", created), {"name": settings.namespace, "created": created})
+
+
+@verb(command, "status")
+@_PLAIN
+def status(app: App, is_plain: bool) -> None:
+    """Say which of our tables are there, and whether they are as this program needs them.
+
+    Exit code 3 when one is missing, 4 when one has another layout or is disabled, 7 when HBase cannot be reached.
+
+    Example:
+      iothub --config .services/iothub.toml hbase status -o json
+    """
+    with from_settings.direct_caller(app.loaded.config.hbase) as caller:
+        found = table_status(caller, _wanted(app, is_plain=is_plain))
+    app.rows([_row(each) for each in found], "name", "state", "regions", "problems")
+    _require_ours(found)
+    missing = [each.name for each in found if each.state is TableState.MISSING]
+    if missing:
+        raise NotFoundError(f"missing in HBase: {', '.join(missing)}; create them: iothub hbase create-tables")
+
+
+def _wanted(app: App, *, is_plain: bool) -> tuple[TableLayout, ...]:
+    settings = app.loaded.config.hbase
+    return layouts(settings.namespace, settings.regions, is_plain=is_plain)
+
+
+def _require_ours(found: list[TableStatus]) -> None:
+    problems = [f"{each.name}: {problem}" for each in found for problem in each.problems]
+    problems += [f"{each.name} is disabled" for each in found if each.state is TableState.DISABLED]
+    if problems:
+        raise ConflictError(
+            f"HBase has other tables than this program's ({'; '.join(problems)}): "
+            "alter or drop them in HBase's shell, or choose another hbase.namespace"
+        )
+
+
+def _row(status: TableStatus) -> dict[str, object]:
+    return {
+        "name": status.name,
+        "state": status.state.value,
+        "regions": status.regions,
+        "problems": list(status.problems),
+    }
+
+
+def _sentence(verb_done: str, names: list[str]) -> str:
+    return f"{verb_done} {', '.join(names)}" if names else "nothing to do: every table is there"

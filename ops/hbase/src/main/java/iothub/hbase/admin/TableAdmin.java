@@ -1,0 +1,155 @@
+package iothub.hbase.admin;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.apache.hadoop.hbase.HBaseConfiguration;
+import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.NamespaceExistException;
+import org.apache.hadoop.hbase.TableExistsException;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
+import org.apache.hadoop.hbase.util.Bytes;
+
+/**
+ * Creates and describes tables. Knows none of ours: what is wanted comes on standard input, what is there goes to standard output, both as lines
+ * of words separated by tabs.
+ *
+ * <pre>
+ *   table NAME | family NAME | set KEY VALUE (of the family above, else of the table) | split KEY (hexadecimal)
+ * </pre>
+ *
+ * <p>{@code create} makes each table that is not there, and its namespace, and answers {@code created NAME} or {@code exists NAME}; {@code describe
+ * NAME...} prints those that are there. A failure is one line on standard error, and exit code 1.
+ */
+public final class TableAdmin {
+  private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+
+  private TableAdmin() {}
+
+  /** Takes a verb and its arguments. */
+  public static void main(String[] args) {
+    try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
+      if (args.length == 1 && args[0].equals("create")) {
+        for (Wanted wanted : read()) {
+          create(admin, wanted);
+        }
+      } else if (args.length > 0 && args[0].equals("describe")) {
+        for (int i = 1; i < args.length; i++) {
+          describe(admin, TableName.valueOf(args[i]));
+        }
+      } else {
+        throw new IllegalArgumentException("expected: create, or: describe NAME...");
+      }
+      OUT.flush();
+    } catch (IOException | RuntimeException e) {
+      OUT.flush();
+      String text = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
+      System.err.println("TableAdmin: " + e.getClass().getSimpleName() + ": " + text);
+      System.exit(1);
+    }
+  }
+
+  private static void create(Admin admin, Wanted wanted) throws IOException {
+    TableDescriptor table = wanted.descriptor();
+    String name = table.getTableName().getNameAsString();
+    try {
+      createNamespace(admin, table.getTableName().getNamespaceAsString());
+      admin.createTable(table, wanted.splits.isEmpty() ? null : wanted.splits.toArray(new byte[0][]));
+      tell("created", name);
+    } catch (TableExistsException e) {
+      tell("exists", name);
+    }
+  }
+
+  private static void createNamespace(Admin admin, String name) throws IOException {
+    List<String> known = List.of(admin.listNamespaces());
+    if (!known.contains(name)) {
+      try {
+        admin.createNamespace(NamespaceDescriptor.create(name).build());
+      } catch (NamespaceExistException e) {
+        return; // somebody was quicker
+      }
+    }
+  }
+
+  private static void describe(Admin admin, TableName name) throws IOException {
+    if (!admin.tableExists(name)) {
+      return;
+    }
+    TableDescriptor table = admin.getDescriptor(name);
+    tell("table", name.getNameAsString());
+    table.getValues().forEach((key, value) -> tell("set", key.toString(), Bytes.toString(value.copyBytes())));
+    for (ColumnFamilyDescriptor family : table.getColumnFamilies()) {
+      tell("family", family.getNameAsString());
+      family.getValues().forEach((key, value) -> tell("set", Bytes.toString(key.copyBytes()), Bytes.toString(value.copyBytes())));
+    }
+    for (RegionInfo region : admin.getRegions(name)) {
+      if (region.getStartKey().length > 0) {
+        tell("split", Bytes.toHex(region.getStartKey()));
+      }
+    }
+  }
+
+  private static void tell(String... words) {
+    OUT.println(String.join("\t", words));
+  }
+
+  private static List<Wanted> read() throws IOException {
+    List<Wanted> all = new ArrayList<>();
+    BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line : lines.lines().collect(Collectors.toList())) {
+      String[] words = line.split("\t", -1);
+      if (words[0].equals("table") && words.length == 2) {
+        all.add(new Wanted(TableName.valueOf(words[1])));
+      } else if (all.isEmpty() || !all.get(all.size() - 1).take(words)) {
+        throw new IOException("unexpected line: " + line);
+      }
+    }
+    return all;
+  }
+
+  /** One table as it is read, line by line. */
+  private static final class Wanted {
+    private final TableDescriptorBuilder table;
+    private final List<Map.Entry<String, ColumnFamilyDescriptorBuilder>> families = new ArrayList<>();
+    private final List<byte[]> splits = new ArrayList<>();
+
+    Wanted(TableName name) {
+      this.table = TableDescriptorBuilder.newBuilder(name);
+    }
+
+    boolean take(String[] words) {
+      if (words[0].equals("family") && words.length == 2) {
+        families.add(Map.entry(words[1], ColumnFamilyDescriptorBuilder.newBuilder(Bytes.toBytes(words[1]))));
+      } else if (words[0].equals("set") && words.length == 3 && families.isEmpty()) {
+        table.setValue(words[1], words[2]);
+      } else if (words[0].equals("set") && words.length == 3) {
+        families.get(families.size() - 1).getValue().setValue(words[1], words[2]);
+      } else if (words[0].equals("split") && words.length == 2) {
+        splits.add(Bytes.fromHex(words[1]));
+      } else {
+        return false;
+      }
+      return true;
+    }
+
+    TableDescriptor descriptor() {
+      families.forEach(family -> table.setColumnFamily(family.getValue().build()));
+      return table.build();
+    }
+  }
+}

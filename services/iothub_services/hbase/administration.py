@@ -1,0 +1,190 @@
+"""Creating our tables and saying how they are: through the gateway as far as Thrift 1 goes, by a Java program of our jar beyond that.
+
+Knows the layouts from `tables` and nothing of what the tables hold. Thrift 1 can neither split a table beforehand nor give it a
+coprocessor, so `TableAdmin` (in `ops/hbase`) does, on HBase's own class path and configuration.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.tables import FamilyLayout, TableLayout, differences
+
+_JAVA_CLASS = "iothub.hbase.admin.TableAdmin"
+_LIMIT_S = 300.0  # of one run: 128 regions on a busy machine
+
+
+class TableState(Enum):
+    """How a table is."""
+
+    OK = "ok"
+    MISSING = "missing"
+    DISABLED = "disabled"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table as the gateway shows it. `problems`: in what it is another one than ours."""
+
+    name: str
+    state: TableState
+    regions: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def table_status(caller: Caller, wanted: Sequence[TableLayout]) -> list[TableStatus]:
+    """Return how our tables are, as far as Thrift 1 shows it: not the coprocessor and not the compaction in memory.
+
+    Raises:
+        BackendError: HBase cannot be reached, or refused.
+    """
+    there = set(caller.call(calls.table_names()))
+    return [
+        _status(caller, layout) if layout.name.encode() in there else TableStatus(layout.name, TableState.MISSING)
+        for layout in wanted
+    ]
+
+
+def _status(caller: Caller, layout: TableLayout) -> TableStatus:
+    name = layout.name.encode()
+    if not caller.call(calls.is_enabled(name)):
+        return TableStatus(layout.name, TableState.DISABLED)
+    regions = caller.call(calls.regions(name))
+    shown = {
+        family.name.decode(): {
+            "VERSIONS": str(family.versions),
+            "TTL": str(family.ttl_s),
+            "BLOOMFILTER": family.bloom.decode(),
+        }
+        for family in caller.call(calls.families(name))
+    }
+    found = TableLayout(
+        layout.name,
+        tuple(FamilyLayout(family, settings) for family, settings in shown.items()),
+        splits=tuple(region.start for region in regions if region.start),
+    )
+    problems = tuple(differences(_as_shown(layout, next(iter(shown.values()), {})), found))
+    state = TableState.DIFFERENT if problems else TableState.OK
+    return TableStatus(layout.name, state, len(regions), problems)
+
+
+def _as_shown(layout: TableLayout, shown: Iterable[str]) -> TableLayout:
+    """Leave of a layout what Thrift 1 can show."""
+    names = set(shown)
+    families = tuple(
+        FamilyLayout(family.name, {name: value for name, value in family.settings.items() if name in names})
+        for family in layout.families
+    )
+    return replace(layout, families=families, settings={})
+
+
+class TableAdmin:
+    """Our Java program. `program` runs a class of HBase's class path, as HBase's own `hbase` does."""
+
+    def __init__(self, program: str | Path, limit_s: float = _LIMIT_S) -> None:
+        self._program = str(program)
+        self._limit_s = limit_s
+
+    def create(self, wanted: Sequence[TableLayout]) -> list[str]:
+        """Create the tables that are not there; return their names. Safe to repeat.
+
+        Raises:
+            ConflictError: A table is there with another layout; nothing was created.
+            UnavailableError: The program cannot be run, or HBase refused.
+        """
+        found = {layout.name: layout for layout in self.describe([layout.name for layout in wanted])}
+        problems = [
+            f"{layout.name}: {problem}"
+            for layout in wanted
+            if layout.name in found
+            for problem in differences(layout, found[layout.name])
+        ]
+        if problems:
+            raise ConflictError(
+                f"HBase has other tables than this program's ({'; '.join(problems)}): "
+                "alter or drop them in HBase's shell, or choose another hbase.namespace"
+            )
+        missing = [layout for layout in wanted if layout.name not in found]
+        if not missing:
+            return []
+        answers = [line.split("\t") for line in self._run(["create"], encode(missing)).splitlines()]
+        return [words[1] for words in answers if words[0] == "created"]
+
+    def describe(self, names: Sequence[str]) -> list[TableLayout]:
+        """Return the whole layout of those tables that are there. Raises UnavailableError."""
+        return decode(self._run(["describe", *names], ""))
+
+    def _run(self, words: Sequence[str], told: str) -> str:
+        command = [self._program, _JAVA_CLASS, *words]
+        try:
+            done = subprocess.run(  # noqa: S603 - the operator's own program, no shell
+                command, input=told, capture_output=True, text=True, timeout=self._limit_s, check=False
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"{self._program} cannot be run ({error.strerror}): install HBase's client, or name a program in hbase.admin_program"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"{self._program} {_JAVA_CLASS} did not end within {self._limit_s:g} s") from None
+        if done.returncode != 0:
+            raise _failed(self._program, done.stderr)
+        return done.stdout
+
+
+def _failed(program: str, said: str) -> UnavailableError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = next(
+        (line for line in reversed(lines) if line.startswith("TableAdmin: ")), lines[-1] if lines else "no word why"
+    )
+    if _JAVA_CLASS in last:
+        return UnavailableError(f"{program} does not find {_JAVA_CLASS}: put the iothub-hbase jar into HBASE_CLASSPATH")
+    if "FailedSanityCheck" in said or "DoNotRetryIOException" in last:
+        last += "; do the region servers and the master have the iothub-hbase jar on their class path?"
+    return BackendError(f"HBase's tables: {last}", retryable=False, is_written=True)
+
+
+def encode(layouts: Iterable[TableLayout]) -> str:
+    """Write layouts as `TableAdmin` reads them."""
+    lines: list[tuple[str, ...]] = []
+    for layout in layouts:
+        lines.append(("table", layout.name))
+        lines += [("set", name, value) for name, value in layout.settings.items()]
+        for family in layout.families:
+            lines.append(("family", family.name))
+            lines += [("set", name, value) for name, value in family.settings.items()]
+        lines += [("split", key.hex()) for key in layout.splits]
+    return "".join("\t".join(words) + "\n" for words in lines)
+
+
+def decode(text: str) -> list[TableLayout]:
+    """Read layouts as `TableAdmin` prints them; other lines are somebody else's and left out."""
+    found: list[TableLayout] = []
+    for line in text.splitlines():
+        match line.split("\t"):
+            case ["table", name]:
+                found.append(TableLayout(name, ()))
+            case ["set", name, value] if found:
+                found[-1] = _with_setting(found[-1], name, value)
+            case ["family", name] if found:
+                found[-1] = replace(found[-1], families=(*found[-1].families, FamilyLayout(name)))
+            case ["split", key] if found:
+                found[-1] = replace(found[-1], splits=(*found[-1].splits, bytes.fromhex(key)))
+            case _:
+                continue
+    return found
+
+
+def _with_setting(layout: TableLayout, name: str, value: str) -> TableLayout:
+    if not layout.families:
+        return replace(layout, settings={**layout.settings, name: value})
+    *others, last = layout.families
+    changed = replace(last, settings={**last.settings, name: value})
+    return replace(layout, families=(*others, changed))

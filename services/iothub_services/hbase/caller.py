@@ -1,0 +1,52 @@
+"""What code that may block needs of HBase: batches of calls, single ones, scans.
+
+Knows no thread and no socket: `ThreadCaller` and `DirectCaller` fulfil it. Drivers of stores are written against this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from iothub.errors import BackendError
+from iothub_services.hbase.calls import Call, Scan, close_scan, next_rows, open_scan
+from iothub_services.hbase.replies import Row
+
+T = TypeVar("T")
+
+
+class Caller(ABC):
+    """Blocking calls. One thread at a time may use a `DirectCaller`, any number a `ThreadCaller`."""
+
+    @abstractmethod
+    def call_many(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
+        """Make calls, pipelined; return the result or the error of each, in their order.
+
+        Calls with the same pin are done in their order, each after the one before it was answered, whether well or with a refusal.
+        """
+
+    def call(self, call: Call[T]) -> T:
+        """Make one call. Raises BackendError."""
+        (outcome,) = self.call_many([call])
+        if isinstance(outcome, BackendError):
+            raise outcome
+        return outcome
+
+    def scan(self, scan: Scan, page: int = 128) -> Iterator[Row]:
+        """Yield the rows of a scan, `page` of them with each call. Raises BackendError, also in the middle."""
+        scanner = self.call(open_scan(scan))
+        is_over = False
+        try:
+            while rows := self.call(next_rows(scanner, page, scan.pin)):
+                yield from rows
+                if len(rows) < page:
+                    break
+            is_over = True
+        finally:
+            if is_over:
+                self.call(close_scan(scanner, scan.pin))
+            else:  # it failed, or nobody wants the rest: a scanner that is left behind ends by itself
+                with contextlib.suppress(BackendError):
+                    self.call(close_scan(scanner, scan.pin))

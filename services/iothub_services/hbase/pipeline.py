@@ -1,0 +1,113 @@
+"""One connection to HBase's gateway, without the connection: frames out, answers in, matched by sequence number.
+
+Knows no socket, no time and no reactor. The gateway answers in the order of the calls, one after another; an answer that is not the
+expected one is somebody else's data, and the connection must be given up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+from iothub_services.hbase import thrift
+from iothub_services.hbase.calls import Call
+from iothub_services.hbase.thrift import ThriftError
+
+_LENGTH_BYTES = 4
+_SEQUENCES = 0x7FFFFFFF
+
+
+class HasCall(Protocol):
+    """Whatever a caller wants back with the answer."""
+
+    @property
+    def call(self) -> Call[object]: ...
+
+
+Ticket = TypeVar("Ticket", bound=HasCall)
+
+
+class Pipeline(Generic[Ticket]):
+    """Calls in flight and the bytes that have arrived.
+
+    Invariants: `in_flight` and `in_flight_bytes` count the calls that were sent and not answered; no more than one frame and what a
+    read brought beyond it is kept, and no frame above `frame_bytes`. `broken`: what the peer did against the protocol, "" for nothing;
+    nothing that follows can be trusted then, and nothing is read any more.
+    """
+
+    def __init__(self, frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.in_flight_bytes = 0
+        self.broken = ""
+        self._sequence = 0
+        self._sent: deque[tuple[Ticket, int]] = deque()
+        self._arrived = bytearray()
+        self._needed = _LENGTH_BYTES
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._sent)
+
+    def send(self, ticket: Ticket) -> bytes:
+        """Return the frame of a call, which is now in flight."""
+        self._sequence = (self._sequence + 1) & _SEQUENCES
+        self._sent.append((ticket, self._sequence))
+        self.in_flight_bytes += ticket.call.size
+        return ticket.call.frame(self._sequence)
+
+    def receive(self, octets: bytes) -> list[tuple[Ticket, bytes]]:
+        """Take what has arrived; return the calls that it answers, each with its frame, in order. Look at `broken` afterwards."""
+        self._arrived += octets
+        answered: list[tuple[Ticket, bytes]] = []
+        if len(self._arrived) < self._needed or self.broken:
+            return answered
+        at = 0
+        try:
+            while (size := self._frame_size(at)) is not None:
+                start = at + _LENGTH_BYTES
+                frame = bytes(self._arrived[start : start + size])
+                answered.append((self._match(frame), frame))
+                at = start + size
+        except ThriftError as error:
+            self.broken = str(error)
+            at = len(self._arrived)
+        del self._arrived[:at]
+        return answered
+
+    def lost(self) -> Iterable[Ticket]:
+        """Forget the connection; return the calls that were in flight, in order."""
+        sent, self._sent = self._sent, deque()
+        self._arrived.clear()
+        self._needed = _LENGTH_BYTES
+        self._sequence = self.in_flight_bytes = 0
+        self.broken = ""
+        return [ticket for ticket, _ in sent]
+
+    def _frame_size(self, at: int) -> int | None:
+        """Return the size of the frame at `at`; None: it is not whole yet, and `_needed` says how much the buffer must hold."""
+        here = len(self._arrived) - at
+        self._needed = _LENGTH_BYTES
+        if here < _LENGTH_BYTES:
+            return None
+        size = int.from_bytes(self._arrived[at : at + _LENGTH_BYTES], "big")
+        if size > self.frame_bytes:
+            raise ThriftError(f"an answer of {size} bytes, above the limit of {self.frame_bytes}")
+        self._needed = _LENGTH_BYTES + size
+        return size if here >= self._needed else None
+
+    def _match(self, frame: bytes) -> Ticket:
+        if not self._sent:
+            raise ThriftError("an answer that nobody asked for")
+        ticket, sequence = self._sent[0]
+        verb = ticket.call.verb
+        size = len(verb.head)
+        if len(frame) <= verb.body_at or frame[4:size] != verb.head[4:] or frame[:3] != verb.head[:3]:
+            raise ThriftError(f"an answer that is not one to {verb.name}")
+        if frame[3] not in (thrift.REPLY, thrift.EXCEPTION):
+            raise ThriftError(f"a message of kind {frame[3]} in place of an answer")
+        if int.from_bytes(frame[size : verb.body_at], "big") != sequence:
+            raise ThriftError(f"an answer out of step to {verb.name}")
+        self._sent.popleft()
+        self.in_flight_bytes -= ticket.call.size
+        return ticket

@@ -1,0 +1,146 @@
+"""A client of HBase with everything in memory: Twisted's memory reactor, and for each connection a wire that a test plays the gateway on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
+from twisted.internet.interfaces import IConnector
+from twisted.internet.protocol import ClientFactory
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from iothub.units import Endpoint
+from iothub_services.hbase.client import HBaseClient
+from iothub_services.hbase.lane import Bounds
+from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+
+ONE = (Endpoint("one", 9090),)
+TWO = (Endpoint("one", 9090), Endpoint("two", 9090))
+
+
+class Wire:
+    """One connection, seen from the gateway."""
+
+    disconnecting = False
+
+    def __init__(self, factory: ClientFactory, gateway: FakeGateway) -> None:
+        self.gateway = gateway
+        self.requests: list[bytes] = []
+        self.is_aborted = False
+        self.is_answering = True
+        self._rest = b""
+        self.protocol = factory.buildProtocol(None)
+        assert self.protocol is not None
+        self.protocol.makeConnection(self)  # type: ignore[arg-type]
+
+    # what a transport does
+
+    def writeSequence(self, frames: Sequence[bytes]) -> None:
+        whole, self._rest = split_frames(self._rest + b"".join(frames))
+        self.requests += whole
+
+    def setTcpNoDelay(self, _: bool) -> None: ...
+
+    def setTcpKeepAlive(self, _: bool) -> None: ...
+
+    def abortConnection(self) -> None:
+        self.is_aborted = True
+
+    # what the gateway does
+
+    def answer(self, count: int | None = None) -> int:
+        """Answer the oldest requests; return how many."""
+        answered = 0
+        while self.requests and (count is None or answered < count) and not self.is_aborted:
+            self.send(framed(self.gateway.answer(self.requests.pop(0))))
+            answered += 1
+        return answered
+
+    def send(self, octets: bytes) -> None:
+        assert self.protocol is not None
+        self.protocol.dataReceived(octets)
+
+    def lose(self) -> None:
+        assert self.protocol is not None
+        self.protocol.connectionLost(Failure(ConnectionDone()))  # type: ignore[no-untyped-call]
+
+
+class Attempt:
+    """One connectTCP that has neither succeeded nor failed yet."""
+
+    def __init__(self, host: str, factory: ClientFactory) -> None:
+        self.host = host
+        self.factory = factory
+        self.is_given_up = False
+
+    def disconnect(self) -> None:
+        self.is_given_up = True
+
+    def refuse(self) -> None:
+        failure = Failure(ConnectionRefusedError())  # type: ignore[no-untyped-call]
+        self.factory.clientConnectionFailed(self, failure)  # type: ignore[arg-type]
+
+
+class World(Clock):
+    """The reactor, with a clock that moves when told to, and all connections that were made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gateway = FakeGateway()
+        self.gateway.tables[b"t"] = {}
+        self.attempts: list[Attempt] = []
+        self.wires: list[Wire] = []
+
+    def connectTCP(self, host: str, port: int, factory: ClientFactory, timeout: float) -> IConnector:
+        self.attempts.append(Attempt(host, factory))
+        return self.attempts[-1]  # type: ignore[return-value]
+
+    def accept(self) -> list[Wire]:
+        """Let every open attempt succeed; return the new wires."""
+        attempts, self.attempts = self.attempts, []
+        made = [Wire(attempt.factory, self.gateway) for attempt in attempts]
+        self.wires += made
+        return made
+
+    def refuse(self) -> list[str]:
+        """Let every open attempt fail; return the hosts."""
+        attempts, self.attempts = self.attempts, []
+        for attempt in attempts:
+            attempt.refuse()
+        return [attempt.host for attempt in attempts]
+
+    def serve(self) -> None:
+        """Answer everything, on every wire, until there is nothing left."""
+        while sum(wire.answer() for wire in self.wires):
+            pass
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+MakeClient = Callable[..., HBaseClient]
+
+
+@pytest.fixture
+def make_client(world: World) -> MakeClient:
+    """Make an open client; without jitter the longest pauses are taken."""
+
+    def make(
+        gateways: Sequence[Endpoint] = ONE, lanes_each: int = 1, meter: object = None, **bounds: float
+    ) -> HBaseClient:
+        client = HBaseClient(
+            world,
+            gateways,
+            lanes_each=lanes_each,
+            bounds=Bounds(**bounds),  # type: ignore[arg-type]
+            meter=meter,  # type: ignore[arg-type]
+            jitter=lambda: 1.0,
+        )
+        client.open()
+        return client
+
+    return make

@@ -1,0 +1,107 @@
+"""Frames out, answers in: matched by sequence number, in any pieces, and given up at the first that does not match."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub_services.hbase import calls
+from iothub_services.hbase.calls import Call
+from iothub_services.hbase.pipeline import Pipeline
+from tests.support.hbase_gateway import FakeGateway, framed
+
+
+class Asked:
+    def __init__(self, call: Call[object]) -> None:
+        self.call = call
+
+
+@pytest.fixture
+def gateway() -> FakeGateway:
+    made = FakeGateway()
+    made.tables[b"t"] = {}
+    return made
+
+
+@pytest.fixture
+def pipeline() -> Pipeline[Asked]:
+    return Pipeline(frame_bytes=1000)
+
+
+def append(value: bytes) -> Asked:
+    return Asked(calls.append(b"t", b"r", b"f:a", value))
+
+
+def answers(gateway: FakeGateway, *frames: bytes) -> bytes:
+    return b"".join(framed(gateway.answer(frame[4:])) for frame in frames)
+
+
+def test_answers_are_matched_with_their_calls(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+    """In order; what is in flight is counted."""
+    asked = [append(b"a"), append(b"b")]
+    sent = [pipeline.send(each) for each in asked]
+    assert (pipeline.in_flight, pipeline.in_flight_bytes) == (2, sum(map(len, sent)))
+
+    answered = pipeline.receive(answers(gateway, *sent))
+
+    assert [ticket for ticket, _ in answered] == asked
+    assert [ticket.call.decode(frame) for ticket, frame in answered] == [b"a", b"ab"]
+    assert (pipeline.in_flight, pipeline.in_flight_bytes, pipeline.broken) == (0, 0, "")
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 40])
+def test_answers_may_come_in_any_pieces(gateway: FakeGateway, pipeline: Pipeline[Asked], size: int) -> None:
+    """TCP keeps no boundaries."""
+    octets = answers(gateway, *[pipeline.send(append(b"a")) for _ in range(3)])
+
+    found = [each for at in range(0, len(octets), size) for each in pipeline.receive(octets[at : at + size])]
+
+    assert [ticket.call.decode(frame) for ticket, frame in found] == [b"a", b"aa", b"aaa"]
+
+
+def test_answer_out_of_step_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+    """It is somebody else's data. Those before it are good, nothing after it is read."""
+    first, second, third = (pipeline.send(append(b"a")) for _ in range(3))
+
+    answered = pipeline.receive(answers(gateway, first, third, second))
+
+    assert len(answered) == 1
+    assert pipeline.broken == "an answer out of step to append"
+    assert pipeline.receive(answers(gateway, second)) == []
+
+
+@pytest.mark.parametrize(
+    ("octets", "what"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "above the limit"),
+        (framed(b""), "not one to append"),
+        (framed(b"\x80\x01\x00\x02" + b"\0\0\0\6getRow" + b"\0\0\0\1\0"), "not one to append"),
+        (framed(b"\x80\x01\x00\x01" + b"\0\0\0\6append" + b"\0\0\0\1\0"), "kind 1"),
+        (framed(b"x" * 1001), "above the limit of 1000"),
+    ],
+)
+def test_stranger_is_given_up(pipeline: Pipeline[Asked], octets: bytes, what: str) -> None:
+    """No answer is made of what is none, and no buffer grows for it."""
+    pipeline.send(append(b"a"))
+
+    assert pipeline.receive(octets) == []
+    assert what in pipeline.broken
+
+
+def test_answer_that_nobody_asked_for_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+    """There is no unasked answer in Thrift."""
+    sent = pipeline.send(append(b"a"))
+
+    assert len(pipeline.receive(answers(gateway, sent, sent))) == 1
+    assert "nobody asked" in pipeline.broken
+
+
+def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+    """And the pipeline begins anew: half an answer of the old connection is forgotten."""
+    asked = append(b"a")
+    octets = answers(gateway, pipeline.send(asked))
+    pipeline.receive(octets[:-3])
+
+    assert list(pipeline.lost()) == [asked]
+
+    sent = pipeline.send(append(b"b"))
+    assert len(pipeline.receive(answers(gateway, sent))) == 1
