@@ -39,7 +39,9 @@ NOUNS = {
     "session": ("session", "Persistent sessions: list, show, discard."),
     "queue": ("queue", "Virtual queues of persistent sessions: list, show, purge."),
     "retain": ("retain", "Retained messages: list, show, delete."),
+    "events": ("events", "The session-event log: tail, lag, verify."),
     "db": ("db", "The accounts database: status, upgrade."),
+    "hbase": ("hbase", "HBase: our tables, created and looked at."),
     "cert": ("cert", "Certificates: make a self-signed one for trying."),
     "version": ("version", "Say which program this is."),
 }
