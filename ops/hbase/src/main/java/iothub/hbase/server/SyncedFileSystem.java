@@ -11,7 +11,8 @@ import org.apache.hadoop.util.Progressable;
 /**
  * The local file system, on which {@code hflush} means {@code fsync}.
  *
- * <p>HDFS keeps what was flushed in the memory of three machines; here there is one, and a flush would only reach its page cache. Setting {@code hbase.wal.hsync}
+ * <p>HDFS keeps what was flushed in the memory of three machines; here there is one, and a flush would only reach its page cache. Setting {@code
+ * hbase.wal.hsync}
  * alone does not do it: the Thrift gateway asks for SYNC_WAL, a mere flush, with every put and checkAndPut, whatever that setting says.
  */
 public final class SyncedFileSystem extends LocalFileSystem {

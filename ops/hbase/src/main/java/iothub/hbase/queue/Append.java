@@ -1,0 +1,75 @@
+package iothub.hbase.queue;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Messages of one writer for one queue, in its order. (writer, sequence) names the call: a repeat gets the first answer, whatever has happened since.
+ *
+ * <p>Told: whether it is a repeat, where the queue stands now, and the answer; see {@link Answer}.
+ */
+record Append(long writer, long sequence, Room room, List<QueuedRecord> records) implements Operation {
+  private static final int MOST_RECORDS = 65_536;
+
+  static Append read(Input input) throws RefusedException {
+    long writer = input.i64("writer");
+    long sequence = input.atLeast(1, input.i64("sequence"), "sequence");
+    Room room = Room.read(input);
+    int count = (int) input.oneOf(1, MOST_RECORDS, input.count(4 + QueuedRecord.LEAST_BYTES, "number of messages"), "number of messages");
+    List<QueuedRecord> records = new ArrayList<>(count);
+    for (int i = 0; i < count; i++) {
+      records.add(QueuedRecord.read(input.part(input.i32("length of message"), input.name() + ", message " + i)));
+    }
+    return new Append(writer, sequence, room, records);
+  }
+
+  @Override
+  public Status apply(Queue queue, Output told) throws IOException {
+    if (queue.isGone()) {
+      return Status.GONE;
+    }
+    Writers.Entry last = queue.state().writers.of(writer);
+    if (last != null && sequence < last.sequence()) {
+      told.i64(last.sequence());
+      return Status.OLD_SEQUENCE;
+    }
+    boolean isRepeat = last != null && sequence == last.sequence();
+    byte[] answer = isRepeat ? last.answer() : append(queue);
+    State state = queue.state();
+    told.u8(isRepeat ? 1 : 0).i64(state.epoch);
+    StateCodec.writeOwner(told, state.owner);
+    told.i64(state.head).i64(state.tail).i64(state.messages).i64(state.bytes).bytes(answer);
+    return Status.DONE;
+  }
+
+  private byte[] append(Queue queue) throws IOException {
+    State state = queue.change();
+    Answer answer = new Answer();
+    Room left = room.copy();
+    for (QueuedRecord record : records) {
+      deliver(queue, record, left, answer);
+    }
+    byte[] bytes = answer.toBytes();
+    state.writers.answered(writer, new Writers.Entry(sequence, queue.nowMs(), bytes));
+    queue.settle();
+    return bytes;
+  }
+
+  private static void deliver(Queue queue, QueuedRecord record, Room left, Answer answer) throws IOException {
+    MessageId id = record.messageId();
+    long known = id == null ? 0 : queue.position(id);
+    if (known > 0) {
+      answer.known(known);
+      return;
+    }
+    int hit = left.hit(queue.state(), record.size());
+    if (hit != Room.FITS && !Dropping.makeRoom(queue, record.size(), left, hit, answer)) {
+      answer.full(hit);
+      return;
+    }
+    queue.append(record);
+    left.taken(record.size());
+    answer.stored(queue.state().tail);
+  }
+}

@@ -1,0 +1,110 @@
+package iothub.hbase.queue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Deque;
+import java.util.List;
+import java.util.Map;
+import java.util.SortedMap;
+import java.util.SortedSet;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+
+/**
+ * Does one request: takes the locks of its queues in sorted order, does its operations in their own order, commits all of it at once.
+ *
+ * <p>Invariant: nothing outside knows of a change before it is durable.
+ */
+final class Batch {
+  private final Store store;
+  private final Marks marks;
+  private final LongSupplier clockMs;
+
+  Batch(Store store, Marks marks, LongSupplier clockMs) {
+    this.store = store;
+    this.marks = marks;
+    this.clockMs = clockMs;
+  }
+
+  /** What one operation has told. */
+  private record Told(Status status, byte[] bytes) {}
+
+  /** Returns the answer: version 1 | n 4 | (status 1 | length 4 | what is told)*n. */
+  byte[] run(Request request) throws IOException {
+    SortedSet<Key> keys = request.steps().stream().map(Request.Step::key).collect(Collectors.toCollection(TreeSet::new));
+    Deque<Store.Lock> locks = new ArrayDeque<>(keys.size());
+    try {
+      for (Key key : keys) {
+        locks.push(store.lock(key));
+      }
+      return runLocked(keys, request.steps());
+    } finally {
+      locks.forEach(Store.Lock::close);
+    }
+  }
+
+  private byte[] runLocked(Collection<Key> keys, List<Request.Step> steps) throws IOException {
+    long nowMs = clockMs.getAsLong();
+    SortedMap<Key, Queue> queues = new TreeMap<>();
+    SortedMap<Key, String> damaged = new TreeMap<>();
+    for (Key key : keys) {
+      try {
+        queues.put(key, new Queue(key, store, load(key), nowMs));
+      } catch (RefusedException e) {
+        damaged.put(key, e.getMessage());
+      }
+    }
+    List<Told> told = new ArrayList<>(steps.size());
+    for (Request.Step step : steps) {
+      told.add(apply(step, queues, damaged));
+    }
+    commit(queues.values());
+    return answer(steps, told, damaged);
+  }
+
+  /** A queue whose records cannot be read keeps what it had: nothing of this request is done with it. */
+  private static Told apply(Request.Step step, Map<Key, Queue> queues, Map<Key, String> damaged) throws IOException {
+    Output output = new Output();
+    try {
+      Queue queue = queues.get(step.key());
+      return queue == null ? null : new Told(step.operation().apply(queue, output), output.toBytes());
+    } catch (RefusedException e) {
+      queues.remove(step.key());
+      damaged.put(step.key(), e.getMessage());
+      return null;
+    }
+  }
+
+  private static byte[] answer(List<Request.Step> steps, List<Told> all, Map<Key, String> damaged) {
+    Output answer = new Output().u8(Request.VERSION).i32(steps.size());
+    for (int i = 0; i < steps.size(); i++) {
+      String damage = damaged.get(steps.get(i).key());
+      Told told = damage == null ? all.get(i) : new Told(Status.DAMAGED, damage.getBytes(StandardCharsets.UTF_8));
+      answer.u8(told.status().code()).i32(told.bytes().length).bytes(told.bytes());
+    }
+    return answer.toBytes();
+  }
+
+  private State load(Key key) throws IOException {
+    byte[] bytes = store.state(key);
+    if (bytes == null) {
+      return null;
+    }
+    State state = StateCodec.decode(key, bytes);
+    marks.tighten(key, state);
+    return state;
+  }
+
+  private void commit(Collection<Queue> queues) throws IOException {
+    List<Queue> changed = queues.stream().filter(Queue::isChanged).toList();
+    if (!changed.isEmpty()) {
+      store.commit(changed);
+      changed.forEach(queue -> marks.put(queue.key(), Mark.of(queue.state())));
+    }
+  }
+}

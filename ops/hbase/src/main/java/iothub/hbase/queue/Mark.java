@@ -1,0 +1,33 @@
+package iothub.hbase.queue;
+
+/**
+ * By what the rows of a queue that nobody will read again are known: in memory for every queue of a region, so that no flush or compaction has to
+ * look.
+ *
+ * <p>It judges only rows that are as old as itself: what was written later belongs to a state that it does not know.
+ */
+record Mark(long timestamp, long born, long floor, long forgotten, long nextExpiry) {
+  static Mark of(State state) {
+    if (state.isDropped) {
+      return new Mark(state.timestamp, state.timestamp + 1, 0, 0, 0);
+    }
+    return new Mark(state.timestamp, state.born, state.floor, state.history.forgotten(), state.nextExpiry);
+  }
+
+  boolean hasConsumed(long position, long writtenAt) {
+    return isFromBefore(writtenAt) || position <= floor && writtenAt <= timestamp;
+  }
+
+  boolean hasForgotten(long position, long writtenAt) {
+    return isFromBefore(writtenAt) || position <= forgotten && writtenAt <= timestamp;
+  }
+
+  /** Of an earlier incarnation of the queue. */
+  boolean isFromBefore(long writtenAt) {
+    return writtenAt < born;
+  }
+
+  Mark withNextExpiry(long atMs) {
+    return new Mark(timestamp, born, floor, forgotten, atMs);
+  }
+}

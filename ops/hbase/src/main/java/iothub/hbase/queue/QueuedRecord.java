@@ -1,0 +1,93 @@
+package iothub.hbase.queue;
+
+/**
+ * One delivery as the hub sends it and as it is stored: the bytes are kept unchanged, and looked into where limits, policies and expiry need it.
+ *
+ * <pre>
+ * version 1 | qos 1 | flags 1 | form 1 | expires at (ms) 8 | size 4 | n 2 | (subscription identifier 4) * n | [message id 16] | body or reference
+ * form: bit 0 the rest is a reference to a body, bit 1 a message id is there (QoS 2 only)
+ * </pre>
+ */
+record QueuedRecord(byte[] bytes) {
+  static final int VERSION = 1;
+  static final int LEAST_BYTES = 18;
+  private static final int IS_REFERENCE = 1;
+  private static final int HAS_ID = 2;
+  private static final int MOST_REFERENCE_BYTES = 1024;
+  private static final int QOS = 1;
+  private static final int FORM = 3;
+  private static final int EXPIRES_AT = 4;
+  private static final int SIZE = 12;
+  private static final int IDENTIFIERS = 16;
+
+  /** Looks at everything once; the accessors below rely on it. */
+  static QueuedRecord read(Input input) throws RefusedException {
+    byte[] bytes = input.remaining();
+    input.version(VERSION);
+    int qos = (int) input.oneOf(0, 2, input.u8("QoS"), "QoS");
+    input.u8("flags");
+    int form = (int) input.oneOf(0, IS_REFERENCE | HAS_ID, input.u8("form"), "form");
+    input.count64("expiry");
+    long size = input.atLeast(0, input.i32("size"), "size");
+    input.part(4 * input.u16("number of subscription identifiers"), "subscription identifiers");
+    if ((form & HAS_ID) != 0) {
+      if (qos != 2) {
+        throw input.refused("a message id belongs to QoS 2 only, not to QoS " + qos);
+      }
+      MessageId.read(input);
+    }
+    boolean isReference = (form & IS_REFERENCE) != 0;
+    if (isReference && input.rest() > MOST_REFERENCE_BYTES) {
+      throw input.refused("a reference has at most " + MOST_REFERENCE_BYTES + " bytes, not " + input.rest());
+    }
+    if (!isReference && input.rest() != size) {
+      throw input.refused("size is " + size + ", but the body has " + input.rest() + " bytes");
+    }
+    return new QueuedRecord(bytes);
+  }
+
+  /** One that was stored, perhaps by another version. */
+  static QueuedRecord stored(Key key, long position, byte[] bytes) throws RefusedException {
+    try {
+      return read(new Input("record", bytes));
+    } catch (RefusedException e) {
+      throw new RefusedException("position " + position + " of " + key + ": " + e.getMessage());
+    }
+  }
+
+  int qos() {
+    return bytes[QOS];
+  }
+
+  /** What it counts for in limits: the bytes of its body, wherever that is. */
+  int size() {
+    return (int) number(SIZE, 4);
+  }
+
+  /** Unix time in ms, 0: never. */
+  long expiresAt() {
+    return number(EXPIRES_AT, 8);
+  }
+
+  boolean isDue(long nowMs) {
+    long at = expiresAt();
+    return at > 0 && at <= nowMs;
+  }
+
+  /** Null if it has none. */
+  MessageId messageId() {
+    if ((bytes[FORM] & HAS_ID) == 0) {
+      return null;
+    }
+    int at = IDENTIFIERS + 2 + 4 * (int) number(IDENTIFIERS, 2);
+    return new MessageId(number(at, 8), number(at + 8, 8));
+  }
+
+  private long number(int at, int width) {
+    long value = 0;
+    for (int i = at; i < at + width; i++) {
+      value = value << 8 | bytes[i] & 0xFF;
+    }
+    return value;
+  }
+}

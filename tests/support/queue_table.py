@@ -1,0 +1,96 @@
+"""A table of queues on the real HBase, asked through the Thrift 1 gateway.
+
+Knows the calls; the bytes in them are `queue_bytes`'.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from iothub.errors import BackendError
+from iothub.units import Endpoint
+from iothub_services.hbase import calls
+from iothub_services.hbase.administration import TableAdmin
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.tables import Tables, layouts
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support import queue_bytes
+from tests.support.queue_bytes import Page, Told
+
+_REGION_ADMIN = "iothub.hbase.admin.RegionAdmin"
+_RETRY_LIMIT_S = 120.0
+_RETRY_PAUSE_S = 0.2
+
+
+class QueueTable:
+    """One table. A caller belongs to one thread."""
+
+    def __init__(self, services: Services, name: bytes) -> None:
+        self.services = services
+        self.name = name
+
+    def caller(self) -> DirectCaller:
+        return DirectCaller([Endpoint(HOST, self.services.ports.thrift)])
+
+    def append(self, caller: DirectCaller, row: bytes, value: bytes, column: bytes = b"m:mul") -> bytes:
+        return caller.call(calls.append(self.name, row, column, value))
+
+    def do(self, caller: DirectCaller, queue_id: int, *steps: bytes) -> list[Told]:
+        """Do operations in one call, sent to the region of a queue."""
+        answer = self.append(caller, queue_bytes.meta_row(queue_id), queue_bytes.request(*steps))
+        return queue_bytes.answers(answer)
+
+    def do_until_answered(self, caller: DirectCaller, queue_id: int, *steps: bytes) -> list[Told]:
+        """Send the same bytes again until they are answered, as a writer does after a time-out."""
+        deadline = time.monotonic() + _RETRY_LIMIT_S
+        while True:
+            try:
+                return self.do(caller, queue_id, *steps)
+            except BackendError as error:
+                if "refused:" in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_PAUSE_S)
+
+    def get(self, caller: DirectCaller, row: bytes, column: bytes, asked: bytes | None = None) -> bytes | None:
+        attributes = None if asked is None else {b"request": asked}
+        found = caller.call(calls.get_row(self.name, row, [column], attributes))
+        return None if found is None else found.cells[column].value
+
+    def page(self, caller: DirectCaller, queue_id: int, epoch: int, after: int, count: int = 10_000) -> Page:
+        asked = queue_bytes.page(epoch, after, count, 1 << 30)
+        raw = self.get(caller, queue_bytes.meta_row(queue_id), b"m:deq", asked)
+        assert raw is not None
+        return queue_bytes.paged(raw)
+
+    def all_records(self, caller: DirectCaller, queue_id: int, epoch: int) -> dict[int, bytes]:
+        """Read page by page, as a session does that is behind."""
+        found: dict[int, bytes] = {}
+        page = self.page(caller, queue_id, epoch, 0)
+        while page.records:
+            found |= page.records
+            page = self.page(caller, queue_id, epoch, page.upto)
+        return found
+
+    def regions(self, verb: str) -> None:
+        """`reopen` all, or `flush` all, by the program in our jar."""
+        assert self.services.java("hbase", _REGION_ADMIN, verb, self.name.decode()) == 0
+
+
+@contextmanager
+def queue_table(services: Services, regions: int) -> Iterator[QueueTable]:
+    """Give a table of its own with the hub's layout, gone afterwards."""
+    namespace = f"t{uuid.uuid4().hex}"
+    wanted = next(each for each in layouts(namespace, regions) if each.name.encode() == Tables(namespace).queues)
+    name = wanted.name.replace(":", "_")
+    TableAdmin(services.places.folder / "hbase-java").create([replace(wanted, name=name)])
+    table = QueueTable(services, name.encode())
+    yield table
+    services.up()
+    with table.caller() as caller:
+        caller.call(calls.disable_table(table.name))
+        caller.call(calls.delete_table(table.name))
