@@ -29,9 +29,9 @@ class KafkaEvents:
 
     is_shared = True
 
-    def __init__(self, settings: Kafka, *, is_read_only: bool = False) -> None:
+    def __init__(self, settings: Kafka, *, is_read_only: bool = False, cluster: KafkaCluster | None = None) -> None:
         self._is_read_only = is_read_only
-        self._cluster = KafkaCluster(settings)
+        self._cluster = cluster or KafkaCluster(settings)
         self._writer = KafkaWriter(self._cluster)
         self._reader = KafkaReader(self._cluster)
         self._topics: dict[Topic, KafkaTopic] = {}

@@ -109,20 +109,20 @@ class KafkaWriter:
     def _await(self, producer: KafkaProducer, records: Sequence[Record]) -> None:
         self._flush(producer)
         sent = [self._sent[id(record.owner)] for record in records]
-        failed = [one for one in sent if one.future.failed()]
-        if failed:
-            raise self._failure(failed)
+        if any(one.future.failed() for one in sent):
+            raise self._failure(sent)
         if not all(one.future.is_done for one in sent):
             raise self._unanswered()
 
-    def _failure(self, failed: list[_Sent]) -> BackendError:
-        """Forget what failed, so that it is sent again. A producer that may have lost count of its records is not used any more."""
-        for one in failed:
-            self._sent.pop(id(one.owner), None)
-        error = self._cluster.error(failed[0].future.exception, is_written=bool(self._sent))
+    def _failure(self, sent: list[_Sent]) -> BackendError:
+        """Forget what failed and may succeed, so that it is sent again: by another producer, this one may have lost count of its records."""
+        failed = [one for one in sent if one.future.failed()]
+        error = self._cluster.error(failed[0].future.exception, is_written=len(failed) < len(sent))
         if error.retryable:
             error.is_written = True
             self.close()
+            for one in failed:
+                self._sent.pop(id(one.owner), None)
         return error
 
     def _flush(self, producer: KafkaProducer) -> None:

@@ -1,0 +1,134 @@
+"""A hub whose session log is on the real Kafka: the server is killed, paused, away at the start. What was acknowledged is there."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.settings import Kafka
+from ops.services.house import Services
+from tests.support.hub import Hub
+from tests.support.kafka import own_topics
+from tests.support.kafka_hub import (
+    PERSISTENT,
+    Subscribing,
+    folded,
+    kafka_hub,
+    log_of,
+    readiness,
+    subscribed,
+)
+from tests.support.packets import SUBACK
+from tests.support.raw import RawClient
+from tests.support.waiting import until
+
+CLIENTS = 20
+FILTERS = 1_000
+PAUSE_S = 6.0
+RECOVERY_S = 10.0
+
+
+@pytest.fixture
+def kafka(services: Services) -> Iterator[Kafka]:
+    with own_topics(services) as settings:
+        yield settings
+
+
+@pytest.fixture
+def hub(tmp_path: Path, kafka: Kafka) -> Iterator[Hub]:
+    hub = kafka_hub(tmp_path, kafka, queues__give_up="2m")
+    yield hub
+    hub.close()
+
+
+def is_ready(hub: Hub) -> bool:
+    return readiness(hub)[0]
+
+
+def test_kill_of_kafka_during_20000_subscribes_loses_nothing(services: Services, kafka: Kafka, hub: Hub) -> None:
+    """Every SUBACK's event is in the log, once; the hub goes on by itself; a hub that was killed finds all of it again."""
+    hub.start()
+    crowd = [Subscribing(hub.ports["tcp"], f"client-{number}", FILTERS) for number in range(CLIENTS)]
+    for subscriber in crowd:
+        subscriber.start()
+    until(lambda: sum(len(each.granted) for each in crowd) > 3_000, "SUBACKs before the kill", 60)
+    services.kill("kafka")
+    until(lambda: not is_ready(hub), "the hub says that a store fails", 15)
+    before = sum(len(each.granted) for each in crowd)
+    services.up("kafka")
+    returned = time.monotonic()
+    until(lambda: sum(len(each.granted) for each in crowd) > before, "SUBACKs after Kafka's return", RECOVERY_S)
+    until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+    print(f"SUBACKs {before} before, ready {time.monotonic() - returned:.1f} s after Kafka's return")
+    for subscriber in crowd:
+        subscriber.close()
+    hub.kill()
+
+    events = log_of(kafka)
+    sessions = folded(events)
+    granted = {each.client_id: each.granted for each in crowd}
+    assert sum(map(len, granted.values())) == CLIENTS * FILTERS
+    for client_id, filters in granted.items():
+        assert filters <= {topic_filter for _, topic_filter in sessions[client_id].subscriptions}
+    assert len([1 for logged in events if logged.event.type.word == "session.subscribed"]) == CLIENTS * FILTERS
+    hub.start()
+    rows = {str(row["name"]): row["subscriptions"] for row in hub.rows("session", "list", "acme")}
+    assert rows == dict.fromkeys(granted, FILTERS)
+
+
+def test_pause_of_kafka_holds_acknowledgements_back(services: Services, kafka: Kafka, hub: Hub) -> None:
+    """No SUBACK without its event; an alarm; after the pause everything goes on, and the event is there once."""
+    hub.start()
+    with RawClient(hub.ports["tcp"], 5, timeout=60) as client:
+        client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
+        client.subscribe(("before", 1))
+        services.pause("kafka")
+        client.timeout = PAUSE_S
+        with pytest.raises(TimeoutError):
+            client.subscribe(("during", 1))
+        ready, reasons = readiness(hub)
+        assert not ready
+        assert "a store refuses writes" in reasons
+        services.resume("kafka")
+        client.timeout = RECOVERY_S
+        client.expect(SUBACK)
+        client.subscribe(("after", 1))
+        until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+
+    events = log_of(kafka)
+    assert [subscribed(events, name) for name in ("before", "during", "after")] == [1, 1, 1]
+
+
+def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub: Hub) -> None:
+    """With a reason that everybody can see; it goes on by itself; who does not want to wait says so."""
+    services.down("kafka")
+    refused = subprocess.run([*hub.command(), "--fail-fast"], capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 7
+    assert refused.stderr.startswith("iothub: Kafka at 127.0.0.1:")
+    with hub.log_file.open("ab") as log:
+        hub.process = subprocess.Popen(hub.command(), stdout=log, stderr=log)
+    until(lambda: "waiting for Kafka" in readiness(hub)[1], "the reason on /readyz", 30)
+    assert not is_ready(hub)
+
+    services.up("kafka")
+
+    until(lambda: is_ready(hub), "the hub is ready", RECOVERY_S)
+    with RawClient(hub.ports["tcp"], 5) as client:
+        client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
+        client.subscribe(("a", 1))
+    assert hub.stop() == 0
+
+
+def test_hub_that_waits_for_kafka_stops_when_told(services: Services, kafka: Kafka, hub: Hub) -> None:
+    """As cleanly as one that serves."""
+    services.down("kafka")
+    with hub.log_file.open("ab") as log:
+        hub.process = subprocess.Popen(hub.command(), stdout=log, stderr=log)
+    until(lambda: "waiting for Kafka" in readiness(hub)[1], "the reason on /readyz", 30)
+
+    assert hub.stop() == 0
+    assert "Traceback" not in hub.log

@@ -1,0 +1,163 @@
+"""The event log on Kafka, over a cluster in memory: the contract, places, damage, topics that are not ours any more.
+
+The same contract runs on the real one in `tests/services/test_kafka_events.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
+from iothub.records.events import Event, Topic, encode_event
+from iothub.testing.event_contract import CASES, Case, event
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.port import NOWHERE, DamagedEventError
+from iothub_services.events.reading import read_between
+from tests.support.fake_kafka import SETTINGS, FakeCluster
+
+LOG = "iothub.session-events"
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def log(cluster: FakeCluster) -> KafkaEvents:
+    return KafkaEvents(SETTINGS, cluster=cluster)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_events_contract(case: Case, log: KafkaEvents) -> None:
+    """As every other driver."""
+    case(log)
+    log.close()
+
+
+def test_nothing_is_asked_before_the_first_call(cluster: FakeCluster) -> None:
+    """A hub is built before its servers answer; while they do not, `open` says so."""
+    cluster.is_away = True
+    log = KafkaEvents(SETTINGS, cluster=cluster)
+    with pytest.raises(BackendError, match="Kafka at kafka-1:9092: no answer") as caught:
+        log.open()
+    assert caught.value.retryable
+
+    cluster.is_away = False
+    log.open()
+    log.open()
+
+    assert sorted(cluster.topics) == ["iothub.analytics-events", LOG]
+
+
+def test_failed_append_is_not_written_twice(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """Who tries again with the same events waits for the answers to the first attempt (!)."""
+    log.open()
+    events = [event(number) for number in range(5)]
+    cluster.is_away = True
+    for _ in range(3):
+        with pytest.raises(BackendError, match="5 records are not acknowledged yet") as caught:
+            log.append(events)
+        assert (caught.value.retryable, caught.value.is_written) == (True, True)
+    with pytest.raises(BackendError):
+        log.probe()
+
+    cluster.is_away = False
+    logged = log.append(events)
+    log.probe()
+
+    assert [each.event.at_ms for each in log.read(NOWHERE, 99)] == list(range(5))
+    assert log.read(NOWHERE, 99) == logged
+
+
+def test_event_without_a_place_is_in_the_log(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """Kafka may remember that it has a record, and no more where."""
+    log.open()
+    cluster.is_forgetful = True
+    (logged,) = log.append([event(1)])
+
+    assert logged.offset == 0
+    assert len(log.read(NOWHERE, 9)) == 1
+
+
+def test_damaged_events_are_named_one_by_one(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """The others of their partition, and of the other ones, are read."""
+    whole = [log.append([event(number, f"client-{number % 7}")])[0] for number in range(30)]
+    records = cluster.topics[LOG].partitions[0]
+    records[1] = b"damaged"
+    records[3] = b""
+    found: list[DamagedEventError] = []
+
+    read = list(read_between(log, NOWHERE, log.end(), found.append))
+
+    assert [(error.partition, error.offset) for error in found] == [(0, 2), (0, 4)]
+    assert str(found[0]) == f"topic {LOG}, partition 0, Kafka's offset 1: damaged event (JSONDecodeError)"
+    assert len(read) == len(whole) - 2
+
+
+def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """By name, never skipped."""
+    log.open()
+    cluster.topics[LOG].partitions[0].append(encode_event(event(1)).replace(b'"v":1', b'"v":2'))
+
+    with pytest.raises(FutureRecordError, match="Kafka's offset 0: event of format version 2"):
+        log.read(NOWHERE, 9)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_nothing_is_acknowledged_after_the_topic_was_replaced(
+    cluster: FakeCluster, log: KafkaEvents, is_asked: bool
+) -> None:
+    """The states know offsets of the old one: what came into the new one would look folded (!)."""
+    log.append([event(number) for number in range(3)])
+    log.end()
+    old = cluster.topics[LOG]
+    cluster.make(LOG, 3, old.settings)
+
+    with pytest.raises(BackendError, match="was replaced or cut while the hub ran; restart the hub"):
+        log.probe() if is_asked else log.append([event(4)])
+    with pytest.raises(BackendError, match="restart the hub"):
+        log.append([event(5)])
+    assert sum(map(len, cluster.topics[LOG].partitions)) == (0 if is_asked else 1)
+
+
+def test_lost_log_goes_on_in_a_topic_of_its_own(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """Everybody who comes later finds the newest one."""
+    log.append([event(1)])
+    log.skip_to(log.after_loss((5, 5, 5)))
+    (logged,) = log.append([event(2)])
+
+    assert f"{LOG}.1" in cluster.topics
+    assert logged.offset == (1 << 40) + 1
+    later = KafkaEvents(SETTINGS, cluster=cluster)
+    assert later.read(NOWHERE, 9) == [logged]
+    assert later.after_loss(later.end()) == (2 << 40,) * 3
+
+
+def test_reader_makes_no_topics(cluster: FakeCluster) -> None:
+    """It says that there are none; later it finds them, with as many partitions as they have."""
+    reader = KafkaEvents(SETTINGS, is_read_only=True, cluster=cluster)
+    with pytest.raises(NotFoundError, match=f"no topic {LOG}"):
+        reader.open()
+    assert cluster.topics == {}
+    KafkaEvents(SETTINGS, cluster=cluster).open()
+
+    assert reader.end() == (0, 0, 0)
+    assert reader.end(Topic.ANALYTICS) == (0, 0, 0)
+    assert len(cluster.producers) == 1
+
+
+def test_topic_with_other_settings_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """Under which events would be lost, by name."""
+    log.open()
+    cluster.topics[LOG].settings["cleanup.policy"] = "compact"
+
+    with pytest.raises(ConflictError, match=f"topic {LOG} would lose events: cleanup.policy=compact, needed is delete"):
+        KafkaEvents(SETTINGS, cluster=cluster).open()
+
+
+def test_appending_nothing_asks_nobody(cluster: FakeCluster, log: KafkaEvents) -> None:
+    nothing: list[Event] = []
+    cluster.is_away = True
+
+    assert log.append(nothing) == []

@@ -1,0 +1,76 @@
+"""Waiting for servers at the start: until each answers, with a reason that can be seen, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.waiting import PAUSE_S, Waiting
+
+
+class House:
+    """Servers that answer after some attempts, and the pauses between those."""
+
+    def __init__(self, *, is_fail_fast: bool = False) -> None:
+        self.waiting = Waiting(self.run, self.pause, is_fail_fast=is_fail_fast)
+        self.pauses: list[float] = []
+        self.reasons: list[str] = []
+
+    async def run(self, what: str, function: Callable[[], None], /) -> None:
+        assert what == "housekeeping.ask"
+        function()
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.reasons.append(self.waiting.reason)
+
+    def wait(self, **servers: Callable[[], None]) -> None:
+        with pytest.raises(StopIteration):
+            self.waiting.until_all_answer(servers).send(None)
+
+
+def down(times: int, error: Exception | None = None) -> Callable[[], None]:
+    left = [error or BackendError("it is down", retryable=True)] * times
+
+    def ask() -> None:
+        if left:
+            raise left.pop()
+
+    return ask
+
+
+def test_start_goes_on_at_once_when_everybody_answers() -> None:
+    house = House()
+    house.wait(Kafka=down(0), HBase=down(0))
+
+    assert house.pauses == []
+    assert house.waiting.reason == ""
+
+
+def test_reason_names_the_server_that_is_waited_for() -> None:
+    """One after the other; afterwards there is none."""
+    house = House()
+    house.wait(Kafka=down(2), HBase=down(1))
+
+    assert house.reasons == ["waiting for Kafka: it is down"] * 2 + ["waiting for HBase: it is down"]
+    assert house.pauses == [PAUSE_S] * 3
+    assert house.waiting.reason == ""
+
+
+def test_hub_that_is_not_to_wait_fails_at_once() -> None:
+    """With the exit code for what is not available."""
+    house = House(is_fail_fast=True)
+    with pytest.raises(UnavailableError, match="it is down") as caught:
+        house.waiting.until_all_answer({"Kafka": down(1)}).send(None)
+
+    assert caught.value.exit_code == 7
+    assert house.pauses == []
+
+
+def test_refusal_is_not_waited_for() -> None:
+    """No repetition changes it."""
+    house = House()
+    with pytest.raises(ConflictError):
+        house.waiting.until_all_answer({"Kafka": down(1, ConflictError("topic has 3 partitions"))}).send(None)
