@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import nlargest
 
@@ -29,6 +29,7 @@ _SHOWN_DAMAGE = 100
 _NOT_SHOWN = ("payload", "properties")  # of a Will Message, in a table; JSON has them
 
 _Wanted = Callable[[LoggedEvent], bool]
+_Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
 
 
 @verb(command, "tail")
@@ -54,7 +55,7 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
         end = log.end(_TOPICS[topic])
         is_all = tenant is None and client_id is None
         walk = _Walk(log, _TOPICS[topic], tuple(max(offset - count, 0) for offset in end) if is_all else NOWHERE)
-        newest = sorted(nlargest(count, filter(wanted, walk.events()), key=_age), key=_age)
+        newest = [logged for _, logged in sorted(nlargest(count, _dated(filter(wanted, walk.events()))))]
         if not is_following:
             columns = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
             app.rows([_row(logged, app.form) for logged in newest], *columns)
@@ -164,8 +165,13 @@ class _Walk:
         self.after = tuple(max(reached(self.after, partition), offset) for partition, offset in enumerate(end))
 
 
-def _age(logged: LoggedEvent) -> tuple[int, int, int]:
-    return logged.event.at_ms, logged.partition, logged.offset
+def _dated(events: Iterable[LoggedEvent]) -> Iterator[tuple[_Age, LoggedEvent]]:
+    """Yield each event with what it is sorted by: its time, which never goes back in a partition, whatever the clocks said."""
+    latest: dict[int, int] = {}
+    for logged in events:
+        partition = logged.partition
+        latest[partition] = max(latest.get(partition, 0), logged.event.at_ms)
+        yield (latest[partition], partition, logged.offset), logged
 
 
 def _write_line(app: App, logged: LoggedEvent) -> None:

@@ -334,3 +334,23 @@ def test_group_thread_that_is_closed_tries_a_failing_commit_no_more() -> None:
     assert thread.close()
 
     assert isinstance(answers[0], BackendError)
+
+
+def test_group_thread_tells_that_idle_work_finds_the_store_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody writes, and yet it is known that nobody could; the probe says when it is over."""
+    monkeypatch.setattr(group_module, "_PROBE_S", 0.01)
+    alarms: queue.Queue[tuple[str, str]] = queue.Queue()
+    failures = [full()]
+
+    def idle() -> bool:
+        if failures:
+            raise failures.pop()
+        return False
+
+    thread = group(Driver(), idle=idle, probe=lambda: None, on_alarm=lambda *alarm: alarms.put(alarm)).start()
+
+    name, text = alarms.get(timeout=10)
+    assert (name, text.startswith("disk full")) == ("things_failing", True)
+    assert alarms.get(timeout=10) == ("things_failing", "")
+    assert not thread.is_failing
+    assert thread.close()
