@@ -24,7 +24,7 @@ from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Connack, Connect
 from iothub.mqtt.properties import Properties, encode_message_properties
 from iothub.reasons import Reason
-from iothub_services.auth.authenticator import Authenticated
+from iothub_services.auth.authenticator import Authenticated, Refusal
 from iothub_services.auth.port import ClientIdPolicy
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
@@ -197,6 +197,12 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
         raise
     session = opened.session
     broker.allowance.entered(entry, session)
+    try:
+        await _look_again(hub, connection, arrival)
+    except (ConnectRefusedError, UnavailableError):
+        hub.sessions.withdraw(broker, opened)
+        guest.leave(Reason.SERVER_UNAVAILABLE)
+        raise
     if connection.is_closing and connection.close_reason is not Reason.NETWORK:
         hub.sessions.withdraw(broker, opened)  # we have refused it meanwhile: nobody may come back to what it began
         return
@@ -213,6 +219,17 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
         hub.token_ends.watch(connection, arrival.login.ends_at)
     hub.plane.admit(connection, session, settings, connack)
     broker.connected(session, connection, arrival.packet)
+
+
+async def _look_again(hub: Hub, connection: Connection, arrival: Arrival) -> None:
+    """The accounts may have changed while the session was opened: whoever then looked at all sessions has not seen this one."""
+    while not hub.authenticator.is_current(arrival.login):
+        address = connection.peer_ip
+        answer = await hub.authenticator.review(arrival.login, client_id=arrival.client_id, address=address)
+        if isinstance(answer, Refusal):
+            raise ConnectRefusedError(answer.reason)
+        arrival.login = answer
+        arrival.policy = hub.policy_of(answer, arrival.client_id, connection)
 
 
 def _request(arrival: Arrival) -> SessionRequest:

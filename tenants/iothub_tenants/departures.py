@@ -1,11 +1,13 @@
 """A deleted device's sessions end: connections, subscriptions, queues and reservations go, and its Wills are not published.
 
-Knows no SQL: it is given the lines of the change log. A successor of the same name finds nothing.
+Knows no SQL: it is given the lines of the change log. A successor of the same name finds nothing, and loses nothing of its own: the sessions
+that end are those that are there when the deletion is heard of, however long a failing store keeps them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from twisted.internet.defer import Deferred, DeferredList
 
@@ -24,24 +26,53 @@ PER_TURN = 2_000  # sessions ended before other changes are obeyed
 
 log = logging.get(__name__)
 
-Device = tuple[int, str]
+
+@dataclass(slots=True)
+class _Leaving:
+    """A deletion, and the sessions of its device that were there."""
+
+    change: int
+    tenant_id: int
+    device: str
+    broker: TenantBroker | None
+    sessions: list[Session] = field(default_factory=list)
+
+    def left(self) -> list[Session]:
+        """Return those that have not ended."""
+        if self.broker is None:
+            return []
+        present = self.broker.plane.sessions
+        return [session for session in self.sessions if present.get(session.client_id) is session]
 
 
 class Departures:
-    """Invariants: a deletion that was noted is kept until no session of that device is left; `settled`: the last change before all kept."""
+    """Invariants: a deletion that was noted is kept until none of its sessions is left; `settled`: the last change before all kept."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._leaving: dict[Device, int] = {}  # (tenant id, device) -> the change that deleted it
+        self._leaving: dict[int, _Leaving] = {}  # by the change that deleted the device
         self._noted = 0
         self.settled = 0
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Take in what was deleted; `turn` ends the sessions."""
+        """Take in what was deleted; `turn` ends the sessions. From now on nobody begins another one by what was remembered of the device.
+
+        O(sessions of these tenants).
+        """
+        deleted: dict[int, dict[str, _Leaving]] = {}  # by tenant and device
         for change in changes:
             if change.kind is ChangeKind.DEVICE_DELETED:
-                self._leaving.setdefault((change.tenant_id, change.subject), change.id)
+                self._hub.authenticator.invalidate(change.tenant_id, change.subject)
+                broker = self._hub.brokers.present(change.tenant_id)
+                leaving = _Leaving(change.id, change.tenant_id, change.subject, broker)
+                deleted.setdefault(change.tenant_id, {}).setdefault(change.subject, leaving)
                 self._noted = max(self._noted, change.id)
+        for tenant_id, devices in deleted.items():
+            broker = self._hub.brokers.present(tenant_id)
+            for session in () if broker is None else broker.plane.sessions.values():
+                if session.device in devices:
+                    devices[session.device].sessions.append(session)
+            self._leaving |= {leaving.change: leaving for leaving in devices.values()}
 
     @property
     def is_pending(self) -> bool:
@@ -50,20 +81,20 @@ class Departures:
     async def turn(self) -> None:
         """End sessions of deleted devices, a bounded number of them; what a failing store refuses is tried again in the next turn."""
         left = PER_TURN
-        for leaving in list(self._leaving):
-            broker = self._hub.brokers.present(leaving[0])
-            sessions = [] if broker is None else _sessions_of(broker, leaving[1])
-            if broker is not None and sessions:
-                await self._end(broker, sessions[:left])
+        for leaving in list(self._leaving.values()):
+            sessions = leaving.left()
+            if leaving.broker is not None and sessions:
+                await self._end(leaving.broker, sessions[:left])
                 left -= len(sessions)
-            if broker is None or not _sessions_of(broker, leaving[1]):
-                del self._leaving[leaving]
+            if not leaving.left():
+                del self._leaving[leaving.change]
+                count = len(leaving.sessions)
                 log.info(
-                    "sessions of a deleted device ended", tenant=leaving[0], device=leaving[1], count=len(sessions)
+                    "sessions of a deleted device ended", tenant=leaving.tenant_id, device=leaving.device, count=count
                 )
             if left <= 0:
                 break
-        self.settled = min(self._leaving.values(), default=self._noted + 1) - 1
+        self.settled = min(self._leaving, default=self._noted + 1) - 1
 
     async def _end(self, broker: TenantBroker, sessions: list[Session]) -> None:
         for start in range(0, len(sessions), AT_ONCE):
@@ -76,12 +107,8 @@ class Departures:
         if session.connection is not None:
             self._hub.plane.close(session.connection, Reason.CREDENTIAL_REVOKED)
         try:
-            await self._hub.sessions.discard(broker, session.client_id, "device_deleted")
+            await self._hub.sessions.discard(broker, session.client_id, "device_deleted", session)
         except IotHubError as error:
             log.warning(
                 "a session of a deleted device could not be ended yet", tenant=broker.record.name, error=str(error)
             )
-
-
-def _sessions_of(broker: TenantBroker, device: str) -> list[Session]:
-    return [session for session in broker.plane.sessions.values() if session.device == device]

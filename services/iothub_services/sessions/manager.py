@@ -274,11 +274,11 @@ class SessionManager:
 
     # --- a session ends
 
-    async def discard(self, home: SessionHome, client_id: str, reason: str) -> bool:
-        """End a session for an operator or its tenant's end; closes its connection. False: there is none."""
+    async def discard(self, home: SessionHome, client_id: str, reason: str, only: Session | None = None) -> bool:
+        """End a session for an operator or its tenant's end; closes its connection. False: there is none, or not `only` this one."""
         async with self._directory.holding(home.tenant_id, client_id):
             session = home.plane.sessions.get(client_id)
-            if session is None:
+            if session is None or only not in (None, session):
                 return False
             connection = session.connection
             if connection is not None:

@@ -186,7 +186,7 @@ def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(house:
 
 
 def test_accounts_that_change_meanwhile_are_asked_again(house: House) -> None:
-    """Who waited for the session's lock is checked anew: the device is disabled now."""
+    """Who waited for the session's lock, or for the session, is checked anew: the device is disabled now."""
     house.journal.is_held = True
     first, second = house.stranger(), house.stranger()
     first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
@@ -199,7 +199,23 @@ def test_accounts_that_change_meanwhile_are_asked_again(house: House) -> None:
     house.settle()
 
     assert second.expect(2).code == 0x87
-    assert first.expect(2).code == 0
+    assert first.expect(2).code == 0x87
+    assert nothing_is_taken(house)
+
+
+def test_session_of_a_device_whose_rights_cannot_be_read_again_does_not_come_into_force(house: House) -> None:
+    """The accounts are down just when they have changed: the client tries again later."""
+    house.journal.is_held = True
+    guest = house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    house.hub.authenticator.invalidate(7, "dev1")
+    house.accounts.is_down = True
+
+    house.journal.release()
+    house.settle()
+
+    assert guest.expect(2).code == 0x88
+    assert nothing_is_taken(house)
 
 
 def test_queue_ids_beyond_the_block_are_waited_for(house: House) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub_services.quota.names import Quota
 from iothub_tenants import departures
@@ -116,3 +117,56 @@ def test_device_of_another_tenant_and_other_changes_mean_nobody_here(house: Hous
 
     assert "c" in house.acme.plane.sessions
     assert (leaving.is_pending, leaving.settled) == (False, 1)
+
+
+def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_closed(house: House) -> None:
+    """Clients come back at once: their old record must not let them begin a session that nobody ends."""
+    guest = house.join("c", props=KEPT)
+    del house.accounts.devices[7, "dev1"]
+    leaving = Departures(house.hub)
+    leaving.note([deleted(1)])
+
+    end(house, leaving)
+    guest.expect_closed()
+
+    assert house.ask("c", props=KEPT).connack.code != 0
+    assert house.acme.plane.sessions == {}
+
+
+def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(house: House) -> None:
+    """The sessions that end are those that were there when the hub heard of the deletion."""
+    house.join("old", props=KEPT).disconnect()
+    leaving = Departures(house.hub)
+    leaving.note([deleted(3)])
+    house.journal.is_down = True
+    end(house, leaving)
+    successor = house.join("transient")
+
+    end(house, leaving)
+    house.journal.is_down = False
+    house.join("new", props=KEPT)
+    end(house, leaving)
+
+    assert sorted(house.acme.plane.sessions) == ["new", "transient"]
+    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    successor.ping()
+
+
+def test_successor_under_the_same_client_id_is_not_hit(house: House) -> None:
+    """While the end of the old session waits for its turn, the successor begins anew under the same Client Identifier."""
+    house.join("c", props=KEPT).disconnect()
+    leaving = Departures(house.hub)
+    leaving.note([deleted(3)])
+    house.journal.is_held = True
+    successor = house.stranger()
+    successor.send(successor.connect_bytes("c", "acme/dev1", props=KEPT))
+    Deferred.fromCoroutine(leaving.turn())
+
+    house.journal.release()
+    house.settle()
+
+    assert successor.expect(2).code == 0
+    successor.ping()
+    end(house, leaving)
+    assert leaving.is_pending is False
+    successor.ping()

@@ -15,6 +15,7 @@ from iothub_tenants.changes import Change
 from iothub_tenants.obey import Obedience
 from iothub_tenants.queue_bounds import QueueBounds
 from iothub_tenants.store import ChangeKind
+from tests.support import property_names as names
 from tests.support.control_house import House, device, now
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
@@ -165,3 +166,34 @@ def test_queues_that_cannot_be_bounded_now_hold_up_nothing(desk: Desk, monkeypat
     assert desk.house.ask("d").connack.code >= 0x80
 
     gate.callback(None)
+
+
+def test_change_that_comes_while_a_session_is_opened_is_obeyed(desk: Desk) -> None:
+    """The CONNECT was proven before, and its session is not there yet when all sessions are looked at."""
+    desk.house.journal.is_held = True
+    guest = desk.house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
+    known = desk.house.accounts.devices[7, "dev1"]
+    desk.house.accounts.add(desk.house.accounts.tenants["acme"], replace(known, is_enabled=False))
+    desk.change(ChangeKind.DEVICE, "dev1")
+
+    desk.house.journal.release()
+    desk.house.settle()
+
+    assert [each.code for each in guest.expect_closed()] == [0x87]
+    assert (desk.house.acme.plane.sessions, desk.house.queues.owners) == ({}, {})
+    assert [desk.house.used(quota) for quota in (Quota.CONNECTIONS, Quota.SESSIONS)] == [0, 0]
+
+
+def test_rights_that_change_while_a_session_is_opened_are_in_force(desk: Desk) -> None:
+    """It may come in, and has the rights of now."""
+    desk.house.journal.is_held = True
+    guest = desk.house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
+    desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
+
+    desk.house.journal.release()
+    desk.house.settle()
+
+    assert guest.expect(2).code == 0
+    assert guest.subscribe(("a", 1)).codes == [0x87]
