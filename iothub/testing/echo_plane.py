@@ -5,6 +5,7 @@ Knows no sockets; transports are tested against it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from iothub.net.listener_info import ListenerInfo
@@ -34,6 +35,7 @@ class EchoConnection:
         self.session: object | None = object() if plane.has_sessions else None
         self.tenant = EchoTenant()
         self.partial: bytearray | None = None
+        self.since = time.monotonic()
         self.chunks: list[int] = []
         self.received = 0
         self.lost_for: list[Reason] = []
@@ -75,7 +77,7 @@ class EchoPlane:
         return connection
 
     def close(self, connection: EngineConnection, reason: Reason) -> None:
-        if isinstance(connection, EchoConnection):
+        if isinstance(connection, EchoConnection) and connection not in [closed for closed, _ in self.closed]:
             self.closed.append((connection, reason))
             connection.transport.close()
 
@@ -85,4 +87,9 @@ class EchoPlane:
             connection.transport.wake()
 
     def tick(self) -> None:
+        """Like the plane: whoever has not connected in time is closed."""
         self.ticks += 1
+        now = time.monotonic()
+        for connection in self.connections:
+            if connection.session is None and now - connection.since > connection.listener.connect_timeout_s:
+                self.close(connection, Reason.CONNECT_TIMEOUT)
