@@ -5,7 +5,6 @@ Knows no thread and no socket: `ThreadCaller` and `DirectCaller` fulfil it. Driv
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -35,18 +34,13 @@ class Caller(ABC):
         return outcome
 
     def scan(self, scan: Scan, page: int = 128) -> Iterator[Row]:
-        """Yield the rows of a scan, `page` of them with each call. Raises BackendError, also in the middle."""
+        """Yield the rows of a scan, `page` of them with each call. Raises BackendError, also in the middle.
+
+        Whoever stops before the end leaves a scanner in the gateway, which forgets it after a while.
+        """
         scanner = self.call(open_scan(scan))
-        is_over = False
-        try:
-            while rows := self.call(next_rows(scanner, page, scan.pin)):
-                yield from rows
-                if len(rows) < page:
-                    break
-            is_over = True
-        finally:
-            if is_over:
-                self.call(close_scan(scanner, scan.pin))
-            else:  # it failed, or nobody wants the rest: a scanner that is left behind ends by itself
-                with contextlib.suppress(BackendError):
-                    self.call(close_scan(scanner, scan.pin))
+        while rows := self.call(next_rows(scanner, page, scan.pin)):
+            yield from rows
+            if len(rows) < page:
+                break
+        self.call(close_scan(scanner, scan.pin))

@@ -220,7 +220,10 @@ class Lane:
         self._failures = 0
         for ticket, _ in answered:
             self._meter.sent(ticket.call.verb.name, "answered", now - ticket.began)
-        if not self._pipeline.broken:
+        is_low = (
+            self._pipeline.in_flight * 2 <= self._bounds.in_flight
+        )  # many calls in one write, not one after each answer
+        if is_low and not self._pipeline.broken:
             self._pump(wire)
         for ticket, frame in answered:
             ticket.sink.answered(ticket.index, frame)

@@ -182,6 +182,18 @@ STORE_COMMIT_DURATION = _histogram(
 )
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Messages on their way to disk.")
 
+# HBase, where a store is on it
+HBASE_REQUESTS = _counter(
+    "iothub_hbase_requests_total",
+    "Calls that were sent: answered (with a refusal, too), lost with their connection, or not answered in time.",
+    ("op", "result"),
+)
+HBASE_REQUEST_DURATION = _histogram(
+    "iothub_hbase_request_duration_seconds", "From sending a call to its outcome.", _LATENCIES_S, ("op",)
+)
+HBASE_CONNECTIONS = _gauge("iothub_hbase_connections", "Connections to the gateways.", ("state",), (("up",), ("down",)))
+HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls that wait for their answers.")
+
 # Routing
 SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
 RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")
@@ -231,3 +243,5 @@ TENANT_QUOTA_TRIALS = _counter(
 )
 
 DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+NOT_ALWAYS_FED = ("iothub_tenant_", "iothub_hbase_")
+"""How the names of metrics begin that have a page of their own, or are fed only where a back end is used."""

@@ -72,14 +72,16 @@ def test_calls_wait_for_the_connection(world: World, make_client: MakeClient) ->
 
 def test_only_so_many_calls_are_in_flight(world: World, make_client: MakeClient) -> None:
     """A batch of any size; what has no room waits, and goes as answers come."""
-    client, sink = make_client(in_flight=3), Sink()
+    client, sink = make_client(in_flight=4), Sink()
     (wire,) = world.accept()
 
     client.begin([append() for _ in range(BATCH)], sink)
 
-    assert (len(wire.requests), client.lanes[0].in_flight) == (3, 3)
+    assert (len(wire.requests), client.lanes[0].in_flight) == (4, 4)
     wire.answer(1)
-    assert len(wire.requests) == 3
+    assert len(wire.requests) == 3  # filled up when half are answered, in one write
+    wire.answer(1)
+    assert len(wire.requests) == 4
     world.serve()
     assert len(sink.outcomes) == BATCH
     assert client.lanes[0].in_flight == 0

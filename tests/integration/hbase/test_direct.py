@@ -1,0 +1,147 @@
+"""`DirectCaller` over real sockets, with a fake gateway behind them: large batches, lost and silent connections, the next gateway."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from iothub.errors import BackendError
+from iothub.units import Endpoint
+from iothub_services.hbase import calls
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.lane import Bounds
+from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+
+
+class Served:
+    """A fake gateway on a port of its own, one thread for each connection, one answer after another."""
+
+    def __init__(self) -> None:
+        self.gateway = FakeGateway()
+        self.gateway.tables[b"t"] = {}
+        self.answers_left = 1_000_000  # then connections are closed
+        self.is_silent = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Endpoint("127.0.0.1", self._listener.getsockname()[1])
+        self.connections: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self.connections:
+            connection.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        rest = b""
+        try:
+            while octets := connection.recv(65536):
+                frames, rest = split_frames(rest + octets)
+                for frame in frames if not self.is_silent else []:
+                    if not self.answers_left:
+                        connection.shutdown(socket.SHUT_RDWR)
+                        return
+                    self.answers_left -= 1
+                    connection.sendall(framed(self.gateway.answer(frame)))
+        except OSError:
+            return
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.close()
+
+
+def test_large_batch_with_large_answers_goes_through(served: Served) -> None:
+    """Neither side may end up waiting for the other to read: 64 MiB there, 64 MiB back, through small windows."""
+    value = b"x" * (256 << 10)
+    batch = [calls.append(b"t", b"%d" % number, b"f:a", value) for number in range(256)]
+    with DirectCaller([served.address]) as caller:
+        results = caller.call_many(batch)
+
+    assert results == [value] * 256
+
+
+def test_lost_connection_is_made_anew(served: Served) -> None:
+    """What was answered counts, what was in flight may be written, what was not sent is not."""
+    served.answers_left = 3
+    with DirectCaller([served.address], Bounds(in_flight=2)) as caller:
+        results = caller.call_many([calls.append(b"t", b"r", b"f:a", b"x") for _ in range(10)])
+        served.answers_left = 10
+        again = caller.call(calls.append(b"t", b"r", b"f:a", b"x"))
+
+    assert results[:3] == [b"x", b"xx", b"xxx"]
+    errors = [result for result in results[3:] if isinstance(result, BackendError)]
+    assert len(errors) == 7
+    assert all(error.retryable for error in errors)
+    assert [error.is_written for error in errors[2:]] == [False] * 5
+    assert again == b"xxxx"
+
+
+def test_silence_ends_in_time(served: Served) -> None:
+    """As with a server that is paused."""
+    served.is_silent = True
+    with DirectCaller([served.address], Bounds(timeout_s=0.2)) as caller:
+        (write, read) = caller.call_many(
+            [calls.append(b"t", b"r", b"f:a", b"x"), calls.get_row(b"t", b"r")]  # type: ignore[list-item]
+        )
+
+    assert isinstance(write, BackendError)
+    assert isinstance(read, BackendError)
+    assert "has not answered for 0.2 s" in str(write)
+    assert (write.is_written, read.is_written) == (True, False)
+
+
+def test_next_gateway_is_used_when_one_is_gone(served: Served) -> None:
+    """At the connection at once, and after a failure with the next call."""
+    gone = Served()
+    gone.close()
+    with DirectCaller([gone.address, served.address]) as caller:
+        assert caller.call(calls.append(b"t", b"r", b"f:a", b"x")) == b"x"
+    with DirectCaller([gone.address]) as caller, pytest.raises(BackendError, match="Connection refused") as caught:
+        caller.call(calls.append(b"t", b"r", b"f:a", b"x"))
+
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
+
+
+def test_call_above_the_frame_limit_fails_alone(served: Served) -> None:
+    """Its neighbours are done."""
+    with DirectCaller([served.address], Bounds(frame_bytes=1000)) as caller:
+        large, small = caller.call_many(
+            [calls.append(b"t", b"r", b"f:a", b"x" * 2000), calls.append(b"t", b"r", b"f:a", b"x")]
+        )
+
+    assert isinstance(large, BackendError)
+    assert (large.retryable, large.is_written, small) == (False, False, b"x")
+
+
+def test_stranger_is_hung_up_on() -> None:
+    """A port that speaks something else."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = Endpoint("127.0.0.1", listener.getsockname()[1])
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                connection.recv(1 << 16)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with DirectCaller([address]) as caller, pytest.raises(BackendError, match="above the limit"):
+            caller.call(calls.table_names())
+        thread.join(10)

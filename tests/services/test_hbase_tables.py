@@ -1,0 +1,119 @@
+"""Our tables on a real HBase: made by our Java program with regions, settings and a coprocessor, looked at through the gateway."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iothub.cli.main import run
+from iothub.errors import ConflictError
+from iothub.records import keys
+from iothub.units import Endpoint
+from iothub_services.hbase import calls
+from iothub_services.hbase.administration import TableAdmin, TableState, table_status
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.tables import coprocessor, layouts
+from ops.services.house import Services
+from ops.services.places import HOST
+
+REGIONS = 4
+BROUGHT_BY_HBASE = "org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint"
+
+
+@pytest.fixture
+def caller(services: Services) -> Iterator[DirectCaller]:
+    with DirectCaller([Endpoint(HOST, services.ports.thrift)]) as made:
+        yield made
+
+
+@pytest.fixture
+def namespace(caller: DirectCaller) -> Iterator[str]:
+    """A namespace of its own for each test; its tables are gone afterwards."""
+    name = f"t{uuid.uuid4().hex}"
+    yield name
+    for table in caller.call(calls.table_names()):
+        if table.startswith(f"{name}:".encode()):
+            caller.call(calls.disable_table(table))
+            caller.call(calls.delete_table(table))
+
+
+@pytest.fixture
+def admin(services: Services) -> TableAdmin:
+    return TableAdmin(services.places.folder / "hbase-java")
+
+
+def test_tables_are_made_as_they_are_described(admin: TableAdmin, caller: DirectCaller, namespace: str) -> None:
+    """Regions, families, settings, a coprocessor: all of it is read back, and a second run changes nothing."""
+    queues, *others = layouts(namespace, REGIONS)
+    settings = {name: value for name, value in queues.settings.items() if name != "coprocessor$1"}
+    observed = replace(queues, settings={**settings, "coprocessor$1": coprocessor(BROUGHT_BY_HBASE)})
+    wanted = [observed, *others]
+
+    assert admin.create(wanted) == [layout.name for layout in wanted]
+
+    assert admin.create(wanted) == []
+    assert {status.state for status in table_status(caller, wanted)} == {TableState.OK}
+    starts = [region.start for region in caller.call(calls.regions(observed.name.encode()))]
+    assert starts == [b"", b"\x40", b"\x80", b"\xc0"]
+
+
+def test_rows_of_queues_spread_over_the_regions(admin: TableAdmin, caller: DirectCaller, namespace: str) -> None:
+    """As the keys are made for; and what is written there is found by a scan of its queue alone."""
+    (plain,) = (layout for layout in layouts(namespace, REGIONS) if layout.name.endswith(":queues_plain"))
+    admin.create([plain])
+    table = plain.name.encode()
+    queues = [keys.queue_key(number, 7) for number in range(8)]
+    caller.call_many(
+        [calls.mutate_row(table, keys.record_row(queue, at), {b"d:b": b"x"}) for queue in queues for at in (1, 2, 256)]
+    )
+
+    starts = [region.start for region in caller.call(calls.regions(table))]
+    homes = [max(start for start in starts if start <= queue) for queue in queues]
+    rows = caller.scan(calls.Scan(table, queues[3], keys.prefix_end(queues[3])))
+
+    assert sorted(homes) == sorted(starts * 2)
+    assert [keys.position_of(row.key) for row in rows] == [1, 2, 256]
+
+
+def test_other_layout_is_refused_and_left_alone(admin: TableAdmin, caller: DirectCaller, namespace: str) -> None:
+    """A table that somebody else made, or that another setting of ours made."""
+    wanted = layouts(namespace, REGIONS, is_plain=True)[:2]
+    admin.create(wanted[:1])
+
+    with pytest.raises(ConflictError, match="4 regions, or other bounds, in place of 8"):
+        admin.create(layouts(namespace, 2 * REGIONS, is_plain=True)[:2])
+
+    assert [status.state for status in table_status(caller, wanted)] == [TableState.OK, TableState.MISSING]
+
+
+def test_command_creates_and_shows(
+    services: Services, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`iothub hbase`: 3 while tables are missing, 0 afterwards, 4 for another layout, 7 when nobody listens."""
+    file = tmp_path / "iothub.toml"
+
+    def hbase(*words: str, port: int = services.ports.thrift, regions: int = REGIONS) -> int:
+        file.write_text(
+            f'[hbase]\nthrift = ["{HOST}:{port}"]\nnamespace = "{namespace}"\nregions = {regions}\n'
+            f'admin_program = "{services.places.folder / "hbase-java"}"\n'
+        )
+        return run(["--config", str(file), "hbase", *words])
+
+    assert hbase("status", "--plain") == 3
+    assert "create them: iothub hbase create-tables" in capsys.readouterr().err
+    assert hbase("create-tables", "--plain", "--dry-run", "-o", "json") == 0
+    assert len(json.loads(capsys.readouterr().out)["created"]) == 6
+    assert hbase("create-tables", "--plain") == 0
+    assert f"created {namespace}:queues_plain, " in capsys.readouterr().err
+    assert hbase("create-tables", "--plain") == 0
+    assert "nothing to do" in capsys.readouterr().err
+    assert hbase("status", "--plain", "-o", "json") == 0
+    assert {row["state"] for row in json.loads(capsys.readouterr().out)} == {"ok"}
+    assert hbase("status", "--plain", regions=8) == 4
+    assert hbase("create-tables", "--plain", port=1) == 7
+    assert "Connection refused" in capsys.readouterr().err
