@@ -1,4 +1,4 @@
-"""A new file for secrets that nobody can tell again: written whole before they count, gone when what they are for fails.
+"""A new file for secrets that nobody can tell again: written whole before they count, gone when what they are for fails for certain.
 
 Knows no device.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeAlias
 
-from iothub.errors import ConflictError, UnavailableError
+from iothub.cli import output
+from iothub.errors import BackendError, ConflictError, UnavailableError
 
 _MODE = 0o600
 
@@ -30,6 +31,7 @@ class SecretsFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._before: _Handler = None
+        self._is_written = False
         try:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
         except FileExistsError:
@@ -48,6 +50,7 @@ class SecretsFile:
                 file.writelines(f"{line}\n" for line in lines)
             os.fsync(self._descriptor)
             self._sync_folder()
+            self._is_written = True
         except OSError as error:
             raise self._unavailable(error) from None
 
@@ -60,7 +63,12 @@ class SecretsFile:
         os.close(self._descriptor)
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
-        if error is not None:
+        if isinstance(error, BackendError) and self._is_written:  # the connection was lost at the commit, perhaps
+            output.say(
+                f"iothub: warning: {self._path} is kept: the database may have taken the devices before it failed; "
+                "look with `iothub device list`, and remove the file if they are not there"
+            )
+        elif error is not None:
             self._path.unlink(missing_ok=True)
 
     def _sync_folder(self) -> None:

@@ -189,7 +189,7 @@ def _read_jwk(jwk: object, where: str) -> tuple[TokenAlgorithm, TokenKey] | None
         raise ConfigError(f"{where}: this is a private key, which stays with the issuer: give the public part only")
     key_id, use, named = jwk.get("kid", ""), jwk.get("use", "sig"), jwk.get("alg")
     reader = _SUPPORTED.get((str(jwk.get("kty")), str(jwk.get("crv", ""))))
-    if reader is None or use != "sig" or (named is not None and named not in {each.value for each in TokenAlgorithm}):
+    if reader is None or use != "sig" or named not in (None, *(each.value for each in TokenAlgorithm)):
         return None
     try:
         _check_id(key_id)
@@ -199,7 +199,7 @@ def _read_jwk(jwk: object, where: str) -> tuple[TokenAlgorithm, TokenKey] | None
         raise ConfigError(f"{where}: {error}") from None
     except (InvalidKeyError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         raise ConfigError(f"{where}: the key is damaged") from None
-    if named not in {None, algorithm.value}:
+    if named not in (None, algorithm.value):
         raise ConfigError(f"{where}: alg is {named}, but the key is one for {algorithm.value}")
     return algorithm, TokenKey(str(key_id), _pem(key))
 

@@ -153,7 +153,7 @@ class StateService:
                     self._unfolded += 1
                 else:
                     self._fold(logged)
-        except BackendError as error:
+        except (BackendError, FutureRecordError) as error:
             self._is_behind = True
             self._failed(error)
 

@@ -126,6 +126,7 @@ def test_set_for_several_algorithms_needs_to_be_told_which() -> None:
         ({"keys": [jwk(ES256, "a\n")]}, "kid"),
         ({"keys": [jwk(ES256, "a" * 257)]}, "kid"),
         ({"keys": [jwk(ES256) | {"kid": 7}]}, "kid"),
+        ({"keys": [jwk(ES256) | {"alg": ["ES256"]}]}, "no public key"),
     ],
 )
 def test_damaged_or_foreign_set_is_refused(document: object, words: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iothub.cli.secrets_file import SecretsFile
-from iothub.errors import ConflictError, UnavailableError
+from iothub.errors import BackendError, ConflictError, UnavailableError
 
 
 def test_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
@@ -44,6 +44,26 @@ def test_file_goes_with_what_it_is_for(tmp_path: Path) -> None:
         fail()
 
     assert not path.exists()
+
+
+def test_file_stays_when_the_database_fails_after_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A commit whose answer was lost may have happened: then these are the only copies."""
+    path = tmp_path / "secrets.csv"
+
+    def fail(*lines: str) -> None:
+        with SecretsFile(path) as file:
+            if lines:
+                file.write(lines)
+            raise BackendError("server closed the connection unexpectedly", retryable=True)
+
+    with pytest.raises(BackendError):
+        fail()
+    assert not path.exists()
+
+    with pytest.raises(BackendError):
+        fail("a,1")
+    assert path.read_text() == "a,1\n"
+    assert "is kept" in capsys.readouterr().err
 
 
 def test_ctrl_c_is_ignored_once_the_secrets_are_written(tmp_path: Path) -> None:

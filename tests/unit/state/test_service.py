@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, FutureRecordError
+from iothub.errors import BackendError, ConflictError, FutureRecordError, IotHubError
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, Topic
 from iothub.records.state import SessionState, encode_state
@@ -291,8 +291,13 @@ def test_service_answers_a_drop_that_failed_with_its_error(house: House) -> None
     assert isinstance(answers[1], BackendError)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [BackendError("state.db: disk I/O error", retryable=True), FutureRecordError("state.db: record of format 9")],
+    ids=["down", "newer"],
+)
 def test_event_is_durable_although_the_store_does_not_say_what_was_before(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, monkeypatch: pytest.MonkeyPatch, error: IotHubError
 ) -> None:
     """It is in the log once, it is answered as such, and it is folded from there when the store answers again."""
     house.service([[created()]])
@@ -300,7 +305,7 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     service = house.restarted()
 
     def fail(_tenant_id: int, _client_id: str) -> None:
-        raise BackendError("state.db: disk I/O error", retryable=True)
+        raise error
 
     with monkeypatch.context() as broken:
         broken.setattr(house.store, "get", fail)
