@@ -144,12 +144,22 @@ async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes
         return
     try:
         await hub.journal.record(made)
-    except BackendError:
+    except BackendError as error:
+        if error.is_written:  # perhaps: then what is refused must not come back with the next start
+            hub.journal.note([_as_it_was(subject, session, wish.subscription) for wish in granted])
         for wish in granted:
             wish.code = UNSPECIFIED
             if wish.is_reserved:
                 wish.is_reserved = False
                 broker.allowance.release_subscription(wish.subscription)
+
+
+def _as_it_was(subject: Subject, session: Session, refused: Subscription) -> Event:
+    """Return the event that undoes a subscription: what was there before, or nothing."""
+    before = session.subscriptions.get((refused.group, refused.filter))
+    if before is not None:
+        return _subscribed(subject, before)
+    return events.session_unsubscribed(subject, topic_filter=refused.filter.decode(), group=_text(refused.group))
 
 
 def _subscribed(subject: Subject, subscription: Subscription) -> Event:

@@ -103,6 +103,29 @@ def test_pause_of_kafka_holds_acknowledgements_back(services: Services, kafka: K
     assert [subscribed(events, name) for name in ("before", "during", "after")] == [1, 1, 1]
 
 
+def test_subscription_that_was_refused_is_not_there_afterwards(
+    services: Services, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Its event was with the producer when the hub gave it up, and is written when Kafka goes on: so it is undone there (!)."""
+    hub = kafka_hub(tmp_path, kafka, queues__give_up="2s")
+    hub.start()
+    try:
+        with RawClient(hub.ports["tcp"], 5, timeout=30) as client:
+            client.connect("c", "acme/dev1", clean=False, props=PERSISTENT)
+            services.pause("kafka")
+            assert client.subscribe(("refused", 1)).codes == [0x80]
+            services.resume("kafka")
+            until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+            assert client.subscribe(("granted", 1)).codes == [1]
+    finally:
+        services.resume("kafka")
+        hub.close()
+
+    events = log_of(kafka)
+    assert subscribed(events, "refused") == 1
+    assert list(folded(events)["c"].subscriptions) == [(None, "granted")]
+
+
 def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub: Hub) -> None:
     """With a reason that everybody can see; it goes on by itself; who does not want to wait says so."""
     services.down("kafka")

@@ -75,17 +75,18 @@ async def run(_name: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 
 class Journal:
-    """Remembers events; `hold` makes the durable ones wait for `release`, `is_down` refuses them."""
+    """Remembers events; `hold` makes the durable ones wait for `release`, `is_down` refuses them, `is_uncertain`: they may be there all the same."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.is_down = False
+        self.is_uncertain = False
         self.is_held = False
         self.waiting: list[Deferred[None]] = []
 
     async def record(self, events: list[Event]) -> None:
         if self.is_down:
-            raise BackendError("events.db: disk full", retryable=True)
+            raise BackendError("events.db: disk full", retryable=True, is_written=self.is_uncertain)
         if self.is_held:
             self.waiting.append(Deferred())
             await self.waiting[-1]

@@ -93,6 +93,22 @@ def test_subscription_that_cannot_be_made_durable_is_refused(house: House) -> No
     assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
 
 
+def test_refused_subscription_that_may_be_in_the_log_is_undone_there(house: House) -> None:
+    """The next start finds what the client was told: the old options of the one, nothing of the other."""
+    guest = house.join(props=KEPT)
+    guest.subscribe(("a", 1))
+    house.journal.is_down = house.journal.is_uncertain = True
+
+    assert guest.subscribe(("a", 2), ("b", 1)).codes == [0x80, 0x80]
+
+    undone = house.journal.events[-2:]
+    assert [(each.type.word, each.facts["filter"], each.facts.get("qos")) for each in undone] == [
+        ("session.subscribed", "a", 1),
+        ("session.unsubscribed", "b", None),
+    ]
+    assert [each.qos for each in house.session("c").subscriptions.values()] == [1]
+
+
 def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(house: House) -> None:
     guest = house.join(props=KEPT)
     house.journal.is_held = True
