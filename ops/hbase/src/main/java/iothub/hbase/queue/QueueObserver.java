@@ -12,6 +12,7 @@ import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.KeyValue;
 import org.apache.hadoop.hbase.client.Append;
 import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.coprocessor.ObserverContext;
@@ -28,6 +29,7 @@ import org.apache.hadoop.hbase.regionserver.compactions.CompactionLifeCycleTrack
 import org.apache.hadoop.hbase.regionserver.compactions.CompactionRequest;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.wal.WALEdit;
+import org.apache.hadoop.hbase.wal.WALKey;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -148,12 +150,26 @@ public final class QueueObserver implements RegionCoprocessor, RegionObserver {
   @Override
   public void postOpen(ObserverContext<RegionCoprocessorEnvironment> context) {
     Region region = context.getEnvironment().getRegion();
-    String name = region.getRegionInfo().getRegionNameAsString();
+    learned(region.getRegionInfo(), () -> refill(region));
+  }
+
+  /** What the log brings back after a crash is flushed before {@link #postOpen}: the marks for that flush come from the log as well. */
+  @Override
+  @SuppressWarnings("deprecation") // the only hook that sees an entry of the log
+  public void preWALRestore(
+      ObserverContext<? extends RegionCoprocessorEnvironment> context, RegionInfo region, WALKey key, WALEdit edit) {
+    learned(region, () -> {
+      edit.getCells().stream().filter(cell -> CellUtil.matchingColumn(cell, Rows.META, Rows.STATE)).forEach(this::mark);
+      return null;
+    });
+  }
+
+  /** A region must open, also when its marks cannot be had. */
+  private static void learned(RegionInfo region, Work work) {
     try {
-      guarded("open", () -> refill(region));
-      LOG.info("{} queues in {}", marks.size(), name);
+      guarded("open", work);
     } catch (IOException e) {
-      LOG.warn("the states of the queues in {} could not be read; consumed rows stay until they are", name, e);
+      LOG.warn("states of queues in {} could not be read; consumed rows stay until they are", region.getRegionNameAsString(), e);
     }
   }
 
@@ -167,6 +183,7 @@ public final class QueueObserver implements RegionCoprocessor, RegionObserver {
         cells.clear();
       }
     }
+    LOG.info("{} queues in {}", marks.size(), region.getRegionInfo().getRegionNameAsString());
     return null;
   }
 

@@ -1,0 +1,135 @@
+"""The queue coprocessor while regions move and HBase dies: positions stay dense, nothing acknowledged is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ops.services.house import Services
+from tests.support import queue_bytes
+from tests.support.queue_bytes import appended, claimed, record
+from tests.support.queue_table import QueueTable, queue_table
+
+WRITERS = 8
+CALLS = 300  # of each writer, at least
+QUEUE = 1
+
+
+class Writer(threading.Thread):
+    """One writer incarnation: one call in flight, repeated until it is answered, with the bytes that it had."""
+
+    def __init__(self, table: QueueTable, number: int, is_over: threading.Event) -> None:
+        super().__init__(name=f"writer {number}")
+        self.number = number
+        self.positions: dict[int, bytes] = {}  # as answered
+        self.repeats = 0
+        self.failure: BaseException | None = None
+        self.last: bytes = b""
+        self.last_positions: tuple[int, ...] = ()
+        self._table = table
+        self._is_over = is_over
+
+    def run(self) -> None:
+        try:
+            self._write()
+        except BaseException as error:  # shown by the test's own thread
+            self.failure = error
+
+    def _write(self) -> None:
+        sequence = 0
+        with self._table.caller() as caller:
+            while sequence < CALLS or not self._is_over.is_set():
+                sequence += 1
+                bodies = [b"%d/%d/%d" % (self.number, sequence, each) for each in range(1 + sequence % 5)]
+                self.last = queue_bytes.append(QUEUE, self.number, sequence, [record(body) for body in bodies])
+                answer = appended(self._table.do_until_answered(caller, QUEUE, self.last)[0])
+                self.last_positions = answer.positions
+                self.repeats += answer.is_repeat
+                self.positions |= dict(zip(answer.positions, bodies, strict=True))
+
+
+def _written_through(table: QueueTable, fault: Callable[[], None]) -> list[Writer]:
+    """Let eight writers write to one queue while a fault happens; return them when all is answered."""
+    with table.caller() as caller:
+        table.do(caller, QUEUE, queue_bytes.create(QUEUE))
+    is_over = threading.Event()
+    writers = [Writer(table, number, is_over) for number in range(1, WRITERS + 1)]
+    for writer in writers:
+        writer.start()
+    try:
+        fault()
+    finally:
+        is_over.set()
+        for writer in writers:
+            writer.join()
+    assert [writer.failure for writer in writers] == [None] * WRITERS
+    return writers
+
+
+def _kill(services: Services) -> None:
+    threading.Event().wait(1.0)  # let the writers be in full flight
+    services.kill("hbase")
+    services.up()
+
+
+def _check(table: QueueTable, writers: list[Writer]) -> None:
+    answered = {position: body for writer in writers for position, body in writer.positions.items()}
+    assert len(answered) == sum(len(writer.positions) for writer in writers)  # no position was given twice
+    with table.caller() as caller:
+        claim = claimed(table.do(caller, QUEUE, queue_bytes.claim(QUEUE))[0])
+        stored = {
+            position: raw[queue_bytes.RECORD_HEAD_BYTES :]
+            for position, raw in table.all_records(caller, QUEUE, claim.epoch).items()
+        }
+        repeated = [appended(table.do(caller, QUEUE, writer.last)[0]) for writer in writers]
+
+    assert stored == answered
+    assert list(stored) == list(range(1, len(stored) + 1))
+    assert [(each.is_repeat, each.positions) for each in repeated] == [
+        (True, writer.last_positions) for writer in writers
+    ]
+
+
+def test_eight_writers_while_regions_close_and_open(services: Services) -> None:
+    """A region that is closed for a moment refuses; the gateway or the writer tries again with the same bytes."""
+    with queue_table(services, 4) as table:
+
+        def reopen() -> None:
+            for _ in range(3):
+                table.regions("reopen")
+
+        writers = _written_through(table, reopen)
+        _check(table, writers)
+
+
+@pytest.mark.parametrize("round_number", [1, 2])
+def test_eight_writers_while_hbase_is_killed(services: Services, round_number: int) -> None:
+    """Kill -9 under load: calls that were written and not answered are answered, repeated, with the positions they got."""
+    assert round_number
+    with queue_table(services, 4) as table:
+        writers = _written_through(table, lambda: _kill(services))
+        _check(table, writers)
+
+
+def test_call_for_many_queues_is_written_whole_or_not_at_all(services: Services) -> None:
+    """Kill -9 under `m:mul` calls of 16 queues: the retry of each finds all of it or nothing."""
+    queues = [4 * number for number in range(1, 17)]
+    with queue_table(services, 4) as table, table.caller() as caller:
+        table.do(caller, queues[0], *[queue_bytes.create(each) for each in queues])
+        killer = threading.Thread(target=_kill, args=(services,))
+        killer.start()
+        sequence = 0
+        kinds = set()
+        is_last = False
+        while not is_last:
+            is_last = not killer.is_alive()
+            sequence += 1
+            steps = [queue_bytes.append(each, 9, sequence, [record(b"%d" % sequence)]) for each in queues]
+            answers = [appended(told) for told in table.do_until_answered(caller, queues[0], *steps)]
+            kinds.add(frozenset(answer.is_repeat for answer in answers))
+            assert {answer.positions for answer in answers} == {(sequence,)}
+        killer.join()
+
+        assert kinds <= {frozenset((False,)), frozenset((True,))}
