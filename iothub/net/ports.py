@@ -13,10 +13,16 @@ from iothub.reasons import Reason
 
 
 class EngineConnection(Protocol):
-    """The engine's half of one client: `out` waits to be written, `session` is None until CONNECT has succeeded."""
+    """The engine's half of one client: `out` waits to be written, `session` is None until CONNECT has succeeded.
+
+    `partial`: what was read and is not parsed yet.
+    """
 
     @property
     def out(self) -> bytearray: ...
+
+    @property
+    def partial(self) -> bytearray | None: ...
 
     @property
     def session(self) -> object | None: ...

@@ -222,8 +222,9 @@ class PlainChannel(Protocol):
             self.transport.abortConnection()
 
     def peer_has_gone(self) -> None:
-        """A paused peer has closed or reset. What it sent before may still be read, for a while."""
-        if unread_bytes(self.transport.getHandle()) == 0:
+        """A paused peer has closed or reset. What it sent before may still be read, for a while; its goodbye may be with the engine already."""
+        has_more = self.connection is not None and self.connection.partial is not None
+        if unread_bytes(self.transport.getHandle()) == 0 and not has_more:
             self.abort()
         else:
             self._hub.half_closed(self)

@@ -61,8 +61,11 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         wishes.append(_wish(broker, session, packet, asked, places))
         if number % SLICE == 0:
             await hub.breathe()
+            if guest.session is not session:  # nothing was promised: who comes back finds the session as it was
+                _give_back(broker, wishes)
+                return
     await _make_durable(hub, broker, session, wishes)
-    await _activate(hub, broker, session, wishes)
+    await _activate(hub, guest, session, wishes)
     if guest.session is not session:
         return
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
@@ -107,10 +110,11 @@ def _wish(
     return Wish(subscription, code or asked.qos, is_new, is_new and code == 0)
 
 
-async def _activate(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
+async def _activate(hub: Hub, guest: Guest, session: Session, wishes: list[Wish]) -> None:
     """What was granted and is durable takes effect, even if its connection went meanwhile: only the session's end undoes it."""
+    broker = cast("TenantBroker", guest.broker)
     for number, wish in enumerate(wishes, 1):
-        if number % SLICE == 0:
+        if number % SLICE == 0 and guest.session is session:  # else somebody may come back and unsubscribe meanwhile
             await hub.breathe()
         if wish.code >= FAILURE_3X:
             continue
@@ -147,11 +151,16 @@ async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes
     except BackendError as error:
         if error.is_written:  # perhaps: then what is refused must not come back with the next start
             hub.journal.note([_as_it_was(subject, session, wish.subscription) for wish in granted])
+        _give_back(broker, granted)
         for wish in granted:
             wish.code = UNSPECIFIED
-            if wish.is_reserved:
-                wish.is_reserved = False
-                broker.allowance.release_subscription(wish.subscription)
+
+
+def _give_back(broker: TenantBroker, wishes: list[Wish]) -> None:
+    for wish in wishes:
+        if wish.is_reserved:
+            wish.is_reserved = False
+            broker.allowance.release_subscription(wish.subscription)
 
 
 def _as_it_was(subject: Subject, session: Session, refused: Subscription) -> Event:
@@ -184,21 +193,24 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
     codes = []
-    gone: list[Event] = []
+    places: list[Place] = []
     for number, text in enumerate(packet.topic_filters, 1):
         if number % SLICE == 0:
             await hub.breathe()
+            if guest.session is not session:  # who comes back may subscribe again: what is left stays
+                break
         group, topic_filter = split_share(text.encode())
         if (group, topic_filter) in session.subscriptions:
-            gone.append(
-                events.session_unsubscribed(
-                    _subject(hub, session), topic_filter=topic_filter.decode(), group=_text(group)
-                )
-            )
+            places.append((group, topic_filter))
         subscription = hub.plane.unsubscribe(session, group, topic_filter)
         codes.append(0 if subscription is not None else NO_SUBSCRIPTION_EXISTED)
         if subscription is not None:
             broker.allowance.release_subscription(subscription)
+    subject = _subject(hub, session)  # now: an event of an epoch that is over would count for nothing
+    gone = [
+        events.session_unsubscribed(subject, topic_filter=topic_filter.decode(), group=_text(group))
+        for group, topic_filter in places
+    ]
     if gone and session.is_persistent:
         await hub.journal.record(gone)
     elif gone:

@@ -170,6 +170,19 @@ def test_plain_channel_pause_watches_for_the_peers_end(bench) -> None:
     assert transport.calls[-1] == "abortConnection"
 
 
+def test_plain_channel_pause_leaves_time_for_what_the_engine_has_not_parsed(bench) -> None:
+    """A DISCONNECT behind a SUBSCRIBE that waits: its client has closed, and is still to be heard, for thirty seconds."""
+    channel, transport, theirs = bench.channel()
+    channel.pause()
+    channel.connection.partial = bytearray(b"\xe0\x00")
+    theirs.close()
+    bench.hub.tick()
+    assert transport.calls == ["stopReading"]
+    bench.clock.advance(30.1)
+    bench.hub.tick()
+    assert transport.calls[-1] == "abortConnection"
+
+
 def test_plain_channel_defects_of_callees_stay_where_they_are(bench, caplog) -> None:
     """An exception in feed ends that connection; one in end_batch is logged."""
     channel, transport, _ = bench.channel()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
 from iothub_services.quota.names import Quota
+from iothub_tenants.subscribe import SLICE
 from tests.support import property_names as names
 from tests.support.control_house import EVERYTHING, House
-from tests.support.packets import DISCONNECT, SUBACK
+from tests.support.packets import CONNACK, DISCONNECT, SUBACK
+from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
@@ -122,6 +125,78 @@ def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(hou
     house.settle()
 
     assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
+
+
+def test_long_subscribe_ends_with_its_connection(house: House) -> None:
+    """Others get their turn between its slices; who comes back meanwhile is not given afterwards what he does not want any more."""
+    guest = house.join(props=KEPT)
+    with pytest.raises(TimeoutError):
+        guest.subscribe(*((f"f/{number}", 0) for number in range(3 * SLICE)))
+    again = takes_over_between_slices(house)
+
+    assert again.unsubscribe("f/1", f"f/{3 * SLICE - 1}").codes == [0x11, 0x11]
+    finish(house)
+    assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
+    assert subscribed_in_the_log(house) == set()
+
+
+def test_long_subscribe_that_is_durable_takes_effect_before_anybody_comes_back(house: House) -> None:
+    guest = house.join(props=KEPT)
+    with pytest.raises(TimeoutError):
+        guest.subscribe(*((f"f/{number}", 0) for number in range(SLICE * 3 - 1)))
+    house.pass_time(0)
+    house.pass_time(0)  # recorded; the first slice is active
+    again = takes_over_between_slices(house)
+
+    assert again.unsubscribe(f"f/{3 * SLICE - 2}").codes == [0]
+    finish(house)
+    assert len(house.session("c").subscriptions) == house.used(Quota.SUBSCRIPTIONS) == 3 * SLICE - 2
+    assert subscribed_in_the_log(house) == {name.decode() for _, name in house.session("c").subscriptions}
+
+
+def test_long_unsubscribe_ends_with_its_connection(house: House) -> None:
+    """What was subscribed again by who comes back meanwhile stays, here and in the log."""
+    guest = house.join(props=KEPT)
+    names = [f"f/{number}" for number in range(3 * SLICE)]
+    for at in range(0, len(names), 200):
+        guest.subscribe(*((name, 0) for name in names[at : at + 200]))
+    with pytest.raises(TimeoutError):
+        guest.unsubscribe(*names)
+    again = takes_over_between_slices(house)
+    assert again.subscribe((names[0], 0), (names[-1], 0)).codes == [0, 0]
+    finish(house)
+
+    assert (None, names[0].encode()) in house.session("c").subscriptions
+    assert (None, names[-1].encode()) in house.session("c").subscriptions
+    assert subscribed_in_the_log(house) == {name.decode() for _, name in house.session("c").subscriptions}
+    assert house.used(Quota.SUBSCRIPTIONS) == len(house.session("c").subscriptions)
+
+
+def takes_over_between_slices(house: House) -> Guest:
+    """The same client on a new connection, whose session takes a turn of the reactor to be resumed."""
+    house.journal.is_held = True
+    again = house.stranger()
+    with pytest.raises(TimeoutError):
+        again.connect("c", "acme/dev1", clean=False, props=KEPT)
+    house.pass_time(0)
+    house.journal.release()
+    house.settle()
+    assert again.expect(CONNACK).body[0] == 1
+    return again
+
+
+def finish(house: House) -> None:
+    """Nothing breathes any more."""
+    while house.laters:
+        house.pass_time(0.1)
+
+
+def subscribed_in_the_log(house: House) -> set[str]:
+    state: SessionState | None = None
+    for event in house.journal.events:
+        state = fold(state, event)
+    assert state is not None
+    return {name for _, name in state.subscriptions}
 
 
 @pytest.mark.parametrize("props", [None, KEPT], ids=["transient", "kept"])
