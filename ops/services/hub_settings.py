@@ -34,6 +34,7 @@ driver = "hbase"
 [hbase]
 thrift = ["{HOST}:{ports.thrift}"]
 admin_program = "{_ADMIN_PROGRAM}"
+regions = 16  # one server has them all, and opens each again after a crash
 
 [kafka]
 brokers = ["{HOST}:{ports.kafka}"]

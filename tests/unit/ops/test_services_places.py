@@ -92,7 +92,9 @@ def test_hub_settings_choose_the_servers_for_every_need(tmp_path: Path) -> None:
     assert drivers == {"queues": "hbase", "events": "kafka", "state": "hbase", "retained": "hbase"}
     assert settings["hbase"]["thrift"] == ["127.0.0.1:19100"]
     assert settings["kafka"]["brokers"] == ["127.0.0.1:19102"]
-    assert [path.name for path in tmp_path.iterdir()] == ["iothub.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hbase-java", "iothub.toml"]
+    assert settings["hbase"]["admin_program"] == "hbase-java"  # beside the file, and to be run
+    assert (tmp_path / "hbase-java").stat().st_mode & 0o111
 
 
 def test_hub_settings_have_one_copy_of_each_record() -> None:
