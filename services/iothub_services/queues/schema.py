@@ -93,9 +93,13 @@ UPDATE_QUEUE = """UPDATE queue SET head = ?, epoch = ?, reserved = ?, max_messag
 SELECT_QUEUE = "SELECT * FROM queue WHERE id = ?"
 SELECT_PAGE = """SELECT ref.position, ref.qos, ref.flags, ref.subscription_ids, ref.expires_at_ms, body.b
     FROM ref LEFT JOIN body ON body.id = ref.body WHERE ref.queue = ? AND ref.position > ? ORDER BY ref.position LIMIT ?"""
+# `> 0` chooses the index. It stands last: SQLite begins at the first lower bound that it reads (!).
 SELECT_EXPIRED = """SELECT expires_at_ms, queue, position FROM ref
-    WHERE expires_at_ms > 0 AND expires_at_ms <= ? AND (expires_at_ms, queue, position) > (?, ?, ?)
-    ORDER BY expires_at_ms, queue, position LIMIT ?"""
+    WHERE expires_at_ms > ? AND expires_at_ms <= ? AND expires_at_ms > 0 ORDER BY expires_at_ms, queue, position LIMIT ?"""
+# The rest of a mark's own millisecond: by itself, or each look would begin with all of it that stays. One message may be in 100,000 queues.
+SELECT_EXPIRED_TOO = """SELECT expires_at_ms, queue, position FROM ref
+    WHERE expires_at_ms = ? AND expires_at_ms <= ? AND (queue, position) > (?, ?) AND expires_at_ms > 0
+    ORDER BY queue, position LIMIT ?"""
 DELETE_UPTO = "DELETE FROM ref WHERE queue = ? AND position <= ? RETURNING size, qos, body, is_shared"
 DELETE_ONE = "DELETE FROM ref WHERE queue = ? AND position = ? RETURNING size, qos, body, is_shared"
 DELETE_EXPIRED = """DELETE FROM ref WHERE queue = ? AND position = ? AND expires_at_ms > 0 AND expires_at_ms <= ?

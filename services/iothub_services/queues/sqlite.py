@@ -161,7 +161,7 @@ class SqliteQueues(SqliteStore):
 
     def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
         with self._database.transaction() as connection:
-            due = connection.execute(schema.SELECT_EXPIRED, (now_ms, *after, count)).fetchall()
+            due = _due(connection, now_ms, count, after)
             removed, spared = [], []
             for _, queue_id, position in due:
                 row = self._shelf.get(queue_id)
@@ -272,6 +272,16 @@ class SqliteQueues(SqliteStore):
         self._bodies.forget()
         self._bury = 0
         self._dropped = None
+
+
+def _due(connection: sqlite3.Connection, now_ms: int, count: int, after: ExpiryMark) -> list[tuple[int, int, int]]:
+    """Return the records behind a mark whose time has come, in the order of their marks."""
+    rest = (after.expires_at_ms, now_ms, after.queue_id, after.position, count)
+    due: list[tuple[int, int, int]] = connection.execute(schema.SELECT_EXPIRED_TOO, rest).fetchall()
+    if len(due) < count:
+        later = (after.expires_at_ms, now_ms, count - len(due))
+        due += connection.execute(schema.SELECT_EXPIRED, later).fetchall()
+    return due
 
 
 def _page(

@@ -9,7 +9,7 @@ import pytest
 from iothub.errors import BackendError
 from iothub.records.message import StoredMessage, encode_message
 from iothub.testing.clock import ManualClock
-from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, QueueLimits, TenantUsage
+from iothub_services.queues.port import EARLIEST, Append, Appended, Delivery, Move, MoveKind, QueueLimits, TenantUsage
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.sqlite.database import Alarm, open_database
@@ -173,4 +173,31 @@ def test_damaged_pages_cost_only_their_own_records(path: Path) -> None:
         kept += len(records)
     assert 1_900 < kept < 2_000
     assert len(store.list_queues(7)) == 20
+    store.close()
+
+
+def test_look_for_expired_records_does_not_begin_again_with_those_that_stay(path: Path) -> None:
+    """One message to very many queues has one deadline; while the store spares it, a later look costs what the first has cost."""
+    queue_ids = range(1, 2001)
+    store = opened(path)
+    with store.group():
+        for queue_id in queue_ids:
+            store.create(7, queue_id, QueueLimits())
+    deliveries = tuple(Delivery(queue_id, 1) for queue_id in queue_ids)
+    store.append([Append((1).to_bytes(16), b"body", 10, deliveries)])
+    with store.group():
+        store.apply([Move(MoveKind.RESERVE, queue_id, store.claim(queue_id, b"w").epoch, 1) for queue_id in queue_ids])
+    steps: list[int] = []
+    store._database.writer.set_progress_handler(lambda: steps.append(1), 100)
+    marks, costs = [EARLIEST], []
+
+    while marks[-1] is not None:
+        steps.clear()
+        found = store.expire(50, 100, marks[-1])
+        marks.append(found.after)
+        costs.append(len(steps))
+
+    store._database.writer.set_progress_handler(None, 0)
+    assert len(costs) == 21, costs
+    assert max(costs) <= 3 * costs[1], str(costs)
     store.close()
