@@ -76,11 +76,11 @@ class Pipeline(Generic[Ticket]):
         return answered
 
     def lost(self) -> Iterable[Ticket]:
-        """Forget the connection; return the calls that were in flight, in order."""
+        """Forget the connection; return the calls that were in flight, in order. Sequence numbers go on: none has two meanings."""
         sent, self._sent = self._sent, deque()
         self._arrived.clear()
         self._needed = _LENGTH_BYTES
-        self._sequence = self.in_flight_bytes = 0
+        self.in_flight_bytes = 0
         self.broken = ""
         return [ticket for ticket, _ in sent]
 
