@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ops.services.house import Services
@@ -15,11 +17,20 @@ CLIENTS = 10
 FILTERS = 500
 
 
+@contextmanager
+def _kafka() -> Iterator[Services]:
+    """The server, stopped afterwards if it did not run before."""
+    services = Services(say=print)
+    is_ours = any(report.name == "kafka" and report.state == "down" for report in services.reports())
+    services.up("kafka")
+    yield services
+    if is_ours:
+        services.down("kafka")
+
+
 def test_pause_of_30_s_loses_nothing(tmp_path: Path) -> None:
     """Under load: nothing is refused, everything is acknowledged afterwards, once, and the hub is ready within 10 s."""
-    services = Services(say=print)
-    services.up("kafka")
-    with own_topics(services) as kafka:
+    with _kafka() as services, own_topics(services) as kafka:
         hub = kafka_hub(tmp_path, kafka, queues__give_up="2m")
         hub.start()
         try:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from iothub.errors import BackendError, ConflictError
+from iothub.records import events
+from iothub.records.events import Event, Subject, Topic
 from iothub.settings import Kafka
-from iothub.testing.event_contract import CASES, Case
+from iothub.testing.event_contract import CASES, Case, event
 from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_topics import open_topics, topic_name
+from iothub_services.state.memory import MemoryStates
+from iothub_services.state.service import StateService
 from ops.services.house import Services
-from tests.support.kafka import own_topics
+from tests.support.kafka import change_topic, delete_topic, own_topics
 
 
 @pytest.fixture
@@ -27,3 +35,144 @@ def test_events_contract(case: Case, kafka: Kafka) -> None:
         case(log)
     finally:
         log.close()
+
+
+def created(client_id: str, epoch: int = 1) -> Event:
+    subject = Subject(7, client_id, epoch, 100)
+    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+
+
+def resumed(client_id: str, epoch: int) -> Event:
+    return events.session_resumed(Subject(7, client_id, epoch, 100), protocol_version=5, session_expiry_s=60)
+
+
+class House:
+    """A log, states and alarms of one hub on these topics."""
+
+    def __init__(self, kafka: Kafka, store: MemoryStates | None = None) -> None:
+        self.log = KafkaEvents(kafka)
+        self.store = store or MemoryStates()
+        self.alarms: list[str] = []
+        self.service = StateService(self.log, self.store, lambda name, _text: self.alarms.append(name))
+
+    def start(self) -> dict[str, int]:
+        """Load; returns the epochs of the sessions."""
+        return {state.client_id: state.epoch for state in self.service.load()}
+
+
+@pytest.fixture
+def house(kafka: Kafka) -> Iterator[House]:
+    house = House(kafka)
+    yield house
+    house.log.close()
+
+
+def test_start_folds_what_the_states_do_not_have(kafka: Kafka, house: House) -> None:
+    """From the place of the states to the end of each partition; states that were lost come back from the log alone."""
+    house.start()
+    names = [f"client-{number}" for number in range(40)]
+    house.service([[created(name)] for name in names])
+    house.service.idle()
+    house.service([[resumed(name, 2)] for name in names[:20]])
+    expected = {name: 2 if name in names[:20] else 1 for name in names}
+
+    for store in (house.store, MemoryStates()):
+        later = House(kafka, store)
+        assert later.start() == expected
+        assert later.store.applied_offsets() == later.log.end()
+        assert (later.alarms, later.service.verify().differences) == ([], [])
+        later.log.close()
+
+
+def test_two_hubs_share_the_log(kafka: Kafka, house: House) -> None:
+    """Each folds what the other appended, in the order of the log."""
+    other = House(kafka)
+    house.start()
+    other.start()
+    for epoch in range(1, 10, 2):
+        house.service([[created(f"client-{number}", epoch)] for number in range(20)])
+        other.service([[resumed(f"client-{number}", epoch + 1)] for number in range(20)])
+    for each in (house, other):
+        each.service.idle()
+
+        assert each.service.verify().differences == []
+        assert {state.epoch for number in range(20) if (state := each.service.state_of(7, f"client-{number}"))} == {10}
+    other.log.close()
+
+
+def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(services: Services, kafka: Kafka, house: House) -> None:
+    """With the sessions as the states have them; what is written then is found by the next start."""
+    house.start()
+    house.service([[created("a")], [created("b")]])
+    house.service.idle()
+    house.log.close()
+    delete_topic(services, topic_name(kafka, Topic.SESSIONS))
+
+    later = House(kafka, house.store)
+    assert later.start() == {"a": 1, "b": 1}
+    assert later.alarms == ["event_log_lost"]
+    later.service([[resumed("a", 2)]])
+    later.log.close()
+
+    last = House(kafka, house.store)
+    assert last.start() == {"a": 2, "b": 1}
+    assert last.alarms == []
+    last.log.close()
+
+
+def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
+    services: Services, kafka: Kafka, house: House
+) -> None:
+    """Neither while it is gone, nor when somebody has made it anew."""
+    house.start()
+    house.service([[created("a")]])
+    delete_topic(services, topic_name(kafka, Topic.SESSIONS))
+    with pytest.raises(BackendError, match="not acknowledged yet"):
+        house.service([[resumed("a", 2)]])
+    open_topics(KafkaCluster(kafka))
+
+    with pytest.raises(BackendError, match="was replaced or cut while the hub ran; restart the hub"):
+        house.service([[resumed("a", 3)]])
+
+
+def test_gap_between_log_and_states_is_refused(kafka: Kafka, house: House) -> None:
+    """Sessions would be missing or wrong, and nobody could tell."""
+    house.start()
+    house.service([[created("a")], [created("b")]])
+    house.service.idle()
+    house.log.append([resumed("a", 2), resumed("b", 2)])
+    house.log.append([resumed("a", 3), resumed("b", 3)])
+    end = house.log.end()
+    house.log.trim(tuple(max(offset - 1, 0) for offset in end))
+
+    with pytest.raises(ConflictError, match="the session states need it from"):
+        House(kafka, house.store).start()
+
+
+def test_topic_under_which_events_would_be_lost_is_refused(services: Services, kafka: Kafka, house: House) -> None:
+    """As Kafka tells its settings; so is another number of partitions."""
+    house.log.open()
+    change_topic(services, topic_name(kafka, Topic.SESSIONS), **{"retention.ms": "60000"})
+
+    with pytest.raises(ConflictError, match=r"would lose events: retention\.ms=60000, needed is -1"):
+        KafkaEvents(kafka).open()
+    with pytest.raises(ConflictError, match=r"has 4 partitions, kafka\.partitions says 8"):
+        KafkaEvents(replace(kafka, partitions=8)).open()
+    with pytest.raises(ConflictError, match=r"refuses to make topic .* kafka\.replication = 3"):
+        KafkaEvents(replace(kafka, topic_prefix=f"{kafka.topic_prefix}.other", replication=3)).open()
+
+
+def test_event_that_is_too_large_fails_alone(kafka: Kafka, house: House) -> None:
+    """Its neighbours are written once."""
+    house.log.open()
+    large = events.session_discarded(Subject(7, "large", 3, 1), reason="x" * (3 << 20))
+    batch = [event(1), large, event(2)]
+    with pytest.raises(BackendError) as caught:
+        house.log.append(batch)
+    assert not caught.value.retryable
+
+    house.log.append([batch[0]])
+    with pytest.raises(BackendError):
+        house.log.append([batch[1]])
+    house.log.append([batch[2]])
+    assert [logged.event.at_ms for logged in house.log.read((), 9)] == [1, 2]

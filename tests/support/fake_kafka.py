@@ -5,6 +5,7 @@ Knows nothing of the protocol; what the real one does is shown in `tests/service
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ class FakeTopic:
     partitions: list[list[bytes]]
     settings: dict[str, str]
     copies: int = 1
+    topic_id: str = ""
     begins: list[int] = field(default_factory=list)
 
 
@@ -54,6 +56,9 @@ class FakeProducer:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
+        self._metadata = SimpleNamespace(
+            topic_id=lambda name: cluster.topics[name].topic_id if cluster.tells_ids else None
+        )
         self.waiting: list[tuple[str, int, bytes, FakeFuture]] = []
         self.is_closed = False
 
@@ -153,6 +158,7 @@ class FakeAdmin:
         return [
             {
                 "name": name,
+                "topic_id": self._topics[name].topic_id,
                 "partitions": [{"replica_nodes": list(range(self._topics[name].copies))}]
                 * len(self._topics[name].begins),
             }
@@ -181,10 +187,11 @@ class FakeCluster(KafkaCluster):
         self.create_error = 0
         self.closed_consumers = 0
         self.is_away = False  # nothing answers
+        self.tells_ids = True  # brokers before 2.8 do not
         self.is_forgetful = False  # answers without an offset
 
     def make(self, name: str, partitions: int, settings: Mapping[str, str], copies: int = 1) -> FakeTopic:
-        topic = FakeTopic([[] for _ in range(partitions)], dict(settings), copies, [0] * partitions)
+        topic = FakeTopic([[] for _ in range(partitions)], dict(settings), copies, uuid.uuid4().hex, [0] * partitions)
         self.topics[name] = topic
         return topic
 

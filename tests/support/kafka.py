@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from iothub.settings import Kafka
 from iothub.units import Endpoint
@@ -32,6 +33,15 @@ def delete_topic(services: Services, name: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker(services))
     try:
         admin.delete_topics([name])
+    finally:
+        admin.close()
+
+
+def change_topic(services: Services, name: str, **settings: str) -> None:
+    """Set a topic's own settings."""
+    admin = KafkaAdminClient(bootstrap_servers=broker(services))
+    try:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=settings)])
     finally:
         admin.close()
 

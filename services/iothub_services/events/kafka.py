@@ -24,7 +24,7 @@ class KafkaEvents:
     """Fulfils `EventLog`. Nothing is asked of the cluster before the first call.
 
     Invariants, for each partition of the session log: `_ends` is the highest end that was seen, `_acknowledged` the highest own offset.
-    Neither goes back: then it is another topic, and nothing is acknowledged any more.
+    Neither goes back, and the topic's id never changes: then it is another topic, and nothing is acknowledged any more.
     """
 
     is_shared = True
@@ -69,6 +69,8 @@ class KafkaEvents:
         logged = [
             self._logged(event, record, offset) for event, record, offset in zip(events, records, offsets, strict=True)
         ]
+        place = self._topics[Topic.SESSIONS]
+        self._require(self._writer.topic_id(place.name) in ("", place.topic_id), is_written=True)
         for each in logged:
             if each.event.type.topic is Topic.SESSIONS and each.offset:
                 self._require(each.offset > reached(self._acknowledged, each.partition), is_written=True)
@@ -151,7 +153,7 @@ class KafkaEvents:
         return LoggedEvent(record.partition, offset + base if offset >= 0 else 0, event)
 
     def _require(self, is_same: bool, *, is_written: bool) -> None:
-        """Raises BackendError when offsets have gone back: somebody has put another topic in the place of ours."""
+        """Raises BackendError when it is not the same topic any more: somebody has put another topic in the place of ours."""
         if not is_same:
             self._is_replaced = True
             name = self._topics[Topic.SESSIONS].name

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -27,11 +26,12 @@ _SAFE_COPIES = 3  # with so many, two must have a record before it is acknowledg
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
-    """One topic as it is."""
+    """One topic as it is. `topic_id`: another one of the same name has another id."""
 
     name: str
     partitions: int
     generation: int = 0
+    topic_id: str = ""
 
     @property
     def base(self) -> int:
@@ -61,10 +61,10 @@ def open_topics(cluster: KafkaCluster, generation: int = 0) -> dict[Topic, Kafka
             if name not in found:
                 _make(admin, settings, topic, name)
         admin.wait_for_topics(list(names.values()), timeout_ms=int(settings.timeout_s * 1000))
-        described = {each["name"]: each["partitions"] for each in admin.describe_topics(list(names.values()))}
-        _check_partitions(settings, names[Topic.SESSIONS], described[names[Topic.SESSIONS]])
+        topics = _described(admin, names, generations)
+        _check_partitions(admin, settings, names[Topic.SESSIONS])
         _check_settings(admin, settings, names[Topic.SESSIONS])
-    return {topic: KafkaTopic(name, len(described[name]), generations[topic]) for topic, name in names.items()}
+    return topics
 
 
 def find_topics(cluster: KafkaCluster) -> dict[Topic, KafkaTopic]:
@@ -76,8 +76,7 @@ def find_topics(cluster: KafkaCluster) -> dict[Topic, KafkaTopic]:
         missing = [name for name in names.values() if name not in found]
         if missing:
             raise NotFoundError(f"{cluster.name} has no topic {missing[0]}: the first `iothub serve` makes it")
-        counts = {each["name"]: len(each["partitions"]) for each in admin.describe_topics(list(names.values()))}
-    return {topic: KafkaTopic(name, counts[name], generations[topic]) for topic, name in names.items()}
+        return _described(admin, names, generations)
 
 
 def wanted_settings(settings: Kafka, topic: Topic) -> dict[str, str]:
@@ -101,10 +100,11 @@ def faults(settings: Kafka, found: Mapping[str, str]) -> list[str]:
         for name in ("cleanup.policy", "retention.ms", "retention.bytes", "unclean.leader.election.enable")
         if name in found and found[name] != wanted[name]
     ]
-    least = int(wanted["min.insync.replicas"])
-    if int(found.get("min.insync.replicas", least)) < least:
-        wrong.append(f"min.insync.replicas={found['min.insync.replicas']}, needed is {least}")
-    return wrong
+    return wrong + [
+        f"{name}={found[name]}, needed is {wanted[name]}"
+        for name in ("min.insync.replicas", "max.message.bytes")
+        if name in found and int(found[name]) < int(wanted[name])
+    ]
 
 
 def _least_in_sync(replication: int) -> int:
@@ -138,9 +138,22 @@ def _make(admin: KafkaAdminClient, settings: Kafka, topic: Topic, name: str) -> 
         )
 
 
-def _check_partitions(settings: Kafka, name: str, partitions: list[Mapping[str, Any]]) -> None:
+def _described(
+    admin: KafkaAdminClient, names: Mapping[Topic, str], generations: Mapping[Topic, int]
+) -> dict[Topic, KafkaTopic]:
+    found = {each["name"]: each for each in admin.describe_topics(list(names.values()))}
+    return {
+        topic: KafkaTopic(
+            name, len(found[name]["partitions"]), generations[topic], str(found[name].get("topic_id", ""))
+        )
+        for topic, name in names.items()
+    }
+
+
+def _check_partitions(admin: KafkaAdminClient, settings: Kafka, name: str) -> None:
     """The log must have as many as configured: the number decides where a key is. And as many copies at least."""
-    count, copies = len(partitions), min(len(each["replica_nodes"]) for each in partitions)
+    (described,) = admin.describe_topics([name])
+    count, copies = len(described["partitions"]), min(len(each["replica_nodes"]) for each in described["partitions"])
     if count != settings.partitions:
         raise ConflictError(
             f"topic {name} has {count} partitions, kafka.partitions says {settings.partitions}: "

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.producer.future import FutureRecordMetadata
 
 from iothub.errors import BackendError
-from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_cluster import RECORD_BYTES, KafkaCluster
 
 UNANSWERED_BYTES = 32 << 20  # what may be with the producer without an answer
 _RECORD_BYTES = 512  # what a record takes beside its value
@@ -54,6 +54,7 @@ class KafkaWriter:
         self._cluster = cluster
         self._producer: KafkaProducer | None = None
         self._sent: dict[int, _Sent] = {}
+        self._asked: dict[int, object] = {}  # the last batch that was new, of which parts may be asked for again
 
     def open(self) -> KafkaProducer:
         """Find the brokers. Raises BackendError."""
@@ -68,8 +69,10 @@ class KafkaWriter:
         Raises BackendError: not all of them are, or it is not known yet. Call it again with records of the same owners.
         """
         producer = self.open()
-        if not self._is_any_sent(records):
+        if not any(id(record.owner) in self._asked for record in records):
             self._forget_answered()
+            self._asked = {id(record.owner): record.owner for record in records}
+        self._require_size(records)
         self._require_room(producer, records)
         try:
             for record in records:
@@ -82,6 +85,11 @@ class KafkaWriter:
         for record in records:
             self._sent.pop(id(record.owner), None)
         return offsets
+
+    def topic_id(self, topic: str) -> str:
+        """Return which topic of that name the producer has found last; empty when it does not know."""
+        found = None if self._producer is None else self._producer._metadata.topic_id(topic)
+        return "" if found is None else str(found)
 
     def probe(self) -> None:
         """Raises BackendError while something that was sent is without an answer."""
@@ -115,14 +123,13 @@ class KafkaWriter:
             raise self._unanswered()
 
     def _failure(self, sent: list[_Sent]) -> BackendError:
-        """Forget what failed and may succeed, so that it is sent again: by another producer, this one may have lost count of its records."""
+        """Forget what failed, so that it is sent again: by another producer, this one may have lost count of its records, or given up all."""
         failed = [one for one in sent if one.future.failed()]
         error = self._cluster.error(failed[0].future.exception, is_written=len(failed) < len(sent))
-        if error.retryable:
-            error.is_written = True
-            self.close()
-            for one in failed:
-                self._sent.pop(id(one.owner), None)
+        error.is_written |= error.retryable
+        self.close()
+        for one in failed:
+            self._sent.pop(id(one.owner), None)
         return error
 
     def _flush(self, producer: KafkaProducer) -> None:
@@ -133,6 +140,16 @@ class KafkaWriter:
     def _forget_answered(self) -> None:
         """What has its answer and is not asked for again was given up by its caller."""
         self._sent = {key: sent for key, sent in self._sent.items() if not sent.future.is_done}
+
+    def _require_size(self, records: Sequence[Record]) -> None:
+        """A broker that refuses one record makes the producer give up all: it does not get it. Raises BackendError."""
+        too_large = [record for record in records if record.size_bytes > RECORD_BYTES]
+        if too_large:
+            raise BackendError(
+                f"{self._cluster.name}: a record of {too_large[0].size_bytes} bytes is too large, at most {RECORD_BYTES} fit",
+                retryable=False,
+                is_written=self._is_any_sent(records),
+            )
 
     def _require_room(self, producer: KafkaProducer, records: Sequence[Record]) -> None:
         """Nothing waits without bound: when too much is unanswered, nothing is added."""

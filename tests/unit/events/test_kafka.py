@@ -104,11 +104,13 @@ def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEve
         log.read(NOWHERE, 9)
 
 
+@pytest.mark.parametrize("tells_ids", [True, False])
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_nothing_is_acknowledged_after_the_topic_was_replaced(
-    cluster: FakeCluster, log: KafkaEvents, is_asked: bool
+    cluster: FakeCluster, log: KafkaEvents, is_asked: bool, tells_ids: bool
 ) -> None:
     """The states know offsets of the old one: what came into the new one would look folded (!)."""
+    cluster.tells_ids = tells_ids
     log.append([event(number) for number in range(3)])
     log.end()
     old = cluster.topics[LOG]

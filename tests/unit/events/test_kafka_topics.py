@@ -55,6 +55,7 @@ def test_two_copies_are_written_before_it_is_acknowledged_where_there_are_three(
         ("retention.bytes", "1000000"),
         ("unclean.leader.election.enable", "true"),
         ("min.insync.replicas", "1"),
+        ("max.message.bytes", "1048588"),
     ],
 )
 def test_setting_that_loses_events_is_a_fault(name: str, value: str) -> None:
@@ -68,18 +69,21 @@ def test_setting_that_loses_events_is_a_fault(name: str, value: str) -> None:
 def test_stricter_setting_is_no_fault() -> None:
     wanted = wanted_settings(SETTINGS, Topic.SESSIONS)
 
-    assert faults(SETTINGS, wanted | {"min.insync.replicas": "2", "segment.bytes": "1"}) == []
+    assert (
+        faults(SETTINGS, wanted | {"min.insync.replicas": "2", "max.message.bytes": "9999999", "segment.bytes": "1"})
+        == []
+    )
 
 
 def test_missing_topics_are_made_and_the_newest_generation_is_taken() -> None:
     cluster = FakeCluster()
-    assert open_topics(cluster)[Topic.SESSIONS] == KafkaTopic(LOG, 3)
+    assert open_topics(cluster)[Topic.SESSIONS] == KafkaTopic(LOG, 3, 0, cluster.topics[LOG].topic_id)
     open_topics(cluster, 2)
     cluster.make(f"{LOG}.old", 3, {})
 
     found = open_topics(cluster)
 
-    assert found[Topic.SESSIONS] == KafkaTopic(f"{LOG}.2", 3, 2)
+    assert found[Topic.SESSIONS] == KafkaTopic(f"{LOG}.2", 3, 2, cluster.topics[f"{LOG}.2"].topic_id)
     assert found[Topic.SESSIONS].base == (2 << 40) + 1
     assert find_topics(cluster) == found
 

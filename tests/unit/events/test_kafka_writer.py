@@ -6,6 +6,7 @@ import pytest
 from kafka.errors import ClusterAuthorizationFailedError, MessageSizeTooLargeError, OutOfOrderSequenceNumberError
 
 from iothub.errors import BackendError
+from iothub_services.events.kafka_cluster import RECORD_BYTES
 from iothub_services.events.kafka_writer import UNANSWERED_BYTES, KafkaWriter, Record
 from tests.support.fake_kafka import FakeCluster
 
@@ -52,28 +53,27 @@ def test_given_up_records_come_before_later_ones(cluster: FakeCluster) -> None:
     assert writer._sent == {}
 
 
-def test_record_that_is_too_large_fails_for_good(cluster: FakeCluster) -> None:
-    """Alone: the error says that nothing of it is written, and that no repetition will do."""
+def test_record_that_is_too_large_is_not_sent(cluster: FakeCluster) -> None:
+    """No repetition will do, and nothing of it is written."""
     writer = KafkaWriter(cluster)
-    large = record(b"large")
-    cluster.refusals[b"large"] = MessageSizeTooLargeError("too large")
-    with pytest.raises(BackendError, match="too large") as caught:
-        writer.write([large])
+    with pytest.raises(BackendError, match="is too large, at most 2097152 fit") as caught:
+        writer.write([record(b"a"), record(b"x" * RECORD_BYTES)])
 
     assert (caught.value.retryable, caught.value.is_written) == (False, False)
-    assert len(cluster.producers) == 1
+    assert written(cluster) == []
 
 
-def test_neighbours_of_a_refused_record_are_not_sent_again(cluster: FakeCluster) -> None:
+def test_neighbours_of_a_refused_record_are_not_written_twice(cluster: FakeCluster) -> None:
     """The thread of the log takes a batch apart when it cannot succeed: those that are there stay there once."""
     writer = KafkaWriter(cluster)
-    whole = [record(b"a"), record(b"large"), record(b"b")]
-    cluster.refusals[b"large"] = MessageSizeTooLargeError("too large")
+    whole = [record(b"a"), record(b"refused"), record(b"b")]
+    cluster.refusals[b"refused"] = MessageSizeTooLargeError("too large")
     with pytest.raises(BackendError) as caught:
         writer.write(whole)
     assert (caught.value.retryable, caught.value.is_written) == (False, True)
 
     assert writer.write([whole[0]]) == [0]
+    cluster.refusals[b"refused"] = MessageSizeTooLargeError("too large")
     with pytest.raises(BackendError) as caught:
         writer.write([whole[1]])
     assert (caught.value.retryable, caught.value.is_written) == (False, False)
@@ -113,14 +113,16 @@ def test_nothing_is_added_above_the_bound(cluster: FakeCluster) -> None:
     writer = KafkaWriter(cluster)
     writer.open()
     cluster.is_away = True
+    part = RECORD_BYTES - 1000
+    count = UNANSWERED_BYTES // RECORD_BYTES
     with pytest.raises(BackendError) as caught:
-        writer.write([record(b"x" * (UNANSWERED_BYTES - 1000))])
+        writer.write([record(b"x" * part) for _ in range(count)])
     assert caught.value.is_written
     with pytest.raises(BackendError) as caught:
-        writer.write([record(b"y" * 1000)])
+        writer.write([record(b"y" * part)])
 
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
-    assert len(cluster.producers[0].waiting) == 1
+    assert len(cluster.producers[0].waiting) == count
 
 
 def test_probe_fails_while_something_is_unanswered(cluster: FakeCluster) -> None:
