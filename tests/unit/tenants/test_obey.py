@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError
+from iothub.hooks import Attempt
 from iothub_services.auth.port import Action, Ban, BanKind, Effect, Rule, Scope, TenantState
 from iothub_services.quota.names import Quota
 from iothub_tenants.changes import Change
@@ -16,7 +18,7 @@ from iothub_tenants.obey import Obedience
 from iothub_tenants.queue_bounds import QueueBounds
 from iothub_tenants.store import ChangeKind
 from tests.support import property_names as names
-from tests.support.control_house import House, device, now
+from tests.support.control_house import House, device, now, plugged
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 
@@ -197,3 +199,21 @@ def test_rights_that_change_while_a_session_is_opened_are_in_force(desk: Desk) -
 
     assert guest.expect(2).code == 0
     assert guest.subscribe(("a", 1)).codes == [0x87]
+
+
+def test_device_that_only_a_plug_in_knows_stays_when_others_change(make_house: Callable[..., House]) -> None:
+    """It has no row in the accounts, so nothing of it was revoked; new rights are in force at once."""
+
+    async def yes(_attempt: Attempt) -> bool:
+        return True
+
+    house = make_house(hooks=plugged(authenticate=yes))
+    desk = Desk(house)
+    guest = house.join("c", username="acme/unknown")
+
+    desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
+    assert guest.subscribe(("a", 1)).codes == [0x87]
+
+    house.accounts.add(house.accounts.tenants["acme"], device("unknown"))
+    desk.change(ChangeKind.DEVICE, "unknown")
+    assert codes(guest) == [0x87]
