@@ -15,6 +15,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 
+from iothub.errors import UnavailableError
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,15 +41,15 @@ class Pool:
     def start(self) -> None:
         """Begin with what was submitted."""
         self._is_running = True
-        while len(self._threads) < min(self.open_calls, self._size):
+        for _ in range(len(self._threads), min(self.open_calls, self._size)):
             self._begin()
 
     def submit(self, call: _Call) -> None:
-        """Have a call made; its Deferred fires on the reactor thread."""
+        """Have a call made; its Deferred fires on the reactor thread. Raises UnavailableError: there is no thread to make it."""
+        if self._is_running and self.open_calls >= len(self._threads) < self._size:
+            self._begin()
         self.open_calls += 1
         self._calls.put(call)
-        if self._is_running and self.open_calls > len(self._threads) < self._size:
-            self._begin()
 
     def stop(self) -> None:
         """Wait for the calls that were submitted and end the threads; whatever comes later is not made."""
@@ -59,9 +61,15 @@ class Pool:
         self._threads.clear()
 
     def _begin(self) -> None:
+        """Begin one more thread; the machine may have none to give, and then those that run do the work."""
         thread = Thread(target=self._serve, name=f"iothub-{self._name}-{len(self._threads)}")
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                raise UnavailableError(f"no thread can be started for {self._name}: {error}") from None
+        else:
+            self._threads.append(thread)
 
     def _serve(self) -> None:
         while True:
@@ -99,7 +107,7 @@ class Threads:
             pool.stop()
 
     def run(self, name: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        """Run a blocking call in its pool; the Deferred fires on the reactor thread."""
+        """Run a blocking call in its pool; the Deferred fires on the reactor thread. Raises UnavailableError."""
         answer: Deferred[T] = Deferred()
         self._pools[name.partition(".")[0]].submit((answer, call, args, kwargs))
         return answer

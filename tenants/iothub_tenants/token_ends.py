@@ -67,10 +67,12 @@ class TokenEnds:
         self._later(seconds, self._turn)
 
     def _turn(self) -> None:
-        self._is_ticking = False
-        is_done = self._close_due()
-        if self._ticks and not self._is_ticking:
-            self._wait(TICK_S if is_done else 0.0)
+        self._is_ticking = is_done = False
+        try:
+            is_done = self._close_due()
+        finally:  # whatever a connection's end brings about: the others' tokens end too
+            if self._ticks and not self._is_ticking:
+                self._wait(TICK_S if is_done else 0.0)
 
     def _close_due(self) -> bool:
         """Close who is due, up to a slice; say whether that was all."""

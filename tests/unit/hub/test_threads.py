@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from twisted.python.failure import Failure
 
+from iothub.errors import UnavailableError
 from iothub_services.threads import Threads
 
 
@@ -130,3 +131,26 @@ def test_threads_leave_no_cycles_of_garbage() -> None:
         threads.stop()
 
     assert found < 20
+
+
+def test_threads_that_cannot_be_started_fail_the_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may have no thread to give for a while (its limit of processes); the pool works on as soon as it has."""
+    reactor = Reactor()
+    threads = Threads(reactor, {"a": 2})  # type: ignore[arg-type]
+    threads.start()
+
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", fail)
+        with pytest.raises(UnavailableError, match="no thread can be started for a"):
+            threads.run("a.x", lambda: 1)
+    first = answers_of(threads.run("a.x", lambda: 2))
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", fail)
+        second = answers_of(threads.run("a.x", lambda: 3))
+    reactor.take(2)
+    threads.stop()
+
+    assert (first, second) == ([2], [3])

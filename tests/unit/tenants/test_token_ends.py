@@ -152,3 +152,26 @@ def test_hub_that_was_stopped_closes_what_ended_meanwhile(desk: Desk) -> None:
         pass
 
     assert len(desk.closed) == 24
+
+
+def test_connection_whose_end_fails_keeps_no_other_open(desk: Desk) -> None:
+    """A defect behind the end of one connection must not leave others in with dead tokens."""
+    bad, same, later = desk.connection(1.0), desk.connection(1.0), desk.connection(2.0)
+    close = desk._close
+
+    def fail(connection: Connection) -> None:
+        if connection is bad:
+            raise ValueError("defect")
+        close(connection)
+
+    desk.ends = TokenEnds(desk.clock, desk._later, fail)
+    desk.timers.clear()
+    for connection, lasts_s in ((bad, 1.0), (same, 1.0), (later, 2.0)):
+        desk.ends.watch(connection, desk.clock.monotonic() + lasts_s)
+
+    with pytest.raises(ValueError, match="defect"):
+        desk.pass_time(1.5)
+    desk.pass_time(3.0)
+
+    assert set(desk.closed) == {same, later}
+    assert len(desk.ends) == 0
