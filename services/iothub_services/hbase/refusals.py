@@ -108,14 +108,21 @@ class HBaseError(BackendError):
 def refusal(verb: str, effect: Effect, told: bytes, can_retry: bool | None) -> HBaseError:
     """Return the error for an `IOError` that the gateway sent: its text, and its own opinion if it has one."""
     lines = [line for line in told.split(b"\n", _LINES * 8) if line and not line.startswith(b"\tat ")][:_LINES]
-    names = [name.decode() for line in lines if (match := _NAMED.match(line)) for name in match.groups() if name]
+    said = {
+        name.decode(): line[match.end() :].lstrip(b": ")
+        for line in reversed(lines)
+        if (match := _NAMED.match(line))
+        for name in match.groups()
+        if name
+    }
+    names = list(reversed(said))
     deciding = _deciding(names, told)
     is_done_for_certain_not = deciding in PASSING or deciding in FINAL or (deciding == _REFUSAL and _is_servers(told))
     is_retryable = deciding in PASSING or not (
         deciding in FINAL or is_done_for_certain_not or _is_final(deciding, can_retry)
     )
     is_written = effect is Effect.ROWS or (effect is Effect.ROW and not is_done_for_certain_not)
-    text = _said(told)
+    text = _said(said.get(deciding, told))
     return _error(verb, deciding or "an error", text, is_retryable=is_retryable, is_written=is_written)
 
 

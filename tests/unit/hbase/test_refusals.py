@@ -126,6 +126,13 @@ def test_text_is_the_servers_own_words() -> None:
     assert str(error) == "HBase refused append: DoNotRetryIOException: stale epoch 3"
 
 
+def test_text_is_that_of_the_class_that_decides() -> None:
+    """Not "Failed after attempts"."""
+    error = refusal("append", Effect.ROW, CASES["region on its way, after a time-out"][0], True)
+
+    assert str(error) == "HBase refused append: SocketTimeoutException: callTimeout=3000"
+
+
 def test_long_text_is_cut() -> None:
     """A message with a whole table descriptor does not fill the log."""
     error = refusal("append", Effect.ROW, b"java.io.IOException: " + b"long " * 1000, True)
