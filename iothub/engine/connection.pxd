@@ -24,7 +24,7 @@ cdef class Connection:
     cdef public unsigned short keep_alive_s, inbound_maximum, topic_aliases, topic_alias_maximum
     cdef public unsigned char version, taken_meters
     cdef public flag is_waiting, is_blocked, is_unanswered, is_paused, is_closing, is_lost, is_buried
-    cdef public flag is_dirty, is_congested, is_watched, has_connect
+    cdef public flag is_dirty, is_congested, is_watched, has_connect, is_held_up
 
     cpdef object rest(self)
     cpdef bint is_stalled(self) except -1

@@ -75,6 +75,7 @@ class Connection:
         self.is_congested = False  # what was written in an earlier batch is still in `out`
         self.is_watched = False  # its out-buffer is on the books
         self.has_connect = False  # the first packet was seen
+        self.is_held_up = False  # behind its blocked PUBLISH is a packet that nothing may go before
         self.accounted = 0
         self.close_reason: Reason | None = None
         self.farewell = b""

@@ -28,6 +28,10 @@ cdef class Inbound:
     cpdef object parse(self, Connection connection)
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t, wire=Wire, header=int, length=Py_ssize_t)
     cpdef object walk(self, Connection connection, bytes data)
+    @cython.locals(
+        session=Session, partial=bytearray, kept=bytearray, data=bytes, at=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t, kind=int
+    )
+    cdef object _read_ahead(self, Connection connection)
     cdef bint _is_expected(self, Connection connection, int header) except -1
     @cython.locals(kind=int, wire=Wire, body=Py_ssize_t, code=int, tenant=TenantPlane, limit=int)
     cdef object _packet(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header)

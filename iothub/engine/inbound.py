@@ -19,6 +19,8 @@ from iothub.reasons import Reason
 _CONNECT = 0x10
 _AUTH = 15
 _FOR_CONTROL = frozenset((8, 10, 14, 15))
+_RECEIPTS = frozenset((4, 5, 7))
+_PASSED = frozenset((3, 4, 5, 6, 7, 12))  # receipts may go before these
 
 
 class Inbound:
@@ -54,6 +56,7 @@ class Inbound:
         partial = connection.partial
         if connection.is_waiting or connection.is_blocked:
             self._keep_more(connection, data)
+            self._read_ahead(connection)
         elif partial is not None:
             partial += data
             if len(partial) >= connection.needed:
@@ -101,6 +104,43 @@ class Inbound:
         elif at < end:
             connection.partial = bytearray(data[at:] if at else data)
             connection.needed = needed
+            self._read_ahead(connection)
+
+    def _read_ahead(self, connection: Connection) -> None:
+        """Take the acknowledgements behind a PUBLISH that waits for memory or for the store: they make room.
+
+        What the client publishes keeps its order, and so do its acknowledgements; between the two the protocol promises none.
+        """
+        if not connection.is_blocked or connection.is_unanswered or connection.wake_at != 0.0:
+            return
+        self.publishing.pause(connection)
+        connection.is_held_up = False
+        session = connection.session
+        partial = connection.partial
+        if session is None or session.window is None or session.window.in_flight == 0 or partial is None:
+            return
+        at = 0
+        data = bytes(partial)
+        end = len(data)
+        kept: bytearray | None = None
+        while at < end and not connection.is_closing:
+            kind = data[at] >> 4
+            length = self.wire.measure(data, at, end, connection.version == 5)
+            if length == 0 or at + length > end:
+                break
+            if kind not in _PASSED or length < 0:
+                connection.is_held_up = True
+                break
+            if kind in _RECEIPTS:
+                if kept is None:
+                    kept = bytearray(data[:at])
+                self._packet(connection, data, at, length, data[at])
+            elif kept is not None:
+                kept += data[at : at + length]
+            at += length
+        if kept is not None and not connection.is_closing:
+            kept += data[at:]
+            connection.partial = kept
 
     def _is_expected(self, connection: Connection, header: int) -> bool:
         """Before CONNECT was accepted only CONNECT [MQTT-3.1.0-1], once [MQTT-3.1.0-2], and AUTH may come; checked at the first byte."""

@@ -28,6 +28,7 @@ from iothub.engine.receipts import Receipts
 from iothub.engine.replay import Replay
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
+from iothub.engine.starving import Starving
 from iothub.engine.storage import Storage
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
@@ -71,6 +72,7 @@ class Plane:
         self.storage = Storage(self.turn, self.answers, self.outbound)
         self.replays = Replay(self.turn, self.publishing, self.outbound)
         self.inheritance = Inheritance(self.turn, self.publishing, self.distribution)
+        self.starving = Starving(self.turn, self.publishing.wire)
         self.connection_count = 0
         self.call_soon: Callable[[Callable[[], None]], object] | None = (
             None  # without it slices wait for events and ticks
@@ -181,6 +183,7 @@ class Plane:
                 self._unblock(connection)
             else:
                 turn.starved.append(connection)
+        self.starving.look()
         self.end_batch()
 
     # --- the control plane: connections
