@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from iothub.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.direct import DirectCaller
 from ops.services.house import Services
+from ops.services.places import ROOT
 from tests.support import queue_bytes
 from tests.support.queue_bytes import Bytes, Code, Kind, Status, appended, claimed, record, request, step
 from tests.support.queue_table import QueueTable, queue_table
@@ -52,6 +54,32 @@ def queue(table: QueueTable, caller: DirectCaller) -> int:
 
 def _bodies(records: dict[int, bytes]) -> dict[int, bytes]:
     return {position: raw[queue_bytes.RECORD_HEAD_BYTES :] for position, raw in records.items()}
+
+
+def test_example_of_the_reference_page(table: QueueTable, caller: DirectCaller) -> None:
+    """What docs/reference/coprocessor.md shows is what is on the wire."""
+    page = (ROOT / "docs/reference/coprocessor.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^([\w:]+) +([<>]) ([0-9a-f]+)$", page, re.MULTILINE)
+    meta = queue_bytes.meta_row(OTHER_REGION)
+    asked = b""
+    for what, way, text in lines:
+        if way == ">":
+            asked = bytes.fromhex(text)
+            continue
+        is_get = what.startswith("m:")
+        told = table.get(caller, meta, what.encode(), asked) if is_get else table.append(caller, meta, asked)
+        assert (what, (told or b"").hex()) == (what, text)
+    table.do(caller, OTHER_REGION, step(Code.DROP, OTHER_REGION))
+
+    assert [what for what, way, _ in lines if way == "<"] == [
+        "create",
+        "append",
+        "claim",
+        "moves",
+        "m:deq",
+        "m:sta",
+        "moves",
+    ]
 
 
 def test_records_come_back_unchanged_at_dense_positions(table: QueueTable, caller: DirectCaller, queue: int) -> None:
@@ -245,13 +273,31 @@ def test_state_of_a_newer_version_is_refused_by_name(table: QueueTable, caller: 
     assert (shown or b"")[2:].startswith(text)
 
 
+def test_stats_of_queues_in_many_regions_are_one_call(table: QueueTable, caller: DirectCaller) -> None:
+    """The once-a-second look at the tails: a get of many rows; those that are not there are left out."""
+    first = next(QUEUES)
+    queues = [first, first + 1, first + 2, first + 3]
+    for number, each in enumerate(queues[:3], 1):
+        bounds = queue_bytes.limits(5, 60, queue_bytes.DROP_OLDEST)
+        steps = queue_bytes.create(each, bounds), queue_bytes.append(each, 9, 1, [record(b"ab")] * number)
+        table.do(caller, each, *steps)
+    rows = caller.call(calls.get_rows(table.name, [queue_bytes.meta_row(each) for each in queues], [b"m:sta"]))
+
+    found = {row.key: row.cells[b"m:sta"].value for row in rows}
+    assert found == {
+        queue_bytes.meta_row(each): b"\1\0"
+        + struct.pack(">qqqqqqqqBB", 0, 0, number, 0, number, 2 * number, 5, 60, 1, 0)
+        for number, each in enumerate(queues[:3], 1)
+    }
+
+
 MALFORMED = {
     "nothing": (b"", "version needs 1 bytes, 0 are left"),
     "future version": (b"\2\0\0\0\1", "version 2 is not known here; this jar knows version 1"),
     "no operation": (request(), "number of operations must be from 1 to 16384, not 0"),
     "countless operations": (b"\1\xff\xff\xff\xff", "number of operations is 4294967295"),
     "unknown operation": (request(step(99, 4)), "there is no such operation"),
-    "no message": (request(queue_bytes.append(4, 1, 1, [])), "number of messages must be from 1 to 65536, not 0"),
+    "no message": (request(queue_bytes.append(4, 1, 1, [])), "number of messages must be from 1 to 4096, not 0"),
     "message of a future version": (request(queue_bytes.append(4, 1, 1, [b"\7" * 30])), "message 0: version 7"),
     "shortened": (request(queue_bytes.append(4, 1, 1, [record(b"abc")]))[:-1], "needs 61 bytes, 60 are left"),
     "too long": (request(queue_bytes.create(4)) + b"x", "1 bytes follow behind its end"),

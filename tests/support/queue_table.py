@@ -89,8 +89,10 @@ def queue_table(services: Services, regions: int) -> Iterator[QueueTable]:
     name = wanted.name.replace(":", "_")
     TableAdmin(services.places.folder / "hbase-java").create([replace(wanted, name=name)])
     table = QueueTable(services, name.encode())
-    yield table
-    services.up()
-    with table.caller() as caller:
-        caller.call(calls.disable_table(table.name))
-        caller.call(calls.delete_table(table.name))
+    try:
+        yield table
+    finally:
+        services.up()
+        with table.caller() as caller:
+            caller.call(calls.disable_table(table.name))
+            caller.call(calls.delete_table(table.name))

@@ -10,7 +10,7 @@ import java.util.List;
  * <p>Told: whether it is a repeat, where the queue stands now, and the answer; see {@link Answer}.
  */
 record Append(long writer, long sequence, Room room, List<QueuedRecord> records) implements Operation {
-  private static final int MOST_RECORDS = 65_536;
+  private static final int MOST_RECORDS = 4_096;
 
   static Append read(Input input) throws RefusedException {
     long writer = input.i64("writer");
