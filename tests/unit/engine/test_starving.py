@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub.engine.limits import PlaneLimits
+from iothub.engine.starving import READ_AHEAD_BYTES
 from iothub.reasons import Reason
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
@@ -103,6 +104,18 @@ def test_starved_client_is_read_on_within_its_bound() -> None:
     assert bench.control.closes == []
     bench.pass_time(2.0)
     assert bench.control.closes == [(one.connection, Reason.OVERLOAD)]
+
+
+def test_starved_client_is_read_on_for_a_chunk_behind_its_blocked_publish() -> None:
+    """However large a packet may be."""
+    bench, one, _ = full()
+    one.send(publish(b"to/two", PAYLOAD, 1, 9))
+    bench.pass_time(0.1)
+    one.send(bytes([0x30, 0xFF, 0xFF, 0x3F]) + bytes(READ_AHEAD_BYTES))
+    bench.pass_time(9)
+
+    assert one.transport.is_paused
+    assert len(one.connection.partial or b"") < len(PAYLOAD) + 2 * READ_AHEAD_BYTES
 
 
 def test_publisher_that_owes_no_acknowledgement_just_waits() -> None:
