@@ -21,7 +21,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
     (
         "iothub.cli.content",
         "iothub.cli.files",
-        "iothub.config_check",
         "iothub.engine.ports",
         "iothub.kinds",
         "iothub.net.poller_reactor",
