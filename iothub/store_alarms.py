@@ -12,6 +12,7 @@ from iothub.datadir import DataDir
 from iothub_services.metrics.alarms import AlarmName, Alarms
 
 _FAILING = "_failing"
+_GONE = "_gone"
 _DISK_FULL = ("disk is full", "no space left", "disk quota exceeded")  # of SQLite and of the system
 
 
@@ -23,6 +24,9 @@ class StoreAlarms:
 
     def __call__(self, word: str, text: str) -> None:
         """`word`: `queues_failing`, `events_corrupt` and so on: the subject of the alarm."""
+        if word.endswith(_GONE):
+            self._alarms.set(AlarmName.STORE_LOST, bool(text), subject=word.removesuffix(_GONE), detail=text)
+            return
         if not word.endswith(_FAILING):
             self._alarms.set(AlarmName.STORE_CORRUPT, bool(text), subject=word, detail=text)
             return
@@ -39,4 +43,4 @@ def report_lost(data_dir: DataDir, on_alarm: Callable[[str, str], None], unused:
             continue
         how = "is empty" if path.exists() else "is missing"
         what = f"{path.name} {how} although a hub has worked here: a new one was made, and what it held is lost"
-        on_alarm(f"{path.stem}_lost", f"{what}; to have it back, stop the hub and restore a backup")
+        on_alarm(f"{path.stem}{_GONE}", what)

@@ -58,6 +58,7 @@ class Device:
     groups: tuple[str, ...]
     created_ms: int
     changed_ms: int
+    certificate_subject: str | None = None  # no secret; of X.509 devices alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +308,7 @@ def _device(row: RowMapping, tenant: str, groups: Iterable[str]) -> Device:
         groups=tuple(groups),
         created_ms=row["created_ms"],
         changed_ms=row["changed_ms"],
+        certificate_subject=row["credential"] if row["credential_kind"] == CredentialForm.X509 else None,
     )
 
 

@@ -23,6 +23,7 @@ class AlarmName(Enum):
     DISK_FULL = ("disk_full", "critical", "Free some space; until then durable messages are not acknowledged.")
     STORE_FAILED = ("store_failed", "critical", "Look at the log for the store's error; publishers of it are paused.")
     STORE_CORRUPT = ("store_corrupt", "critical", "A damaged store was put aside; restore it from a backup.")
+    STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
     ACCOUNTS_UNREACHABLE = (
         "accounts_unreachable",
         "critical",

@@ -29,6 +29,7 @@ SQLITE_NEEDED = (3, 35)  # RETURNING
 BUSY_TIMEOUT_MS = 5_000  # the only rival is an administrator's own shell
 CHECK_BYTES = 256 << 20  # files up to here are checked whole at open
 CHECK_S = 15.0  # larger ones for this long; damage beyond is found when it is read
+_PRIVATE = 0o600
 _WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
 _CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
@@ -198,16 +199,24 @@ def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> 
 
 def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     """Return a connection in autocommit mode (transactions are explicit) that may be handed to another thread."""
-    if not is_read_only and not path.exists():
-        os.close(
-            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        )  # messages are nobody else's; the log gets this mode too
+    if not is_read_only:
+        _keep_private(path)
     uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "?mode=rwc")
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     return connection
+
+
+def _keep_private(path: Path) -> None:
+    """Messages are nobody else's: a new file, and with it its log, is its owner's alone; so is one that was restored or made otherwise."""
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # another owner's: he knows why
+            if file.stat().st_mode & 0o077:
+                file.chmod(_PRIVATE)
 
 
 def create(connection: sqlite3.Connection, schema: Schema) -> None:

@@ -23,7 +23,11 @@ from tests.support.command import Result
 from tests.support.tokens import ES256, jwk, public_pem
 
 ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
-NO_TERMINAL = {"iothub --data-dir ./hub device set-password acme dev1"}  # asks for the password
+ELSEWHERE |= {"hbase create-tables", "hbase status"}  # they need the real servers: tests/services has them
+NO_TERMINAL = {
+    "iothub --data-dir ./hub device set-password acme dev1",  # asks for the password
+    "iothub --data-dir ./hub events tail --follow",  # ends with Ctrl-C
+}
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
     "device create": ("device", "delete", "acme", "dev1"),

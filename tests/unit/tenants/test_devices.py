@@ -119,7 +119,8 @@ def test_password_and_certificate_replace_the_secret(store: AccountStore) -> Non
     devices.create(store, "acme", "dev1")
 
     assert devices.set_password(store, "acme", "dev1", "geheim").credential is CredentialForm.PASSWORD
-    assert devices.set_certificate(store, "acme", "dev1", "CN=dev1,O=Acme").credential is CredentialForm.X509
+    given = devices.set_certificate(store, "acme", "dev1", "CN=dev1,O=Acme")
+    assert (given.credential, given.certificate_subject) == (CredentialForm.X509, "CN=dev1,O=Acme")
     assert stored_credential(store, "dev1") == "CN=dev1,O=Acme"
     with pytest.raises(ConfigError, match="subject"):
         devices.set_certificate(store, "acme", "dev1", "CN=a\nb")
