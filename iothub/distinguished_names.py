@@ -35,6 +35,7 @@ _TYPES = {
 _KNOWN = {**_TYPES, **{short.lower(): short for short in _TYPES.values()}}
 _CHARACTER = re.compile(r"\\([0-9A-Fa-f]{2})|\\(.)|(.)", re.DOTALL)
 _SPECIAL = re.compile(r'[\\,+"<>;=]')
+_OTHER_ORDER = re.compile(r"\s*[A-Za-z][A-Za-z0-9.-]*\s+=")
 _PART = re.compile(r'\s*([A-Za-z][A-Za-z0-9.-]*)\s*=((?:[^\\,+"<>;]|\\.)*)(?:([,+])|$)', re.DOTALL)
 
 
@@ -48,6 +49,13 @@ def write(encoded: Iterable[Iterable[tuple[str, str]]]) -> str:
 
 def canonical(text: str) -> str:
     """Return a subject that somebody wrote in the one form that `write` gives. Raises ConfigError."""
+    if _OTHER_ORDER.match(
+        text
+    ):  # what openssl prints when it is not asked for RFC 2253, from the root down: another name
+        raise ConfigError(
+            "the subject has blanks around its '=': give it from the leaf up, "
+            "as `openssl x509 -noout -subject -nameopt RFC2253 -in FILE` prints it"
+        )
     return _join(_parse(text))
 
 

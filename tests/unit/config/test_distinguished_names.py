@@ -19,7 +19,7 @@ def test_subject_is_written_from_the_leaf_up() -> None:
     ("text", "form"),
     [
         ("CN=dev1,O=Acme", "CN=dev1,O=Acme"),
-        (" cn = dev1 , o=Acme ", "CN=dev1,O=Acme"),
+        (" cn= dev1 , o=Acme ", "CN=dev1,O=Acme"),
         ("commonName=dev1,organizationName=Acme", "CN=dev1,O=Acme"),
         ("OU=b+CN=a", "CN=a+OU=b"),
         ("CN=a=b", "CN=a\\=b"),
@@ -54,6 +54,7 @@ def test_spellings_of_one_subject_have_one_form(text: str, form: str) -> None:
         ("CN=a\nb", "not printable"),
         ("CN=" + "a" * 600, "longer than 512"),
         ("subject=O = Acme, CN = dev1", "'subject' is not compared"),
+        ("O = Acme, CN = dev1", "from the leaf up"),
     ],
 )
 def test_unreadable_subjects_are_refused_with_the_place(text: str, words: str) -> None:
