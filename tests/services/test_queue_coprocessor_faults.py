@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from ops.services.house import Services
 from tests.support import queue_bytes
 from tests.support.queue_bytes import appended, claimed, record
 from tests.support.queue_table import QueueTable, queue_table
+from tests.support.strace import SYNCING, Tracer
 
 WRITERS = 8
 CALLS = 300  # of each writer, at least
@@ -133,3 +135,22 @@ def test_call_for_many_queues_is_written_whole_or_not_at_all(services: Services)
         killer.join()
 
         assert kinds <= {frozenset((False,)), frozenset((True,))}
+
+
+def test_call_is_synced_before_it_is_answered(services: Services, tmp_path: Path) -> None:
+    """One call for sixteen queues is one sync of the write-ahead log, and not less."""
+    queues = [4 * number for number in range(1, 17)]
+    pid = next(report.pid for report in services.reports() if report.name == "hbase")
+    assert pid is not None
+    with queue_table(services, 4) as table, table.caller() as caller:
+        table.do(caller, queues[0], *[queue_bytes.create(each) for each in queues])
+        tracer = Tracer(pid, tmp_path / "trace")
+        try:
+            for sequence in range(1, 6):
+                steps = [queue_bytes.append(each, 9, sequence, [record(b"a")]) for each in queues]
+                table.do(caller, queues[0], *steps)
+        finally:
+            found = tracer.stop()
+    syncs = [call for call in found if call.name in SYNCING and "/WALs/" in call.file and call.result == 0]
+
+    assert 5 <= len(syncs) < 5 * len(queues)
