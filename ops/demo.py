@@ -107,9 +107,11 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=1883)
     parser.add_argument("--data-dir", type=Path, default=ROOT / ".demo")
     options = parser.parse_args()
+    if not 1 <= options.port <= 65_535:
+        sys.exit(f"make run: PORT={options.port} is no port: expected a number from 1 to 65535")
     if is_listening(options.port):
         sys.exit(
-            f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT={options.port + 1}"
+            f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT={options.port % 65_535 + 1}"
         )
     accounts = accounts_of(options.data_dir)
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={options.port}"]
