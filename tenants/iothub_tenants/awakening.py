@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from iothub import log as logging
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.records import events
@@ -20,6 +21,8 @@ from iothub_tenants.broker import TenantBroker
 from iothub_tenants.hub import Hub
 from iothub_tenants.queue_bounds import QueueBounds
 from iothub_tenants.registry import Registry
+
+log = logging.get(__name__)
 
 
 class Awakening:
@@ -56,16 +59,26 @@ class Awakening:
         return loaded
 
     async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
-        if states:
+        queues = {queue.queue_id for queue in await self._queues.list_queues(record.id)}
+        kept = [state for state in states if state.queue_id in queues]
+        self._end_lost(record, [state for state in states if state.queue_id not in queues])
+        if kept:
             broker = await self._hub.brokers.broker(record)
-            for state in states:
+            for state in kept:
                 self._adopt(broker, state)
-            self._bounds.want(broker)  # limits may have changed while no hub ran
-        living = {state.queue_id for state in states}
-        for queue in await self._queues.list_queues(record.id):
-            if queue.queue_id not in living:  # its session ended, or never began: the hub died in between
-                await self._queues.drop(queue.queue_id)
-        return len(states)
+            await self._bounds.obey(broker)  # limits may have changed while no hub ran
+        for queue_id in queues.difference(state.queue_id for state in kept):
+            await self._queues.drop(queue_id)  # its session ended, or never began: the hub died in between
+        return len(kept)
+
+    def _end_lost(self, record: TenantRecord, states: list[SessionState]) -> None:
+        """Without its queue a session would have publishers acknowledged for what is stored nowhere: it ends; its client hears Session Present 0."""
+        if not states:
+            return
+        now_ms = int(self._hub.clock.wall() * 1000)
+        subjects = [Subject(record.id, state.client_id, state.epoch, now_ms) for state in states]
+        self._hub.journal.note([events.session_discarded(subject, reason="queue_lost") for subject in subjects])
+        log.error("sessions whose queues are lost have ended", tenant=record.name, sessions=len(states))
 
     def _adopt(self, broker: TenantBroker, state: SessionState) -> None:
         plane = self._hub.plane

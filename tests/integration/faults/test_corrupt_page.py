@@ -106,5 +106,10 @@ def test_a_store_that_has_gone_is_told(hub: Hub, is_empty: bool) -> None:
 
     (alarm,) = [line for line in hub.log.splitlines() if "alarm raised" in line]
     assert f"queues.db is {'empty' if is_empty else 'missing'} although a hub has worked here" in alarm
+    with RawClient(hub.ports["tcp"], 5) as client:
+        client.connect("publisher", "acme/dev2")
+        assert (
+            client.publish(f"to/{SESSIONS[0]}", b"late", 1, 1).code == 0x10
+        )  # nobody is promised what is stored nowhere
     assert collect(hub, SESSIONS[0]) == (False, [])
     assert stat.S_IMODE((hub.data_dir / "queues.db").stat().st_mode) == 0o600

@@ -22,10 +22,12 @@ from tests.support.control_house import House, now, run
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
-def load(house: House, states: Iterable[SessionState], last_beat: float | None = None) -> int:
+def load(
+    house: House, states: Iterable[SessionState], last_beat: float | None = None, *, has_queues: bool = True
+) -> int:
     """Start with these states, and queues for all of them and for nobody (99)."""
     known = list(states)
-    for queue_id in (*(state.queue_id for state in known), 99):
+    for queue_id in (*(state.queue_id for state in known if has_queues), 99):
         now(house.queues.create(7, queue_id, QueueLimits(), queue_id << 24))
         now(house.queues.claim(queue_id, b"w"))
     registry = SimpleNamespace(
@@ -95,6 +97,17 @@ def test_session_is_there_with_subscriptions_and_counts(house: House) -> None:
     assert set(session.subscriptions) == {(None, b"a"), (b"g", b"b")}
     assert [house.used(each) for each in (Quota.SESSIONS, Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [1, 2, 1]
     assert house.join(clean=False, props=KEPT).connack.session_present
+
+
+def test_session_without_its_queue_ends(house: House) -> None:
+    """A success for what is stored nowhere would be a lie: publishers find no subscriber, the client Session Present 0."""
+    lost = state(house, gone(house, 1))
+
+    assert load(house, [lost], has_queues=False) == 0
+
+    (event,) = house.journal.events
+    assert (event.type.value, event.epoch, event.facts["reason"]) == ("session.discarded", lost.epoch, "queue_lost")
+    assert not house.join(clean=False, props=KEPT).connack.session_present
 
 
 def test_queues_of_nobody_are_dropped(house: House) -> None:
