@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from iothub.errors import BackendError, ConfigError, UnavailableError
+from iothub_services.sqlite.database import keep_private
 
 _URL_LIMIT = 4096  # characters of a url
 BUSY_MS = 10_000  # how long a verb waits for another process's short transaction
@@ -108,6 +109,7 @@ def _sqlite(url: URL) -> Engine:
     if url.database in (None, "", ":memory:"):
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
     else:
+        keep_private(Path(str(url.database)))
         engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)

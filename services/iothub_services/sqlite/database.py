@@ -200,7 +200,9 @@ def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> 
 def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     """Return a connection in autocommit mode (transactions are explicit) that may be handed to another thread."""
     if not is_read_only:
-        _keep_private(path)
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))  # its log gets this mode, too
+        keep_private(path)
     uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "?mode=rwc")
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
@@ -209,10 +211,8 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _keep_private(path: Path) -> None:
-    """Messages are nobody else's: a new file, and with it its log, is its owner's alone; so is one that was restored or made otherwise."""
-    if not path.exists():
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
+def keep_private(path: Path) -> None:
+    """Make a database its owner's alone, with its log, if it was restored or made otherwise; what is not there is left out."""
     for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
         with contextlib.suppress(FileNotFoundError, PermissionError):  # another owner's: he knows why
             if file.stat().st_mode & 0o077:

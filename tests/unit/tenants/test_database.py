@@ -90,3 +90,14 @@ def test_reads_of_a_server_see_one_moment() -> None:
 
     assert database.read_options(memory) == {}
     memory.dispose()
+
+
+def test_restored_accounts_are_their_owners_alone_again(tmp_path: Path) -> None:
+    """A copy made under another umask: the hashes are nobody else's to read."""
+    path = tmp_path / "accounts.db"
+    path.touch(0o644)
+    path.chmod(0o644)
+
+    database.open_engine(database.sqlite_url(path)).dispose()
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
