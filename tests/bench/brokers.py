@@ -50,7 +50,7 @@ def iothub(folder: Path, *settings: str, args: str = IDENTITY, is_plain: bool = 
         "start": f'sh -c "cp -r {folder}/hub {{dir}}/data && {serve}"',
         "env": twin,
         "args": args,
-        "version": f"{accounts.IOTHUB} version",
+        "version": f"{accounts.IOTHUB} --version",
         "ready_seconds": 60,
     }
 
