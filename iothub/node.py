@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from twisted.internet import epollreactor
 from twisted.internet.defer import Deferred
+from twisted.internet.main import installReactor
 from twisted.python.failure import Failure
 
 from iothub import hooks, log
@@ -90,6 +91,7 @@ def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) ->
     lock = data_dir.lock("iothub serve")
     try:
         reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+        installReactor(reactor)  # a plug-in that imports `twisted.internet.reactor` gets the one that runs
         node = Node(settings, data_dir, reactor, is_fail_fast=is_fail_fast)
         return node.run(lock.announce)
     finally:
