@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Install what the tests need, then run them: the suite once, and everything of engine and behaviour again on the plain twin.
 # A test never passes by not running: what cannot run is named, and with CI=true that is a failure.
+# The last lines tell the whole: one line for each step, and the name of every test that failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
 left_out=()
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi; }
 
@@ -35,17 +38,36 @@ if [ "${1:-}" = --nightly ]; then
 fi
 
 status=0
-$bin/ruff format --check -q . || status=1
-$bin/ruff check -q . || status=1
-$bin/mypy || status=1
-PYTHONPATH=. $bin/lint-imports --config setup.cfg || status=1
+summary=()
+failures=$logs/failures
+touch "$failures"
+
+step() {  # step NAME COMMAND...: run it, note how it ended and how long it took
+    local name=$1 log=$logs/step began=$SECONDS ended=ok last
+    shift
+    echo "$name:"
+    "$@" 2>&1 | tee "$log" || { ended=FAILED; status=1; }
+    last=$(grep -E '^[0-9]+ (passed|failed|error)|no tests ran' "$log" | tail -1)
+    summary+=("$(printf '%-6s %4d s  %s%s' "$ended" $((SECONDS - began)) "$name" "${last:+: ${last% in *}}")")
+    grep -E '^(FAILED|ERROR) ' "$log" | cut -c1-200 >>"$failures"
+}
+
+tests() { $bin/python -m pytest -q -rfE "$@"; }
+plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
+
 spread="-n $(nproc) --dist loadfile"  # what measures nothing and opens no port
-echo "units, contracts, properties, structure:"
-$bin/python -m pytest -q $spread tests/unit tests/contract tests/property tests/architecture tests/conformance || status=1
-echo "real processes, sockets and clients:"
-$bin/python -m pytest -q tests/integration tests/behaviour tests/scenarios || status=1
-echo "the plain twin: engine, properties and behaviour again"
-IOTHUB_PURE_PYTHON=1 $bin/python -m pytest -q $spread tests/unit/engine tests/property || status=1
-IOTHUB_PURE_PYTHON=1 $bin/python -m pytest -q tests/behaviour || status=1
-[ $status = 0 ] && echo "all tests passed" || echo "some tests failed: look above"
+step "format" $bin/ruff format --check -q .
+step "lint" $bin/ruff check -q .
+step "types" $bin/mypy
+step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
+step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance
+step "real processes, sockets and clients" tests tests/integration tests/behaviour tests/scenarios
+step "the plain twin: engine and properties again" plain_tests $spread tests/unit/engine tests/property
+step "the plain twin: behaviour again" plain_tests tests/behaviour
+
+echo
+printf '%s\n' "${summary[@]}"
+head -n 12 "$failures"
+[ "$(wc -l <"$failures")" -gt 12 ] && echo "... and $(($(wc -l <"$failures") - 12)) more"
+[ $status = 0 ] && echo "all tests passed" || echo "some tests failed"
 exit $status
