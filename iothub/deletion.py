@@ -12,12 +12,12 @@ from iothub import log as logging
 from iothub.reasons import Reason
 from iothub_services.awaited import awaited
 from iothub_services.state.service import DropTenant
-from iothub_tenants import tenants
+from iothub_tenants.accounts import tenants
 
 if TYPE_CHECKING:
     from iothub.node import Node
-    from iothub_tenants.broker import TenantBroker
-    from iothub_tenants.tenants import Deletion
+    from iothub_tenants.accounts.tenants import Deletion
+    from iothub_tenants.broker.broker import TenantBroker
 
 log = logging.get(__name__)
 

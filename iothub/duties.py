@@ -1,6 +1,6 @@
 """The regular duties of one hub: which there are, and how often each is done.
 
-Knows the node's parts by reference; how duties are run, and what happens when one fails, is `iothub_tenants.upkeep`'s.
+Knows the node's parts by reference; how duties are run, and what happens when one fails, is `iothub_tenants.duties.upkeep`'s.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from iothub.errors import IotHubError
 from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
-from iothub_tenants import bans, commands
-from iothub_tenants.aside import Aside
-from iothub_tenants.changes import Change, deleted_devices
-from iothub_tenants.changes import trim as changes_trim
-from iothub_tenants.departures import Departures
-from iothub_tenants.errands import Errands
-from iothub_tenants.obey import Obedience
-from iothub_tenants.queue_bounds import QueueBounds
-from iothub_tenants.store import ChangeKind
+from iothub_tenants.accounts import bans, commands
+from iothub_tenants.accounts.changes import Change, deleted_devices
+from iothub_tenants.accounts.changes import trim as changes_trim
+from iothub_tenants.accounts.store import ChangeKind
+from iothub_tenants.broker.queue_bounds import QueueBounds
+from iothub_tenants.duties.departures import Departures
+from iothub_tenants.duties.errands import Errands
+from iothub_tenants.duties.obey import Obedience
+from iothub_tenants.walks.aside import Aside
 
 if TYPE_CHECKING:
     from iothub.node import Node

@@ -20,7 +20,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.reasons import Drop
 from iothub_services.queues.port import EARLIEST, DueRecord, Expired, ExpiryMark
-from iothub_tenants.brokers import Brokers
+from iothub_tenants.broker.brokers import Brokers
 
 EXPIRY_INTERVAL_S = 2.0
 LOOK_RECORDS = 256  # a few milliseconds of the store's thread

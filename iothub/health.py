@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from iothub.duties import Duties
     from iothub.node import Node
     from iothub_services.queues.port import TenantUsage
-    from iothub_tenants.broker import TenantBroker
+    from iothub_tenants.broker.broker import TenantBroker
 
 
 class NodeHealth:

@@ -22,10 +22,10 @@ from iothub.heartbeat import Heartbeat
 from iothub.net import http
 from iothub.reasons import Reason
 from iothub_services.metrics.alarms import AlarmName
-from iothub_tenants import commands
-from iothub_tenants.awakening import Awakening
-from iothub_tenants.changes import ChangeWatcher
-from iothub_tenants.queue_bounds import QueueBounds
+from iothub_tenants.accounts import commands
+from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.broker.queue_bounds import QueueBounds
+from iothub_tenants.duties.awakening import Awakening
 
 if TYPE_CHECKING:
     from iothub.engine.connection import Connection

@@ -59,25 +59,25 @@ from iothub_services.state.service import StateService, journal_thread
 from iothub_services.state.sqlite import SCHEMA as STATES
 from iothub_services.state.sqlite import SqliteStates
 from iothub_services.threads import Threads
-from iothub_tenants.absent import rights_of
-from iothub_tenants.allowance import Allowance
-from iothub_tenants.broker import Shared, TenantBroker
-from iothub_tenants.brokers import Brokers
-from iothub_tenants.control import ControlPlane
-from iothub_tenants.database import accounts_url
-from iothub_tenants.generator import BlockSource, QueueIds
-from iothub_tenants.hub import Hub
-from iothub_tenants.plugging import plug_in
-from iothub_tenants.registry import Registry
-from iothub_tenants.retaining import Retaining
-from iothub_tenants.store import AccountStore
-from iothub_tenants.sys_topics import SysTopics
-from iothub_tenants.upkeep import Upkeep
+from iothub_tenants.accounts.database import accounts_url
+from iothub_tenants.accounts.generator import BlockSource, QueueIds
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.broker.absent import rights_of
+from iothub_tenants.broker.allowance import Allowance
+from iothub_tenants.broker.broker import Shared, TenantBroker
+from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.plugging import plug_in
+from iothub_tenants.broker.retaining import Retaining
+from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.duties.upkeep import Upkeep
+from iothub_tenants.walks.control import ControlPlane
 
 if TYPE_CHECKING:
     from iothub.health import NodeHealth
     from iothub.net.http import HttpFace
-    from iothub_tenants.changes import ChangeWatcher
+    from iothub_tenants.accounts.changes import ChangeWatcher
 
 
 def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""What the command line may ask of a running hub, through the command table (`iothub_tenants.commands`).
+"""What the command line may ask of a running hub, through the command table (`iothub_tenants.accounts.commands`).
 
 Knows neither side. Each verb has an argument and an answer, both JSON objects; a refusal is an error of `iothub.errors`.
 """

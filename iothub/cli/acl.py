@@ -9,8 +9,8 @@ import click
 
 from iothub.cli.app import App, noun, verb
 from iothub.errors import ConfigError, DeniedError
-from iothub_tenants import acl_rules, verdicts
-from iothub_tenants.plain import plain
+from iothub_tenants.accounts import acl_rules, verdicts
+from iothub_tenants.accounts.plain import plain
 
 command = noun(
     "acl",

@@ -24,7 +24,7 @@ from iothub.errors import BackendError, ConfigError
 from iothub.settings import Config
 
 if TYPE_CHECKING:
-    from iothub_tenants.store import AccountStore
+    from iothub_tenants.accounts.store import AccountStore
 
 COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer
 _UNWRAPPED = ("Example", "First steps")
@@ -68,7 +68,7 @@ class App:
 
     def accounts_url(self) -> str:
         """Return where the accounts are: the text of `sql.url_file`, else the file in the data directory."""
-        from iothub_tenants.database import accounts_url
+        from iothub_tenants.accounts.database import accounts_url
 
         return accounts_url(self.loaded.config.sql.url_file, self.data_dir.accounts)
 
@@ -91,7 +91,7 @@ class App:
     def store(self) -> AccountStore:
         """Open the accounts of an initialised data directory; closed at the end of the command."""
         if self._store is None:
-            from iothub_tenants.store import AccountStore
+            from iothub_tenants.accounts.store import AccountStore
 
             self.require_initialised()
             url = self.accounts_url()
@@ -105,7 +105,7 @@ class App:
 
     def ask_hub(self, tenant: str, verb: str, argument: Row, timeout_s: float | None = None) -> dict[str, object]:
         """Have the running hub do something. Raises UnavailableError when it does not answer in time."""
-        from iothub_tenants import commands
+        from iothub_tenants.accounts import commands
 
         return commands.call(self.store(), tenant, verb, argument, timeout_s or COMMAND_TIMEOUT_S)
 

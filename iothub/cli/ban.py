@@ -10,8 +10,8 @@ import click
 from iothub.cli.app import App, noun, verb
 from iothub.errors import ConfigError
 from iothub.units import parse_duration
-from iothub_tenants import bans
-from iothub_tenants.plain import plain
+from iothub_tenants.accounts import bans
+from iothub_tenants.accounts.plain import plain
 
 command = noun("ban", "Bans: keep a device, a client id or an address out of a tenant.")
 KIND = click.Choice(("device", "client_id", "address"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 
 from iothub.records.message import decode_message
-from iothub_tenants.plain import iso
+from iothub_tenants.accounts.plain import iso
 
 
 def payload_of(body: bytes) -> bytes:

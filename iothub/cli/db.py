@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from iothub.cli.app import App, noun, verb
 from iothub_migrations import schema
-from iothub_tenants.database import open_engine
-from iothub_tenants.store import create_schema, errors_translated
+from iothub_tenants.accounts.database import open_engine
+from iothub_tenants.accounts.store import create_schema, errors_translated
 
 command = noun("db", "The accounts database: tenants, devices, rules, plans, limits.")
 

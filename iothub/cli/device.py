@@ -1,6 +1,6 @@
 """`iothub device`: devices of a tenant on the accounts store, whether or not the hub runs.
 
-Knows no hash: `iothub_tenants.devices` makes credentials. A secret comes from standard input, a file or a prompt, never from a flag.
+Knows no hash: `iothub_tenants.accounts.devices` makes credentials. A secret comes from standard input, a file or a prompt, never from a flag.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from iothub.cli.files import NamedPath, cannot_be_read
 from iothub.cli.progress import Progress
 from iothub.cli.secrets_file import SecretsFile
 from iothub.errors import ConfigError
-from iothub_tenants import devices, imports
-from iothub_tenants.plain import plain
+from iothub_tenants.accounts import devices, imports
+from iothub_tenants.accounts.plain import plain
 
 command = noun("device", "Devices: accounts of a tenant. Username in MQTT: TENANT/DEVICE.")
 COLUMNS = ("name", "credential", "is_enabled", "groups", "created")

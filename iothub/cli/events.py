@@ -20,7 +20,7 @@ from iothub.errors import CorruptRecordError, NotFoundError
 from iothub.records.events import Topic, partition_of
 from iothub_services.events.port import NOWHERE, DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.events.reading import read_between
-from iothub_tenants import tenants
+from iothub_tenants.accounts import tenants
 
 command = noun("events", "The session-event log: what every session did. Its driver is `events.driver`.")
 _TOPICS = {"sessions": Topic.SESSIONS, "analytics": Topic.ANALYTICS}

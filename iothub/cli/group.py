@@ -8,8 +8,8 @@ from __future__ import annotations
 import click
 
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
-from iothub_tenants import groups
-from iothub_tenants.plain import plain
+from iothub_tenants.accounts import groups
+from iothub_tenants.accounts.plain import plain
 
 command = noun("group", "Groups of devices; access rules name one as @GROUP.")
 

@@ -20,7 +20,7 @@ def command(app: App) -> None:
     Example:
       iothub --data-dir /var/lib/iothub init
     """
-    from iothub_tenants.initial import init_store
+    from iothub_tenants.accounts.initial import init_store
 
     app.load()  # a mistake in the environment or in --config is found before anything is written
     app.data_dir.require_fresh()

@@ -11,8 +11,8 @@ from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.cli.stores import working_alone
 from iothub.errors import NotFoundError, UnavailableError
 from iothub.verbs import Verb
-from iothub_tenants import devices, tenants
-from iothub_tenants.tenants import Deletion
+from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts.tenants import Deletion
 
 _POLL_S = 0.1
 

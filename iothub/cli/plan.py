@@ -9,8 +9,8 @@ import click
 
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub.cli.limits import with_values, words_of
-from iothub_tenants import plans
-from iothub_tenants.plain import plain
+from iothub_tenants.accounts import plans
+from iothub_tenants.accounts.plain import plain
 
 command = noun("plan", "Plans: named sets of limits. `standard` and `unlimited` are there from the beginning.")
 

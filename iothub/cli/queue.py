@@ -16,7 +16,7 @@ from iothub.cli.session import queues_of, session_of
 from iothub.errors import CorruptRecordError, UnavailableError
 from iothub.verbs import Verb
 from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
-from iothub_tenants import tenants
+from iothub_tenants.accounts import tenants
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
 _PAGE_BYTES = 4 << 20

@@ -1,6 +1,6 @@
 """`iothub quota`: limits of a tenant or a device; a running hub obeys within a second.
 
-Knows no figure in use and no grammar: `iothub_tenants.quotas` and the quota service do.
+Knows no figure in use and no grammar: `iothub_tenants.accounts.quotas` and the quota service do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from iothub.cli.app import App, noun, verb
 from iothub.cli.limits import with_values, words_of
 from iothub.cli.output import Row
 from iothub_services.quota.grammar import parse_name
-from iothub_tenants import quotas
-from iothub_tenants.plain import plain
+from iothub_tenants.accounts import quotas
+from iothub_tenants.accounts.plain import plain
 
 command = noun(
     "quota",

@@ -16,7 +16,7 @@ from iothub.engine.filters import check_topic_filter, topic_matches
 from iothub.errors import ConfigError, NotFoundError
 from iothub.verbs import Verb
 from iothub_services.retained.port import RetainedStore, RetainedTopic
-from iothub_tenants import tenants
+from iothub_tenants.accounts import tenants
 
 command = noun("retain", "Retained messages: the last message of a topic, kept for whoever subscribes later.")
 _MAX_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol

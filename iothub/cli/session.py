@@ -14,7 +14,7 @@ from iothub.errors import NotFoundError
 from iothub.records.state import SessionState
 from iothub.verbs import Verb
 from iothub_services.queues.port import QueueStats
-from iothub_tenants import tenants
+from iothub_tenants.accounts import tenants
 
 command = noun("session", "Persistent sessions: they outlive their connection, and queue messages meanwhile.")
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}

@@ -1,6 +1,6 @@
 """`iothub tenant`: tenants on the accounts store, whether or not the hub runs.
 
-Knows no store's inside: `iothub_tenants.tenants` does the work; what a deletion leaves outside the accounts is `leftovers`'.
+Knows no store's inside: `iothub_tenants.accounts.tenants` does the work; what a deletion leaves outside the accounts is `leftovers`'.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from iothub.cli import output
 from iothub.cli.app import DRY_RUN, App, noun, verb
 from iothub.cli.files import NamedPath, read_json, write_secret_file
 from iothub.errors import ConfigError
-from iothub_tenants import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
-from iothub_tenants.plain import plain
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
+from iothub_tenants.accounts.plain import plain
+from iothub_tenants.accounts.store import AccountStore
 
 command = noun("tenant", "Tenants: each one is a broker of its own, with its devices, rules, limits and topics.")
 COLUMNS = ("name", "state", "plan", "is_protected", "client_id_policy", "created")

@@ -17,9 +17,9 @@ from iothub.cli.files import NamedPath, cannot_be_read, read_json
 from iothub.errors import ConfigError
 from iothub.units import parse_duration
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_tenants import token_issuers
-from iothub_tenants.plain import plain
-from iothub_tenants.token_issuers import Changes, Issuer
+from iothub_tenants.accounts import token_issuers
+from iothub_tenants.accounts.plain import plain
+from iothub_tenants.accounts.token_issuers import Changes, Issuer
 
 command = noun("token-issuer", "Token issuers: whose tokens (JWT) may prove the devices of a tenant.")
 COLUMNS = ("name", "algorithm", "issuer", "audience", "leeway_s", "keys")

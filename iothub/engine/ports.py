@@ -31,7 +31,7 @@ class Transport(Protocol):
 
 
 class Control(Protocol):
-    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.control`."""
+    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.walks.control`."""
 
     def opened(self, connection: Any) -> None:
         """A connection was accepted; nothing is known of it but listener and address."""

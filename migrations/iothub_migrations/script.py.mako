@@ -1,6 +1,6 @@
 """${message}. Never edited once released.
 
-Knows nothing of `iothub_tenants.tables`: a migration is a photograph of its day. Raise SCHEMA_VERSION in `schema.py` with it.
+Knows nothing of `iothub_tenants.accounts.tables`: a migration is a photograph of its day. Raise SCHEMA_VERSION in `schema.py` with it.
 """
 
 from __future__ import annotations

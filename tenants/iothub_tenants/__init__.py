@@ -1,1 +1,4 @@
-"""Who the tenants are: tables, registry, plans, identity, unique ids, and one tenant's own broker."""
+"""Who the tenants are: names, accounts, one broker each, the walks of their clients, and the hub's duties towards them.
+
+Imports go one way: `duties`, `walks`, `broker`, `accounts`, `identity`.
+"""

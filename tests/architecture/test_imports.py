@@ -49,7 +49,7 @@ ALLOWED = {
         "iothub_tenants.",
         "iothub.testing.",
     ),
-    "sqlite3": ("iothub_services.", "iothub_tenants.database", "iothub_migrations.", "iothub.cli."),
+    "sqlite3": ("iothub_services.", "iothub_tenants.accounts.database", "iothub_migrations.", "iothub.cli."),
 }
 PLAIN = ("iothub.mqtt", "iothub.engine", "iothub.records")  # standard library and each other; see the contracts
 GROUND = (*PLAIN, "iothub.errors", "iothub.clock", "iothub.ids", "iothub.reasons", "iothub.units")

@@ -15,10 +15,10 @@ from pathlib import Path
 from iothub.datadir import DataDir
 from iothub_migrations.schema import SCHEMA_VERSION
 from iothub_services.auth.secrets import hash_generated
-from iothub_tenants import tenants
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.devices import Credential, CredentialForm, insert_devices
-from iothub_tenants.store import AccountStore, ChangeKind
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.devices import Credential, CredentialForm, insert_devices
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
 
 TENANT = "t0"  # mqttload's `-u t{t}/dev{k}` with one tenant
 SECRET = "secret"

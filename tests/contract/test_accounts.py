@@ -11,11 +11,11 @@ from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.accounts_contract import CASES, DEVICE_RULE, GROUP_RULE, TENANT_RULE, Case
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import Accounts, DeviceRecord, TenantRecord
-from iothub_tenants import acl_rules, devices, groups, quotas, tenants
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.initial import init_store
-from iothub_tenants.registry import Registry
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import acl_rules, devices, groups, quotas, tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.initial import init_store
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
 
 
 def in_memory() -> MemoryAccounts:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from iothub.engine.filters import check_topic_filter
 from iothub.errors import ConfigError
-from iothub_tenants import acl_rules, identity
+from iothub_tenants import identity
+from iothub_tenants.accounts import acl_rules
 
 TENANTS = st.from_regex(identity.TENANT_NAME, fullmatch=True)
 DEVICES = st.from_regex(identity.DEVICE_NAME, fullmatch=True)

@@ -12,10 +12,10 @@ from types import TracebackType
 
 from iothub.datadir import DataDir
 from iothub.errors import IotHubError
-from iothub_tenants import commands
-from iothub_tenants.commands import Command, Json
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import commands
+from iothub_tenants.accounts.commands import Command, Json
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 
 
 class AnsweringHub:

@@ -37,16 +37,16 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.manager import SessionManager
-from iothub_tenants.absent import rights_of
-from iothub_tenants.allowance import Allowance
-from iothub_tenants.broker import Shared, TenantBroker
-from iothub_tenants.brokers import Brokers
-from iothub_tenants.control import ControlPlane
-from iothub_tenants.generator import QueueIds
-from iothub_tenants.hub import Hub
-from iothub_tenants.plugging import plug_in
-from iothub_tenants.retaining import Retaining
-from iothub_tenants.sys_topics import SysTopics
+from iothub_tenants.accounts.generator import QueueIds
+from iothub_tenants.broker.absent import rights_of
+from iothub_tenants.broker.allowance import Allowance
+from iothub_tenants.broker.broker import Shared, TenantBroker
+from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.plugging import plug_in
+from iothub_tenants.broker.retaining import Retaining
+from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.walks.control import ControlPlane
 from tests.support.party import Guest
 
 PEPPER = bytes(32)

@@ -16,9 +16,9 @@ from typing import Unpack
 
 from sqlalchemy import event
 
-from iothub_tenants import devices, quotas, tenants
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import devices, quotas, tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.clients import unique
 from tests.support.hub import Hub
 from tests.support.packets import CONNACK, PUBLISH, Packet, Properties

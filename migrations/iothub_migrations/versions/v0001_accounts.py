@@ -1,6 +1,6 @@
 """Version 1 of the accounts database: every table from nothing. Never edited once released.
 
-Knows nothing of `iothub_tenants.tables`: a migration is a photograph of its day; a test compares the newest one with the tables.
+Knows nothing of `iothub_tenants.accounts.tables`: a migration is a photograph of its day; a test compares the newest one with the tables.
 """
 
 from __future__ import annotations

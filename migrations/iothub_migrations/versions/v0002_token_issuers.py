@@ -1,6 +1,6 @@
 """Version 2 of the accounts database: token issuers. Never edited once released.
 
-Knows nothing of `iothub_tenants.tables`; the words for columns are those of version 1, which is never edited either.
+Knows nothing of `iothub_tenants.accounts.tables`; the words for columns are those of version 1, which is never edited either.
 """
 
 from __future__ import annotations

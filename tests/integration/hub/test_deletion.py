@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from iothub_services.quota.slots import SlotFile
-from iothub_tenants import devices
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import devices
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support import property_names as names
 from tests.support.hub import Hub
 from tests.support.party import Party

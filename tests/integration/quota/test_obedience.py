@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iothub_tenants import plans
+from iothub_tenants.accounts import plans
 from tests.support.hub import Hub, free_port
 from tests.support.packets import DISCONNECT, SUBACK
 from tests.support.quota_house import House, Tenancy, closing_packets, open_house, publish_until_refused

@@ -14,9 +14,9 @@ import paho.mqtt.client as paho
 import pytest
 
 from iothub.datadir import DataDir
-from iothub_tenants import devices, tenants, token_issuers
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import devices, tenants, token_issuers
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.clients import unique
 from tests.support.hub import Hub, free_port
 from tests.support.packets import DISCONNECT

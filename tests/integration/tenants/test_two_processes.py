@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from iothub_tenants import tenants
-from iothub_tenants.changes import ChangeWatcher
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.generator import BlockSource
-from iothub_tenants.initial import init_store
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.generator import BlockSource
+from iothub_tenants.accounts.initial import init_store
+from iothub_tenants.accounts.store import AccountStore
 
 PREPARE = """
 import os, sys
 from iothub.errors import ConflictError
-from iothub_tenants import tenants
-from iothub_tenants.generator import BlockSource
-from iothub_tenants.store import AccountStore, ChangeKind
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.generator import BlockSource
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
 store = AccountStore(sys.argv[1], pepper=b"p" * 32)
 print("ready", flush=True)
 sys.stdin.readline()

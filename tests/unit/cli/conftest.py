@@ -14,7 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from iothub.cli.main import run
 from iothub_services.sqlite.database import Database
-from iothub_tenants import database
+from iothub_tenants.accounts import database
 from tests.support.command import Cli, Result
 
 

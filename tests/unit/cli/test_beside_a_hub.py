@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from iothub.datadir import DataDir
-from iothub_tenants import tenants
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
 

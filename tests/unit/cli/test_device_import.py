@@ -123,7 +123,7 @@ def test_import_that_fails_at_the_very_end_leaves_no_secrets(
         raise UnavailableError("the disk is full")
 
     target = tmp_path / "secrets.csv"
-    monkeypatch.setattr("iothub_tenants.imports.insert_devices", fail)
+    monkeypatch.setattr("iothub_tenants.accounts.imports.insert_devices", fail)
     acme("device", "import", "acme", "-", "--secrets-to", str(target), stdin=b"name\nimp1\n", code=7)
 
     assert not target.exists()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.registry import Registry
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.command import Cli
 from tests.support.tokens import EDDSA, ES256, PUBLIC, RS256, jwk, private_pem, public_pem
 

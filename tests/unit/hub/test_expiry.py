@@ -14,7 +14,7 @@ from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, DueRecord, Expired, ExpiryMark, Move, MoveKind, QueueLimits
-from iothub_tenants.brokers import Brokers
+from iothub_tenants.broker.brokers import Brokers
 
 TENANT = 7
 

@@ -17,8 +17,8 @@ from iothub.errors import ConflictError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_migrations.versions import v0001_accounts, v0002_token_issuers
-from iothub_tenants.database import open_engine, sqlite_url
-from iothub_tenants.tables import metadata
+from iothub_tenants.accounts.database import open_engine, sqlite_url
+from iothub_tenants.accounts.tables import metadata
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_killed_migration_is_completed_by_the_next(engine: Engine, path: Path) -
     program = (
         "import alembic.op, os\n"
         "from iothub_migrations import schema\n"
-        "from iothub_tenants.database import open_engine, sqlite_url\n"
+        "from iothub_tenants.accounts.database import open_engine, sqlite_url\n"
         "create = alembic.op.create_table\n"
         "alembic.op.create_table = lambda name, *rest, **more: os._exit(9) if name == 'ban' else create(name, *rest, **more)\n"
         f"schema.upgrade(open_engine(sqlite_url({str(path)!r})))\n"

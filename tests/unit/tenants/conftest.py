@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import event
 
 from iothub.testing.clock import ManualClock
-from iothub_tenants.database import sqlite_url
-from iothub_tenants.initial import init_store
-from iothub_tenants.store import AccountStore
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.initial import init_store
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.control_house import House
 
 PEPPER = b"p" * 32

@@ -1,0 +1,70 @@
+"""Reads the change log: how a running hub learns, within a poll, what another process did to the accounts.
+
+Knows no cache and no reaction: the hub drops what a change names and loads it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, delete, func, select
+
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+from iothub_tenants.accounts.tables import change_log as table
+
+BATCH = 1000
+KEEP_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of the change log; `ChangeKind` says what the subject names. `tenant_id` 0: the whole hub."""
+
+    id: int
+    tenant_id: int
+    kind: ChangeKind
+    subject: str
+    at_ms: int
+
+
+class ChangeWatcher:
+    """Remembers how far it has read. Used by one thread at a time.
+
+    Invariants: every change that is committed after the watcher was made is returned exactly once, in the order of commits.
+    """
+
+    def __init__(self, store: AccountStore, after: int | None = None) -> None:
+        self._store = store
+        self.after = self._end() if after is None else after
+
+    def poll(self) -> list[Change]:
+        """Return up to `BATCH` changes since the last call: one indexed query. Raises BackendError."""
+        query = select(table).where(table.c.id > self.after).order_by(table.c.id).limit(BATCH)
+        with self._store.read() as connection:
+            rows = connection.execute(query).all()
+        if rows:
+            self.after = rows[-1].id
+        return [_change(row) for row in rows]
+
+    def _end(self) -> int:
+        with self._store.read() as connection:
+            return connection.execute(select(func.max(table.c.id))).scalar() or 0
+
+
+def deleted_devices(store: AccountStore, after: int) -> list[Change]:
+    """Return the deletions of devices behind a change, as far as the log reaches back: for a hub that comes back."""
+    is_meant = (table.c.id > after) & (table.c.kind == ChangeKind.DEVICE_DELETED.value)
+    with store.read() as connection:
+        return [_change(row) for row in connection.execute(select(table).where(is_meant).order_by(table.c.id))]
+
+
+def _change(row: Row[Any]) -> Change:
+    return Change(row.id, row.tenant_id, ChangeKind(row.kind), row.subject, row.at_ms)
+
+
+def trim(store: AccountStore, keep_s: float = KEEP_S) -> int:
+    """Forget changes older than this, long after every watcher has seen them, and return how many. Ids go on."""
+    with store.write() as writer:
+        old = table.c.at_ms < writer.now_ms - int(keep_s * 1000)
+        return writer.connection.execute(delete(table).where(old)).rowcount

@@ -1,0 +1,211 @@
+"""The command table: what the CLI asks a running hub to do, and the hub's answer.
+
+Knows no verb: the CLI and the hub agree on them. Each side sees the other only through rows, so neither needs the other's address.
+
+    queued --take--> running --answer, fail--> done, failed
+    queued --nobody takes it in time--> failed
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
+
+from iothub.errors import ConfigError, ConflictError, DeniedError, IotHubError, NotFoundError, UnavailableError
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
+from iothub_tenants.accounts.tables import command as table
+from iothub_tenants.accounts.tables import tenant as tenant_table
+
+POLL_S = 0.05
+KEEP_S = 3600.0
+STALE_S = 60.0
+
+Json = dict[str, object]
+
+_ERRORS: dict[int, type[IotHubError]] = {
+    error.exit_code: error
+    for error in (IotHubError, ConfigError, NotFoundError, ConflictError, DeniedError, UnavailableError)
+}
+
+
+class CommandState(StrEnum):
+    """How far a command is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. `tenant` is "" (id 0) where it concerns the whole hub. `answer` of a failed one: {"error": text, "exit_code": number}."""
+
+    id: int
+    tenant_id: int
+    tenant: str
+    verb: str
+    argument: Json
+    state: CommandState
+    answer: Json | None
+
+
+# --- the CLI's side
+
+
+def call(
+    store: AccountStore,
+    tenant: str,
+    verb: str,
+    argument: Mapping[str, object],
+    timeout_s: float = 10.0,
+    pause: Callable[[float], None] = time.sleep,
+) -> Json:
+    """Have the running hub do something and return its answer.
+
+    Raises:
+        NotFoundError: no such tenant; or what the hub says.
+        UnavailableError: no answer in time. A command that no hub has taken by then is withdrawn: it will not be done later.
+        IotHubError: the hub's own refusal, of the class that it had there.
+    """
+    finished = wait(store, enqueue(store, tenant, verb, argument), timeout_s, pause)
+    answer = finished.answer or {}
+    if finished.state is CommandState.FAILED:
+        code = answer.get("exit_code")
+        error = _ERRORS.get(code, IotHubError) if isinstance(code, int) else IotHubError
+        raise error(str(answer.get("error", "the hub could not do it")))
+    return answer
+
+
+def enqueue(store: AccountStore, tenant: str, verb: str, argument: Mapping[str, object]) -> int:
+    """Put a command into the table and return its id; `tenant` "" means the whole hub. Raises NotFoundError."""
+    text = json.dumps(argument)
+    with store.write() as writer:
+        tenant_id = tenants.find(writer.connection, tenant).id if tenant else 0
+        row = {"tenant_id": tenant_id, "verb": verb, "argument": text, "state": CommandState.QUEUED.value}
+        row |= {"at_ms": writer.now_ms, "changed_ms": writer.now_ms}
+        key = writer.connection.execute(insert(table).values(row)).inserted_primary_key
+        assert key is not None  # noqa: S101  a single insert always has one
+        writer.changed(tenant_id, ChangeKind.COMMAND, str(key[0]))
+        return int(key[0])
+
+
+def wait(
+    store: AccountStore, command_id: int, timeout_s: float, pause: Callable[[float], None] = time.sleep
+) -> Command:
+    """Return the command once it is done or failed. Raises UnavailableError (no answer in time), NotFoundError."""
+    deadline = store.clock.monotonic() + timeout_s
+    while True:
+        found = show(store, command_id)
+        if found.state in (CommandState.DONE, CommandState.FAILED):
+            return found
+        if store.clock.monotonic() >= deadline:
+            return _give_up(store, found, timeout_s)
+        pause(POLL_S)
+
+
+def show(store: AccountStore, command_id: int) -> Command:
+    """Return one command. Raises NotFoundError."""
+    with store.read() as connection:
+        rows = _commands(connection, table.c.id == command_id)
+    if not rows:
+        raise NotFoundError(f"there is no command {command_id}: it may be older than an hour")
+    return rows[0]
+
+
+# --- the hub's side
+
+
+def take(store: AccountStore, limit: int = 16) -> list[Command]:
+    """Take queued commands, oldest first; each is taken once, by one hub."""
+    with store.write() as writer:
+        oldest = select(table.c.id).where(table.c.state == CommandState.QUEUED.value).order_by(table.c.id).limit(limit)
+        ids = list(writer.connection.execute(oldest).scalars())
+        if not ids:
+            return []
+        _set(writer, ids, CommandState.RUNNING, None)
+        return _commands(writer.connection, table.c.id.in_(ids))
+
+
+def answer(store: AccountStore, command_id: int, result: Mapping[str, object]) -> None:
+    """Say what came of a command that was taken."""
+    with store.write() as writer:
+        _set(writer, [command_id], CommandState.DONE, result)
+
+
+def fail(store: AccountStore, command_id: int, error: IotHubError) -> None:
+    """Say why a command that was taken was not done; the caller of `call` gets an error of the same class."""
+    with store.write() as writer:
+        _set(writer, [command_id], CommandState.FAILED, _refusal(str(error), error.exit_code))
+
+
+def sweep(store: AccountStore, *, is_starting: bool = False) -> int:
+    """Fail what nobody will answer (stale in the queue; at the start of a hub also what its predecessor was doing), forget what is old.
+
+    Returns how many commands were failed.
+    """
+    with store.write() as writer:
+        stale = (table.c.state == CommandState.QUEUED.value) & (table.c.at_ms < writer.now_ms - int(STALE_S * 1000))
+        lost = stale | (table.c.state == CommandState.RUNNING.value) if is_starting else stale
+        ids = list(writer.connection.execute(select(table.c.id).where(lost)).scalars())
+        if ids:
+            text = "the hub stopped before it answered: look whether it was done, and try again"
+            _set(writer, ids, CommandState.FAILED, _refusal(text, UnavailableError.exit_code))
+        old = table.c.changed_ms < writer.now_ms - int(KEEP_S * 1000)
+        finished = table.c.state.in_([CommandState.DONE.value, CommandState.FAILED.value])
+        writer.connection.execute(delete(table).where(finished, old))
+        return len(ids)
+
+
+# --- private
+
+
+def _set(writer: Writer, ids: list[int], state: CommandState, result: Mapping[str, object] | None) -> None:
+    text = None if result is None else json.dumps(result)
+    values = {"state": state.value, "answer": text, "changed_ms": writer.now_ms}
+    writer.connection.execute(update(table).where(table.c.id.in_(ids)).values(values))
+
+
+def _give_up(store: AccountStore, found: Command, timeout_s: float) -> Command:
+    with store.write() as writer:
+        (now,) = _commands(writer.connection, table.c.id == found.id) or [found]
+        if now.state in (CommandState.DONE, CommandState.FAILED):
+            return now
+        if now.state is CommandState.QUEUED:
+            _set(writer, [found.id], CommandState.FAILED, _refusal("withdrawn", UnavailableError.exit_code))
+            text = f"no hub took the command within {timeout_s:g} s: it was withdrawn; see `iothub status`"
+        else:
+            text = (
+                f"the hub has not finished the command within {timeout_s:g} s: it goes on with it; see `iothub status`"
+            )
+    raise UnavailableError(text)
+
+
+def _refusal(text: str, exit_code: int) -> Json:
+    return {"error": text, "exit_code": exit_code}
+
+
+def _commands(connection: Connection, where: ColumnElement[bool]) -> list[Command]:
+    query = select(table, tenant_table.c.name.label("tenant")).outerjoin_from(
+        table, tenant_table, table.c.tenant_id == tenant_table.c.id
+    )
+    rows = connection.execute(query.where(where).order_by(table.c.id)).mappings()
+    return [_command(row) for row in rows]
+
+
+def _command(row: RowMapping) -> Command:
+    return Command(
+        id=row["id"],
+        tenant_id=row["tenant_id"],
+        tenant=row["tenant"] or "",
+        verb=row["verb"],
+        argument=json.loads(row["argument"]),
+        state=CommandState(row["state"]),
+        answer=None if row["answer"] is None else json.loads(row["answer"]),
+    )

@@ -1,0 +1,105 @@
+"""Creates many devices from CSV rows `name,password` or `name`: all of them or, with the bad lines named, none.
+
+Knows no file: the caller opens it, keeps the generated secrets and shows the progress.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy import Connection, select
+
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.devices import Credential, insert_devices, make_credential
+from iothub_tenants.accounts.sheets import Sheet, read_sheet
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+from iothub_tenants.accounts.tables import device as table
+
+_LOOKUP = 500  # names per query
+_BATCH = 256  # passwords that wait for a thread at once
+
+Progress = Callable[[int, int], None]
+"""`progress(done, of)`: so many passwords are hashed."""
+
+Keep = Callable[[Sequence[tuple[str, str]]], None]
+"""`keep([(name, secret), ...])`: the generated secrets, which nobody can tell again."""
+
+
+def hash_threads() -> int:
+    """Return how many threads hash: argon2 releases the interpreter's lock, and one core is left to a running hub."""
+    return max(2, len(os.sched_getaffinity(0)) - 1)
+
+
+def import_devices(
+    store: AccountStore,
+    tenant: str,
+    lines: Iterable[str],
+    *,
+    keep: Keep | None = None,
+    on_progress: Progress | None = None,
+    threads: int | None = None,
+) -> list[str]:
+    """Create a device for every row and return the names in the order of the rows.
+
+    Chosen passwords take tens of milliseconds each (that is their purpose), in `threads` threads; then one transaction writes all.
+    With `keep` the rows without a password get generated secrets, microseconds each; it is called before anything is written, and
+    what it raises stops the import.
+
+    Raises:
+        NotFoundError: no such tenant.
+        BadLinesError: the text is no such CSV, or rows are malformed, doubled, or name devices that exist; nothing was written.
+    """
+    sheet = read_sheet(lines, is_generating=keep is not None)
+    with store.read() as connection:
+        owner = tenants.living(connection, tenant)
+        _mark_taken(connection, owner.id, sheet)
+    sheet.refuse()
+    credentials = _hashed(store, sheet, on_progress, threads or hash_threads())
+    if keep is not None:
+        keep(_generate(store, sheet, credentials))
+    with store.write() as writer:
+        owner = tenants.living(writer.connection, tenant)
+        _mark_taken(writer.connection, owner.id, sheet)
+        sheet.refuse()
+        insert_devices(writer, owner.id, [(name, credentials[name]) for name in sheet.passwords])
+        if credentials:
+            writer.changed(owner.id, ChangeKind.DEVICE, "*")
+    return list(sheet.passwords)
+
+
+def _mark_taken(connection: Connection, tenant_id: int, sheet: Sheet) -> None:
+    names = list(sheet.lines)
+    for start in range(0, len(names), _LOOKUP):
+        some = table.c.name.in_(names[start : start + _LOOKUP])
+        for name in connection.execute(select(table.c.name).where(table.c.tenant_id == tenant_id, some)).scalars():
+            sheet.faults[sheet.lines[name]] = f"device {name} exists already"
+
+
+def _hashed(store: AccountStore, sheet: Sheet, on_progress: Progress | None, threads: int) -> dict[str, Credential]:
+    """Hash the chosen passwords, by name."""
+    chosen = [(name, password) for name, password in sheet.passwords.items() if password is not None]
+    credentials: dict[str, Credential] = {}
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="hash")
+    try:
+        for start in range(0, len(chosen), _BATCH):
+            batch = chosen[start : start + _BATCH]
+            made = pool.map(lambda entry: make_credential(store, entry[1]), batch)
+            for (name, _), (_, credential) in zip(batch, made, strict=True):
+                credentials[name] = credential
+                if on_progress is not None:
+                    on_progress(len(credentials), len(chosen))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return credentials
+
+
+def _generate(store: AccountStore, sheet: Sheet, credentials: dict[str, Credential]) -> list[tuple[str, str]]:
+    """Make secrets for the others, put their hashes to the rest, and return them by name."""
+    made = []
+    for name in sheet.passwords:
+        if name not in credentials:
+            secret, credentials[name] = make_credential(store, None)
+            made.append((name, str(secret)))
+    return made

@@ -1,0 +1,130 @@
+"""Verbs on a tenant's and a device's own limits: set, unset, list, and what is in force after plan, tenant and device.
+
+Knows no figures in use: what is left of a limit is the ledger's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection, and_, select
+
+from iothub.errors import ConfigError
+from iothub_services.quota.grammar import DRY_RUN, Limits, parse_limits
+from iothub_services.quota.names import Scope
+from iothub_services.quota.resolve import Explanation, explain
+from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts import limits as stored
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+from iothub_tenants.accounts.tables import plan_quota
+from iothub_tenants.accounts.tables import quota_override as table
+
+Origin = Literal["plan", "tenant", "device", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One limit of a tenant (`device` is "") or of a device. `limits`: its part of the grammar's text, `name=value/window`."""
+
+    name: str
+    tenant: str
+    device: str
+    limits: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveLimit:
+    """What is in force for one quota name, with what is only tried out, and which layer said so; `none`: nobody, so it is unlimited."""
+
+    name: str
+    limits: str
+    origin: Origin
+
+
+def set_limits(
+    store: AccountStore, tenant: str, limits: str | Iterable[str], device: str | None = None
+) -> list[Override]:
+    """Set limits of a tenant, or of one of its devices; other names stay as they are. Returns all its own limits.
+
+    Raises:
+        ConfigError: a limit is malformed, none is given, or it cannot be set for one device.
+        NotFoundError: no such tenant or device.
+        ConflictError: the tenant is being deleted.
+    """
+    parsed = parse_limits(limits)
+    if not parsed:
+        raise ConfigError("no limit given: expected name=value, for example connections=100")
+    if device is not None:
+        refuse_wider(parsed)
+    with store.write() as writer:
+        owner = tenants.living(writer.connection, tenant)
+        if device is not None:
+            devices.required_id(writer.connection, owner, device)
+        stored.merge(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, parsed)
+        writer.changed(owner.id, ChangeKind.QUOTA, device or "*")
+        return _overrides(writer.connection, owner, device or "")
+
+
+def unset(store: AccountStore, tenant: str, names: Iterable[str], device: str | None = None) -> list[Override]:
+    """Remove limits by name; the layers below are in force again. Idempotent. Returns all its own limits that are left.
+
+    Raises:
+        ConfigError: unknown quota name.
+        NotFoundError: no such tenant or device.
+        ConflictError: the tenant is being deleted.
+    """
+    with store.write() as writer:
+        owner = tenants.living(writer.connection, tenant)
+        if device is not None:
+            devices.required_id(writer.connection, owner, device)
+        if stored.remove(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, names):
+            writer.changed(owner.id, ChangeKind.QUOTA, device or "*")
+        return _overrides(writer.connection, owner, device or "")
+
+
+def list_all(store: AccountStore, tenant: str, device: str | None = None) -> list[Override]:
+    """Return a device's own limits, or the tenant's and all its devices'. Raises NotFoundError."""
+    with store.read() as connection:
+        owner = tenants.find(connection, tenant)
+        if device is not None:
+            devices.required_id(connection, owner, device)
+        return _overrides(connection, owner, device)
+
+
+def effective(store: AccountStore, tenant: str, device: str | None = None) -> list[EffectiveLimit]:
+    """Return what is in force for every quota name, in the order of the documentation. Raises NotFoundError."""
+    with store.read() as connection:
+        owner = tenants.find(connection, tenant)
+        plan = stored.load(connection, plan_quota, plan_quota.c.plan == owner.plan)
+        own = stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == ""))
+        its: Limits = {}
+        if device is not None:
+            devices.required_id(connection, owner, device)
+            its = stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == device))
+    return [_effective(found) for found in explain(plan, own, its)]
+
+
+def refuse_wider(parsed: Limits) -> None:
+    """Raise ConfigError for a limit that is counted for more than one device, or is the same for all of them."""
+    for quota in parsed:
+        if quota.is_for_devices:
+            continue
+        is_shared = quota.scope in (Scope.TENANT, Scope.GROUP)
+        why = f"counted for a whole {quota.scope.value}" if is_shared else "the same for all devices of a tenant"
+        raise ConfigError(f"{quota.value} is {why}: it cannot be set for one device")
+
+
+def _effective(found: Explanation) -> EffectiveLimit:
+    name = found.quota.value
+    on_trial = f" {DRY_RUN}{name}={found.dry_run_text}" if found.dry_run_text else ""
+    return EffectiveLimit(name, f"{name}={found.text}{on_trial}", found.layer or "none")
+
+
+def _overrides(connection: Connection, owner: tenants.Tenant, device: str | None) -> list[Override]:
+    query = select(table).where(table.c.tenant_id == owner.id).order_by(table.c.device, table.c.name)
+    if device is not None:
+        query = query.where(table.c.device == device)
+    rows = connection.execute(query).mappings()
+    return [Override(row["name"], owner.name, row["device"], row["value"]) for row in rows]

@@ -1,0 +1,140 @@
+"""The accounts as the hub sees them: one tenant or one device in one consistent read. Fulfils `iothub_services.auth.port.Accounts`.
+
+Knows no cache, no policy and no verb. All methods block: the hub calls them in threads.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, select
+
+from iothub_services.auth.port import (
+    Action,
+    Ban,
+    BanKind,
+    ClientIdPolicy,
+    CredentialKind,
+    DeviceRecord,
+    Effect,
+    Rule,
+    Scope,
+    TenantRecord,
+    TenantState,
+)
+from iothub_tenants.accounts import bans, limits, token_issuers
+from iothub_tenants.accounts.devices import CredentialForm
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import (
+    acl_rule,
+    device,
+    device_group,
+    group_member,
+    plan,
+    plan_quota,
+    quota_override,
+    tenant,
+)
+
+_KINDS = {CredentialForm.X509.value: CredentialKind.X509, CredentialForm.JWT.value: CredentialKind.JWT}
+
+
+class Registry:
+    """Looks up tenants and devices. May be used from any thread."""
+
+    def __init__(self, store: AccountStore) -> None:
+        self._store = store
+
+    def find_tenant(self, name: str) -> TenantRecord | None:
+        """Return the tenant with its tenant and group rules, bans in force, token issuers and limits; None without one. Raises BackendError."""
+        return self._tenant(tenant.c.name == name)
+
+    def tenant_by_id(self, tenant_id: int) -> TenantRecord | None:
+        """Return the tenant as `find_tenant` does: a line of the change log has only its id. Raises BackendError."""
+        return self._tenant(tenant.c.id == tenant_id)
+
+    def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
+        """Return the device with its groups, own rules and own limits; None if there is none. Raises BackendError."""
+        with self._store.read() as connection:
+            is_it = and_(device.c.tenant_id == tenant_id, device.c.name == name)
+            row = connection.execute(select(device).where(is_it)).mappings().first()
+            return None if row is None else _device(connection, row)
+
+    def device_limits(self, tenant_id: int) -> dict[str, str]:
+        """Return the own limits, as text of the grammar, of the tenant's devices that have any. Raises BackendError."""
+        is_its = and_(quota_override.c.tenant_id == tenant_id, quota_override.c.device != "")
+        query = select(quota_override.c.device, quota_override.c.value).where(is_its)
+        found: dict[str, list[str]] = {}
+        with self._store.read() as connection:
+            for name, value in connection.execute(query.order_by(quota_override.c.device, quota_override.c.name)):
+                found.setdefault(name, []).append(value)
+        return {name: " ".join(values) for name, values in found.items()}
+
+    def tenant_names(self) -> dict[int, str]:
+        """Return all tenants' names by id, those being deleted included. Raises BackendError."""
+        with self._store.read() as connection:
+            rows = connection.execute(select(tenant.c.id, tenant.c.name).order_by(tenant.c.id))
+            return {row.id: row.name for row in rows}
+
+    def tenants_on_plan(self, name: str) -> list[int]:
+        """Return the ids of the tenants that a change of this plan concerns. Raises BackendError."""
+        with self._store.read() as connection:
+            return list(connection.execute(select(tenant.c.id).where(tenant.c.plan == name)).scalars())
+
+    def _tenant(self, is_it: ColumnElement[bool]) -> TenantRecord | None:
+        query = select(tenant, plan.c.weight).join(plan, tenant.c.plan == plan.c.name).where(is_it)
+        with self._store.read() as connection:
+            row = connection.execute(query).mappings().first()
+            return None if row is None else _tenant(connection, row, self._store.now_ms())
+
+
+def _tenant(connection: Connection, row: RowMapping, now_ms: int) -> TenantRecord:
+    tenant_id = row["id"]
+    own = and_(quota_override.c.tenant_id == tenant_id, quota_override.c.device == "")
+    return TenantRecord(
+        id=tenant_id,
+        name=row["name"],
+        state=TenantState(row["state"]),
+        version=row["version"],
+        client_id_policy=ClientIdPolicy(row["client_id_policy"]),
+        plan=row["plan"],
+        plan_limits=limits.load_text(connection, plan_quota, plan_quota.c.plan == row["plan"]),
+        limits=limits.load_text(connection, quota_override, own),
+        weight=row["weight"],
+        rules=_rules(connection, and_(acl_rule.c.tenant_id == tenant_id, acl_rule.c.scope != Scope.DEVICE.value)),
+        bans=tuple(_ban(found) for found in bans.in_force(connection, tenant_id, now_ms)),
+        allowed_networks=tuple(row["allowed_networks"].split()),
+        denied_networks=tuple(row["denied_networks"].split()),
+        is_closed_on_denied_publish=row["is_closed_on_denied_publish"],
+        is_qos0_queued=row["is_qos0_queued"],
+        token_issuers=token_issuers.records(connection, tenant_id),
+    )
+
+
+def _device(connection: Connection, row: RowMapping) -> DeviceRecord:
+    tenant_id, name = row["tenant_id"], row["name"]
+    groups = select(device_group.c.name).join(group_member, group_member.c.group_id == device_group.c.id)
+    mine = groups.where(group_member.c.device_id == row["id"]).order_by(device_group.c.name)
+    own_rules = and_(
+        acl_rule.c.tenant_id == tenant_id, acl_rule.c.scope == Scope.DEVICE.value, acl_rule.c.subject == name
+    )
+    own_limits = and_(quota_override.c.tenant_id == tenant_id, quota_override.c.device == name)
+    return DeviceRecord(
+        name=name,
+        credential=row["credential"],
+        credential_kind=_KINDS.get(row["credential_kind"], CredentialKind.SECRET),
+        is_enabled=row["is_enabled"],
+        groups=tuple(connection.execute(mine).scalars()),
+        rules=_rules(connection, own_rules),
+        limits=limits.load_text(connection, quota_override, own_limits),
+    )
+
+
+def _rules(connection: Connection, where: ColumnElement[bool]) -> tuple[Rule, ...]:
+    rows = connection.execute(select(acl_rule).where(where).order_by(acl_rule.c.id)).mappings()
+    return tuple(
+        Rule(Scope(row["scope"]), row["subject"], Effect(row["effect"]), Action(row["action"]), row["filter"])
+        for row in rows
+    )
+
+
+def _ban(row: RowMapping) -> Ban:
+    return Ban(BanKind(row["kind"]), row["value"], row["until_ms"] / 1000, row["reason"])

@@ -1,0 +1,188 @@
+"""The accounts database as the verbs see it: short transactions that leave a line in the change log, or nothing.
+
+Knows no noun: `tenants.py`, `devices.py` and their neighbours say what is written. All methods block and may be called from any thread.
+
+Theory. A writing transaction begins by moving the counter `change`. That row lock (SQLite: the write lock) puts all writers of all
+processes into one order, so what a verb has checked stays true until it commits, and the ids of the change log become visible in
+ascending order: a watcher that remembers the last id it saw misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+
+from iothub.clock import Clock, SystemClock
+from iothub.errors import BackendError, ConfigError, ConflictError
+from iothub_migrations import schema
+from iothub_tenants.accounts import tables
+from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
+
+_SYSTEM_CLOCK = SystemClock()
+
+# What to do about SQLite's commonest complaints.
+_ADVICE = {
+    "is locked": "another process holds it for long; try again",
+    "readonly": "make the file and its directory writable for this user",
+    "is full": "free some space",
+    "not a database": "the file was overwritten or damaged; restore it from a backup",
+    "malformed": "the file is damaged; restore it from a backup",
+    "unable to open": "look whether the directory is there and belongs to this user",
+}
+
+
+class ChangeKind(StrEnum):
+    """What a line of the change log is about; its subject is named beside each. `*` as subject: all of that tenant."""
+
+    TENANT = "tenant"  # the tenant's name: created, state, plan, policy, deletion
+    DEVICE = "device"  # a device's name
+    DEVICE_DELETED = "device_deleted"  # a device's name: its sessions end
+    ACL = "acl"  # "device:NAME", "group:NAME" or "*"
+    QUOTA = "quota"  # a device's name or "*"
+    PLAN = "plan"  # the plan's name; tenant 0
+    BAN = "ban"  # "KIND:VALUE"
+    TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
+    COMMAND = "command"  # the command's id
+
+
+# Changes of these kinds leave the tenant's own record as it is.
+_BESIDE_THE_TENANT = frozenset({ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.COMMAND})
+
+
+class Writer:
+    """One writing transaction: `connection` to work on, `changed` to say what was changed, `now_ms` for the rows.
+
+    `number` counts the writing transactions: it rises with every one, in the order in which they commit.
+    """
+
+    __slots__ = ("connection", "now_ms", "number")
+
+    def __init__(self, connection: Connection, number: int, now_ms: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.now_ms = now_ms
+
+    def changed(self, tenant_id: int, kind: ChangeKind, subject: str) -> None:
+        """Put a line into the change log, and raise the tenant's version; both are committed with the change itself or not at all."""
+        line = {"tenant_id": tenant_id, "kind": kind.value, "subject": subject, "at_ms": self.now_ms}
+        self.connection.execute(insert(tables.change_log).values(line))
+        if kind not in _BESIDE_THE_TENANT:
+            self.touch(tables.tenant.c.id == tenant_id)
+
+    def touch(self, which: ColumnElement[bool]) -> None:
+        """Raise the version of these tenants."""
+        self.connection.execute(update(tables.tenant).where(which).values(version=self.number))
+
+
+class AccountStore:
+    """An open accounts database.
+
+    `pepper` is the server's own secret for generated device secrets; verbs that make or check none may do without.
+
+    Raises:
+        ConfigError: there is no database at the url yet, or the url is wrong.
+        ConflictError: its schema is of the future, or must be upgraded first.
+        BackendError: it cannot be opened.
+    """
+
+    def __init__(self, url: str, *, pepper: bytes = b"", clock: Clock = _SYSTEM_CLOCK) -> None:
+        self.url = url
+        self.pepper = pepper
+        self.clock = clock
+        path = file_of(url)
+        if path is not None and not path.exists():
+            raise ConfigError(f"there is no accounts database at {path}: run `iothub init` first")
+        self.engine: Engine = open_engine(url)
+        self._reading = self.engine.execution_options(**read_options(self.engine))
+        self._writing = self.engine.execution_options(**{WRITE: True})
+        try:
+            self._check()
+        except BaseException:
+            self.close()
+            raise
+
+    def now_ms(self) -> int:
+        return int(self.clock.wall() * 1000)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Give a connection whose reads see one moment.
+
+        Raises:
+            BackendError: the database did not answer.
+        """
+        with errors_translated(), self._reading.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Writer]:
+        """Give a writing transaction; it commits at the end of the block, and an exception undoes it.
+
+        Raises:
+            BackendError: the database is busy, full, read-only or did not answer.
+            ConflictError: another process was faster.
+        """
+        with errors_translated(), self._writing.begin() as connection:
+            counter = tables.id_block
+            is_it = counter.c.name == "change"
+            connection.execute(update(counter).where(is_it).values(next=counter.c.next + 1))
+            number = connection.execute(select(counter.c.next).where(is_it)).scalar_one()
+            yield Writer(connection, number, self.now_ms())
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _check(self) -> None:
+        with errors_translated():
+            state = schema.check(self.engine)
+        if state is schema.SchemaState.FRESH:
+            raise ConfigError("the accounts database is empty: run `iothub init` first")
+        if state is schema.SchemaState.OLD:
+            raise ConflictError(
+                f"the accounts database is older than this program (schema {schema.SCHEMA_VERSION}): run `iothub db upgrade` first"
+            )
+
+
+def create_schema(url: str) -> schema.SchemaState:
+    """Create the tables, or upgrade them, and return what was found before. Idempotent.
+
+    Raises:
+        ConfigError, ConflictError (schema of the future), BackendError.
+    """
+    path = file_of(url)
+    if path is not None:
+        create_file(path)
+    engine = open_engine(url)
+    try:
+        with errors_translated():
+            return schema.upgrade(engine)
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def errors_translated() -> Iterator[None]:
+    """Turn the database's errors into ours, one line each, without statements or values (they may hold credentials)."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise ConflictError(
+            "the accounts database refused a duplicate or a row that belongs to nothing: somebody else changed it; try again"
+        ) from error
+    except OperationalError as error:
+        raise BackendError(f"the accounts database did not do it: {_cause(error)}", retryable=True) from error
+    except DBAPIError as error:
+        raise BackendError(f"the accounts database failed: {_cause(error)}", retryable=False) from error
+    except SQLAlchemyError as error:
+        raise BackendError(f"the accounts database failed: {type(error).__name__}", retryable=False) from error
+
+
+def _cause(error: DBAPIError) -> str:
+    lines = str(error.orig).splitlines()
+    cause = lines[0] if lines else type(error.orig).__name__
+    advice = next((text for words, text in _ADVICE.items() if words in cause), "")
+    return f"{cause}: {advice}" if advice else cause

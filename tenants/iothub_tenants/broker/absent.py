@@ -1,0 +1,33 @@
+"""What may a device do that is not connected? Its Will is published when it has gone, perhaps by a hub that never saw it.
+
+Knows no session's life and keeps nothing: the accounts are asked, through their cache, whenever somebody needs to know.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.session import Session
+from iothub.hooks import Client, HookedPolicy
+from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
+from iothub_tenants.broker.hub import Hub, Rights
+
+
+async def rights_of(hub: Hub, tenant: TenantRecord, session: Session) -> Rights | None:
+    """Return what the session's device may do now; None: nothing, it may not even come in.
+
+    Raises:
+        StoreDownError: the accounts cannot be read.
+    """
+    directory = hub.authenticator.directory
+    record = await directory.tenant(tenant.name)
+    if record is None or record.id != tenant.id or record.state is not TenantState.ACTIVE:
+        return None
+    device = await directory.device(record, session.device)
+    if device is None and hub.hooks.authenticate is not None:
+        device = DeviceRecord(session.device, "")  # a plug-in lets in devices that the accounts do not know
+    if device is None or not device.is_enabled:
+        return None
+    policy = hub.policies.policy(record, device, session.client_id)
+    if hub.hooks.authorise is None:
+        return policy
+    client = Client(record.name, device.name, session.client_id, version=session.control.version)
+    return HookedPolicy(policy, hub.hooks.authorise, client)

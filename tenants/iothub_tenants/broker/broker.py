@@ -1,0 +1,264 @@
+"""One tenant's broker: its own rights, sessions, queues, retained messages, router and quota, composed over what all tenants share (B65, B66).
+
+Knows no packets, no sockets and no SQL. Everything here belongs to exactly one tenant, so nothing here can leak into another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from iothub.clock import Clock
+from iothub.engine.connection import Connection
+from iothub.engine.filters import check_topic_filter, check_topic_name
+from iothub.engine.limits import ConnectionSettings
+from iothub.engine.message import Message
+from iothub.engine.plane import Plane
+from iothub.engine.ports import Policy
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.mqtt.constants import MQTT_5_0, Limits
+from iothub.mqtt.packets import Connect
+from iothub.reasons import Reason
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.settings import Config, Mqtt
+from iothub_services.auth.port import DeviceRecord, Run, TenantRecord
+from iothub_services.queues.port import Overflow, QueueLimits
+from iothub_services.quota.names import MOST_LEVELS, Quota
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
+from iothub_tenants.accounts.generator import QueueIds
+from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, Entry
+from iothub_tenants.broker.guests import Guest
+from iothub_tenants.broker.retaining import Retaining
+from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.wills import Later, Wills
+
+MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
+
+OVERFLOWS = {overflow.word: overflow for overflow in Overflow}
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the brokers of one worker share: the plane, the drivers' front doors, clock and settings."""
+
+    settings: Config
+    clock: Clock
+    plane: Plane
+    sessions: SessionManager
+    journal: Journal
+    counters: Any
+    run: Run
+    sys_topics: SysTopics
+    later: Later
+    rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not here
+
+
+_shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
+"""Most connections of a hub agree on the same few values."""
+
+
+class TenantBroker:
+    """One tenant. Fulfils the session manager's `SessionHome`.
+
+    Invariants: counts are given back by whoever reserved them, exactly once; `record` is replaced as a whole (`obey`).
+    """
+
+    def __init__(
+        self,
+        record: TenantRecord,
+        shared: Shared,
+        plane: TenantPlane,
+        allowance: Allowance,
+        queue_ids: QueueIds,
+        retained: Retaining,
+    ) -> None:
+        self.tenant_id = record.id
+        self.record = record
+        self.plane = plane
+        self.allowance = allowance
+        self.retained = retained
+        self.bounded: object = None  # the limits that all queues have been given
+        self._shared = shared
+        self._queue_ids = queue_ids
+        self._wills = Wills(
+            shared.plane, plane, shared.clock, shared.later, lambda session: shared.rights(self.record, session)
+        )
+
+    @property
+    def limits(self) -> Any:
+        return self.allowance.limits
+
+    # --- what the tenant's plan says
+
+    def queue_limits(self, device: str) -> QueueLimits:
+        """What a queue of one of the device's sessions may hold."""
+        limits = self.allowance.limits_of(device)
+        overflow = OVERFLOWS[self._shared.settings.queues.overflow]
+        return QueueLimits(limits.session_queued_messages, limits.session_queued_bytes, overflow)
+
+    def expiry_of(self, device: str, asked_s: int) -> int:
+        """Cut a Session Expiry Interval to the device's `session_expiry_s`."""
+        longest_s: int = self.allowance.limits_of(device).session_expiry_s or NEVER_EXPIRES
+        return min(asked_s, longest_s)
+
+    def check_topic(self, topic: bytes) -> int:
+        """Return the Reason Code that refuses a Topic Name, 0 if it is fine."""
+        levels, size = self.limits.topic_levels or MOST_LEVELS, self.limits.topic_bytes or MANY_BYTES
+        code = check_topic_name(topic, levels, size)
+        if code and not check_topic_name(topic, MANY_LEVELS, MANY_BYTES):
+            self.allowance.refused(Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS)
+        return code
+
+    def check_filter(self, device: str, topic_filter: bytes) -> int:
+        """Return the Reason Code that refuses a Topic Filter (with its `$share` part), 0 if it is fine."""
+        limits = self.allowance.limits_of(device)
+        levels, size = limits.filter_levels or MOST_LEVELS, limits.topic_bytes or MANY_BYTES
+        code = check_topic_filter(topic_filter, levels, size)
+        if code and not check_topic_filter(topic_filter, MANY_LEVELS, MANY_BYTES):
+            self.allowance.refused(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)
+        return code
+
+    def packet_limits(self, device: str) -> Limits:
+        """What SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH of this device may contain."""
+        limits = self.allowance.limits_of(device)
+        return Limits(
+            user_properties=limits.user_properties or MANY_BYTES,
+            subscribe_filters=limits.subscribe_filters or MANY_BYTES,
+        )
+
+    def connection_settings(self, mqtt: Mqtt, device: str, packet: Connect) -> ConnectionSettings:
+        """What this CONNECT and the device's limits agree on."""
+        limits, asked = self.allowance.limits_of(device), packet.properties
+        is_v5 = packet.version == MQTT_5_0
+        keep_alive_s = max(packet.keep_alive_s or int(mqtt.max_keepalive_s), limits.keep_alive_min_s or 0)
+        return _shared_settings(
+            version=packet.version,
+            keep_alive_s=min(keep_alive_s, int(mqtt.max_keepalive_s)),
+            receive_maximum=(asked.receive_maximum or 65_535) if is_v5 else mqtt.max_inflight,
+            maximum_packet_size=asked.maximum_packet_size_bytes or 0,
+            topic_alias_maximum=asked.topic_alias_maximum or 0,
+            inbound_maximum=limits.receive_maximum,
+            topic_aliases=limits.topic_aliases if is_v5 else 0,
+            packet_bytes=limits.packet_bytes or LARGEST_PACKET,
+        )
+
+    def obey(self, record: TenantRecord, own: Mapping[str, str]) -> None:
+        """The accounts have changed: put what they say now in force. `own`: the own limits of the devices that have any."""
+        if record != self.record or own != self.allowance.own:
+            self.record = record
+            self.allowance.obey(record, own)
+            self.plane.router.cache.clear()  # a Topic Name with a cached route is not checked again
+            self._shared.plane.limits_changed(self.plane)
+
+    @property
+    def is_idle(self) -> bool:
+        is_used = self.plane.sessions or self.plane.connections or self.allowance.ledger.used(Quota.CONNECTIONS)
+        is_used = is_used or len(self._wills)
+        return not is_used and self.retained.is_empty  # `connections` counts who is on the way in, too
+
+    # --- sessions and connections
+
+    async def next_queue_id(self) -> int:
+        queue_id = self._queue_ids.allocate_nowait()
+        if queue_id is None:
+            queue_id = await self._shared.run("accounts.ids", self._queue_ids.allocate)
+        return queue_id
+
+    def enter(self, guest: Guest, request: SessionRequest) -> Entry | Quota:
+        """Reserve a connection's place, and a session's if a new one must be kept; or say which quota refuses."""
+        present = self.plane.sessions.get(request.client_id)
+        other: Guest | None = None
+        if present is not None and present.connection is not None:
+            other = present.connection.control
+        has_place = other is not None and other.is_counted
+        entry = self.allowance.enter(request.client_id, has_place=has_place, is_persistent=request.expiry_s > 0)
+        if isinstance(entry, Entry):
+            if other is not None:
+                other.is_counted = False  # its place is ours now
+            guest.broker = self
+            guest.is_counted = True
+        return entry
+
+    def vacate(self, connection: Connection, reason: Reason) -> None:
+        guest: Guest = connection.control
+        guest.leave(reason)
+
+    def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
+        """A connection has left its session."""
+        sessions = self._shared.sessions
+        sessions.close_connection(self, session, reason, keeps_will=keeps_will, expiry_s=expiry_s)
+
+    def connected(self, session: Session, connection: Connection, packet: Connect) -> None:
+        """A connection was admitted: every connect is an event (B24)."""
+        subject = Subject(self.tenant_id, session.client_id, session.epoch, self._now_ms())
+        connected = events.session_connected(
+            subject,
+            device=session.device,
+            protocol_version=packet.version,
+            session_expiry_s=session.control.expiry_s,
+            peer=connection.peer,
+            keep_alive_s=packet.keep_alive_s,
+        )
+        self._shared.journal.note([connected])
+
+    def session_began(self, session: Session, device: DeviceRecord) -> None:
+        """Give the session what its device may use."""
+        self.allowance.equip(session, device)
+
+    def session_ended(self, session: Session) -> None:
+        self.allowance.release_session(session)
+
+    # --- wills
+
+    @property
+    def wills_waiting(self) -> int:
+        """Wills that have fired and are not published yet: their rights are being read, or they wait for a rate."""
+        return len(self._wills)
+
+    def publish_will(self, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]) -> None:
+        """A Will is a PUBLISH by the session's device, checked again when it fires."""
+        expires_at = self._shared.clock.wall() + will.expiry_s if will.expiry_s is not None else 0.0
+        message = Message(
+            will.topic,
+            will.payload,
+            will.qos,
+            will.retain,
+            will.properties,
+            expires_at,
+            message_id,
+            None,
+            session.client_id,
+        )
+        self._wills.fire(session, message, on_done)
+
+    # --- subscriptions
+
+    def wants_replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> bool:
+        """Say whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some; then `replay` must follow.
+
+        From here on the plane remembers what comes live, so that nothing older is sent after it.
+        """
+        wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
+        self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)
+        if not wanted or subscription.group is not None or self.retained.is_empty:
+            return False
+        self._shared.plane.expect_replay(session)
+        return True
+
+    async def replay(self, session: Session, subscription: Subscription) -> None:
+        """Send the Retained Messages of an active subscription."""
+        await self.retained.replay(session, subscription)
+
+    # --- refusals
+
+    def denied(self, action: str, session: Session) -> None:
+        self._shared.counters.denied(self.tenant_id, action)
+
+    def _now_ms(self) -> int:
+        return int(self._shared.clock.wall() * 1000)

@@ -1,0 +1,53 @@
+"""The tenants' brokers of this worker: made on first use, found by tenant id, kept while anything of theirs lives.
+
+Knows no quota and no protocol. An idle tenant - no connection, no session, nothing retained - costs nothing: its broker is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+from iothub_services.auth.flights import Flights
+from iothub_services.auth.port import TenantRecord
+from iothub_tenants.broker.broker import TenantBroker
+
+Make = Callable[[TenantRecord], Awaitable[TenantBroker]]
+
+
+class Brokers:
+    """Finds or makes brokers. Invariant: at most one broker per tenant id, and a broker is only ever replaced by none."""
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._brokers: dict[int, TenantBroker] = {}
+        self._making: Flights[int, TenantBroker] = Flights()
+
+    def __iter__(self) -> Iterator[TenantBroker]:
+        return iter(list(self._brokers.values()))
+
+    def __len__(self) -> int:
+        return len(self._brokers)
+
+    def present(self, tenant_id: int) -> TenantBroker | None:
+        return self._brokers.get(tenant_id)
+
+    async def broker(self, record: TenantRecord) -> TenantBroker:
+        """Return the tenant's broker; a newer record than the broker's is obeyed by `obey`, not here."""
+        found = self._brokers.get(record.id)
+        if found is not None:
+            return found
+        return await self._making.join(record.id, lambda: self._begin(record))
+
+    async def _begin(self, record: TenantRecord) -> TenantBroker:
+        made = self._brokers[record.id] = await self._make(record)
+        return made
+
+    def drop(self, tenant_id: int) -> None:
+        self._brokers.pop(tenant_id, None)
+
+    def drop_idle(self) -> int:
+        """Forget the brokers that hold nothing; returns how many."""
+        idle = [tenant_id for tenant_id, broker in self._brokers.items() if broker.is_idle]
+        for tenant_id in idle:
+            del self._brokers[tenant_id]
+        return len(idle)

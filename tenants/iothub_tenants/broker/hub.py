@@ -1,0 +1,95 @@
+"""The services that the control plane's walks call, in one place: made by `node.py`, passed to every walk.
+
+Knows no concrete back end and starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from iothub.clock import Clock
+from iothub.engine.connection import Connection
+from iothub.engine.plane import Plane
+from iothub.engine.ports import Policy
+from iothub.hooks import Client, HookedPolicy, Hooks
+from iothub.ids import MessageIds
+from iothub.reasons import Reason
+from iothub.settings import Config
+from iothub_services.auth.authenticator import Authenticated, Authenticator
+from iothub_services.auth.policies import PolicyCache
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Journal, SessionDirectory
+from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.token_ends import TokenEnds
+
+
+class Rights(Policy, Protocol):
+    """A policy that is also asked about Topic Filters."""
+
+    def may_subscribe(self, filter: bytes) -> bool: ...
+
+
+class ControlCounters(Protocol):
+    """What the control plane counts; the metrics service has it."""
+
+    def opened(self, listener: str) -> None: ...
+
+    def closed(self, listener: str, version: int, reason: Reason) -> None: ...
+
+    def connected(self, listener: str, version: int, result: str) -> None: ...
+
+    def denied(self, tenant_id: int, action: str) -> None: ...
+
+
+Later = Callable[[float, Callable[[], None]], object]
+"""`later(seconds, call)`: the reactor's `callLater`."""
+
+
+@dataclass(slots=True)
+class Hub:
+    """Everything that a walk may use."""
+
+    settings: Config
+    clock: Clock
+    plane: Plane
+    authenticator: Authenticator
+    policies: PolicyCache
+    brokers: Brokers
+    sessions: SessionManager
+    directory: SessionDirectory
+    journal: Journal
+    hooks: Hooks
+    message_ids: MessageIds
+    counters: ControlCounters
+    later: Later
+    token_ends: TokenEnds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.token_ends = TokenEnds(
+            self.clock, self.later, lambda connection: self.plane.close(connection, Reason.CREDENTIAL_EXPIRED)
+        )
+
+    def breathe(self) -> Deferred[None]:
+        """Let the reactor do something else before going on."""
+        pause: Deferred[None] = Deferred()
+        self.later(0.0, lambda: pause.callback(None))
+        return pause
+
+    def policy_of(self, proven: Authenticated, client_id: str, connection: Connection) -> Rights:
+        """Return what this client may do: its tenant's rules, with the plug-ins' opinion in front if there are any."""
+        policy = self.policies.policy(proven.tenant, proven.device, client_id)
+        if self.hooks.authorise is None:
+            return policy
+        client = Client(
+            proven.tenant.name,
+            proven.device.name,
+            client_id,
+            connection.peer,
+            connection.listener.name,
+            connection.version,
+        )
+        return HookedPolicy(policy, self.hooks.authorise, client)

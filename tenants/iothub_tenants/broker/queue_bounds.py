@@ -1,0 +1,80 @@
+"""Brings the limits of a tenant's virtual queues to the queues that are there already, whether their sessions are connected or not.
+
+Knows no plan and no layer: the broker says what each device's queues may hold. What is stored above a lowered limit stays; nothing more
+comes in until it fits.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+
+from iothub import log as logging
+from iothub.errors import IotHubError, NotFoundError
+from iothub_services.awaited import AwaitedQueues
+from iothub_services.queues.port import QueueLimits
+from iothub_tenants.broker.broker import TenantBroker
+
+SLICE = 200  # queues changed in one go: they share a commit
+
+log = logging.get(__name__)
+
+
+class QueueBounds:
+    """Invariant: limits that a failing store does not take now wait for it, in their order; nobody else waits with them."""
+
+    def __init__(self, queues: AwaitedQueues) -> None:
+        self._queues = queues
+        self._wanted: dict[int, TenantBroker] = {}
+        self._is_working = False
+
+    def want(self, broker: TenantBroker) -> None:
+        """Do it soon: at once if the store can."""
+        self._wanted[broker.tenant_id] = broker
+        if not self._is_working:
+            Deferred.fromCoroutine(self._work())
+
+    async def _work(self) -> None:
+        self._is_working = True
+        try:
+            while self._wanted:
+                tenant_id = next(iter(self._wanted))
+                broker = self._wanted.pop(tenant_id)
+                try:
+                    await self.obey(broker)
+                except IotHubError as error:
+                    tenant = broker.record.name
+                    log.warning("the limits of a tenant's queues could not be changed", tenant=tenant, error=str(error))
+        finally:
+            self._is_working = False
+
+    async def obey(self, broker: TenantBroker) -> int:
+        """Change what differs; returns how many queues did."""
+        limits = broker.limits
+        await self._queues.set_tenant_limits(broker.tenant_id, limits.queued_messages, limits.queued_bytes)
+        facts = (limits.session_queued_messages, limits.session_queued_bytes, tuple(broker.allowance.own.items()))
+        if facts == broker.bounded:
+            return 0
+        known = {queue.queue_id: queue.limits for queue in await self._queues.list_queues(broker.tenant_id)}
+        wanted = {
+            session.queue_id: broker.queue_limits(session.device)
+            for session in broker.plane.sessions.values()
+            if session.is_persistent
+        }
+        changed = [queue_id for queue_id, now in wanted.items() if known.get(queue_id, now) != now]
+        for start in range(0, len(changed), SLICE):
+            calls = [
+                Deferred.fromCoroutine(self._set(queue_id, wanted[queue_id]))
+                for queue_id in changed[start : start + SLICE]
+            ]
+            try:
+                await gatherResults(calls, consumeErrors=True)
+            except FirstError as first:
+                first.subFailure.raiseException()
+        broker.bounded = facts
+        return len(changed)
+
+    async def _set(self, queue_id: int, limits: QueueLimits) -> None:
+        try:
+            await self._queues.set_limits(queue_id, limits)
+        except NotFoundError:
+            return  # its session has just ended

@@ -1,0 +1,120 @@
+"""`$SYS/tenant/...`: a tenant's own figures as topics, for its own devices; every so often, and at once for a new subscriber.
+
+Knows no node, no other tenant and no rule: who may subscribe is the access list's decision (only a rule that names `$SYS` opens it), and
+nothing under `$SYS` is ever published by a client. Nothing is stored: the figures are made when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from iothub.engine.filters import topic_matches
+from iothub.engine.message import Message
+from iothub.engine.plane import Plane
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub_services.queues.port import TenantUsage
+from iothub_services.quota.names import Quota, Scope
+
+if TYPE_CHECKING:
+    from iothub_tenants.broker.broker import TenantBroker
+    from iothub_tenants.broker.brokers import Brokers
+
+ROOT = b"$SYS"
+PREFIX = "$SYS/tenant/"
+UNLIMITED = "unlimited"
+
+Figure = tuple[str, int | str]
+Queued = Callable[[int], TenantUsage]
+
+
+class SysTopics:
+    """Publishes the figures of the tenants that somebody watches. On the reactor thread.
+
+    Invariant: `_watched` holds every tenant with a subscription that matches one of its figures, and for at most one interval others.
+    """
+
+    def __init__(self, plane: Plane, brokers: Brokers, queued: Queued) -> None:
+        self._plane = plane
+        self._brokers = brokers
+        self._queued = queued
+        self._watched: set[int] = set()
+
+    def resume(self) -> None:
+        """Sessions were loaded: find those that had subscribed before."""
+        for broker in self._brokers:
+            sessions = broker.plane.sessions.values()
+            if any(_is_ours(topic_filter) for session in sessions for _, topic_filter in session.subscriptions):
+                self._watched.add(broker.tenant_id)
+
+    def subscribed(
+        self, broker: TenantBroker, session: Session, subscription: Subscription, *, is_replayed: bool
+    ) -> None:
+        """A subscription is active; one that asks for Retained Messages gets the present figures at once."""
+        if not _is_ours(subscription.filter):
+            return
+        self._watched.add(broker.tenant_id)
+        if is_replayed and subscription.group is None:
+            found = [message for message in self._messages(broker) if topic_matches(subscription.filter, message.topic)]
+            self._plane.replay(session, subscription, found)
+
+    def publish(self) -> None:
+        """Publish every figure that an online session has subscribed to; a tenant without such sessions is forgotten."""
+        for tenant_id in list(self._watched):
+            broker = self._brokers.present(tenant_id)
+            if broker is None or not self._publish(broker):
+                self._watched.discard(tenant_id)
+
+    def _publish(self, broker: TenantBroker) -> bool:
+        """Whether anybody, online or not, has subscribed."""
+        is_watched = False
+        for message in self._messages(broker):
+            route = broker.plane.router.match(message.topic)
+            if not route.targets and not route.groups:
+                continue
+            is_watched = True
+            if route.groups or any(target.session.connection is not None for target in route.targets):
+                self._plane.publish(broker.plane, message)
+        return is_watched
+
+    def _messages(self, broker: TenantBroker) -> Iterator[Message]:
+        for name, value in figures(broker, self._queued(broker.tenant_id)):
+            yield Message(f"{PREFIX}{name}".encode(), str(value).encode())
+
+
+def figures(broker: TenantBroker, queued: TenantUsage) -> Iterator[Figure]:
+    """Name and value of everything that a tenant is told about itself; the names are always the same ones."""
+    plane, ledger = broker.plane, broker.allowance.ledger
+    counters = plane.counters
+    yield "connections", plane.connections
+    yield "sessions", len(plane.sessions)
+    yield "subscriptions", ledger.used(Quota.SUBSCRIPTIONS)
+    yield "messages/received", sum(counters.messages_received())
+    yield "messages/sent", sum(counters.messages_delivered())
+    yield "messages/queued", queued.messages
+    yield "messages/retained", ledger.used(Quota.RETAINED_MESSAGES)
+    yield "bytes/received", counters.bytes_received
+    yield "bytes/sent", counters.bytes_sent
+    yield "bytes/queued", queued.bytes
+    yield "bytes/retained", ledger.used(Quota.RETAINED_BYTES)
+    for reason, count in counters.drops().items():
+        yield f"dropped/{reason}", count
+    for quota, (used, limit) in usage_of(broker, queued).items():
+        yield f"quota/{quota.value}/used", used
+        yield f"quota/{quota.value}/limit", UNLIMITED if limit is None else limit
+
+
+def usage_of(broker: TenantBroker, queued: TenantUsage) -> dict[Quota, tuple[int, int | None]]:
+    """Return what is used of every limit that is counted for the tenant as a whole, and the limit; None: there is none."""
+    found: dict[Quota, tuple[int, int | None]] = {}
+    for quota, (used, limit) in broker.allowance.ledger.figures().items():
+        if quota.scope is Scope.TENANT:
+            found[quota] = (used, None if limit == 0 else max(limit, 0))
+    for quota, used in ((Quota.QUEUED_MESSAGES, queued.messages), (Quota.QUEUED_BYTES, queued.bytes)):
+        found[quota] = (used, found[quota][1])
+    return found
+
+
+def _is_ours(topic_filter: bytes) -> bool:
+    return topic_filter.partition(b"/")[0] == ROOT

@@ -1,0 +1,130 @@
+"""A hub starts: every persistent session that the log knows gets its place back before the first client comes.
+
+Knows no log and no fold: it is given the folded states. A session whose connection died with the hub is told so by an event, so that
+its expiry and its Will begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from iothub import log as logging
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.records.state import SessionState
+from iothub_services.auth.port import Run, TenantRecord
+from iothub_services.awaited import AwaitedQueues
+from iothub_services.sessions.port import SessionControl, Will
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.queue_bounds import QueueBounds
+
+log = logging.get(__name__)
+
+
+class Awakening:
+    """Loads sessions once, at start."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        registry: Registry,
+        queues: AwaitedQueues,
+        bounds: QueueBounds,
+        run: Run,
+        *,
+        last_beat: float | None = None,
+    ) -> None:
+        """`last_beat`: when the hub before this one was last seen alive, in Unix seconds."""
+        self._last_beat_ms = None if last_beat is None else int(last_beat * 1000)
+        self._hub = hub
+        self._registry = registry
+        self._queues = queues
+        self._bounds = bounds
+        self._run = run
+
+    async def load(self, states: Iterable[SessionState]) -> int:
+        """Adopt all living sessions; drop the queues that belong to none. Returns how many sessions there are."""
+        by_tenant: dict[int, list[SessionState]] = {}
+        for state in states:
+            by_tenant.setdefault(state.tenant_id, []).append(state)
+        loaded = 0
+        for tenant_id in await self._run("accounts.names", self._registry.tenant_names):
+            record = await self._run("accounts.tenant", self._registry.tenant_by_id, tenant_id)
+            if record is not None:
+                loaded += await self._adopt_all(record, by_tenant.get(tenant_id, []))
+        return loaded
+
+    async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
+        queues = {queue.queue_id for queue in await self._queues.list_queues(record.id)}
+        kept = [state for state in states if state.queue_id in queues]
+        self._end_lost(record, [state for state in states if state.queue_id not in queues])
+        if kept:
+            broker = await self._hub.brokers.broker(record)
+            for state in kept:
+                self._adopt(broker, state)
+            await self._bounds.obey(broker)  # limits may have changed while no hub ran
+        for queue_id in queues.difference(state.queue_id for state in kept):
+            await self._queues.drop(queue_id)  # its session ended, or never began: the hub died in between
+        return len(kept)
+
+    def _end_lost(self, record: TenantRecord, states: list[SessionState]) -> None:
+        """Without its queue a session would have publishers acknowledged for what is stored nowhere: it ends; its client hears Session Present 0."""
+        if not states:
+            return
+        now_ms = int(self._hub.clock.wall() * 1000)
+        subjects = [Subject(record.id, state.client_id, state.epoch, now_ms) for state in states]
+        self._hub.journal.note([events.session_discarded(subject, reason="queue_lost") for subject in subjects])
+        log.error("sessions whose queues are lost have ended", tenant=record.name, sessions=len(states))
+
+    def _adopt(self, broker: TenantBroker, state: SessionState) -> None:
+        plane = self._hub.plane
+        session = plane.create_session(
+            broker.plane,
+            state.client_id,
+            state.device,
+            is_persistent=True,
+            queue_id=state.queue_id,
+            epoch=state.epoch,
+        )
+        _subscribe(self._hub, session, state)
+        now_ms = int(self._hub.clock.wall() * 1000)
+        disconnected_at_ms = state.disconnected_at_ms or now_ms
+        if state.is_connected:
+            disconnected_at_ms = self._lost_at_ms(state, now_ms)
+            subject = Subject(broker.tenant_id, state.client_id, state.epoch, disconnected_at_ms)
+            self._hub.journal.note([events.session_disconnected(subject, reason="hub_lost")])
+        control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state))
+        session.control = control
+        broker.allowance.restore(session)
+        self._hub.sessions.adopt(broker, session, control, max(now_ms - disconnected_at_ms, 0) / 1000)
+
+    def _lost_at_ms(self, state: SessionState, now_ms: int) -> int:
+        """When its connection died with its hub: at that one's last heartbeat, but not before it had come, nor after now."""
+        died_ms = now_ms if self._last_beat_ms is None else self._last_beat_ms
+        return min(max(died_ms, state.connected_at_ms or 0), now_ms)
+
+
+def _subscribe(hub: Hub, session: Session, state: SessionState) -> None:
+    for (group, topic_filter), options in state.subscriptions.items():
+        subscription = Subscription(
+            session,
+            topic_filter.encode(),
+            None if group is None else group.encode(),
+            options.qos,
+            options.no_local,
+            options.retain_as_published,
+            options.retain_handling,
+            options.identifier,
+        )
+        hub.plane.subscribe(session, subscription)
+
+
+def _will(state: SessionState) -> Will | None:
+    will = state.will
+    if will is None:
+        return None
+    return Will(will.topic.encode(), will.payload, will.qos, will.retain, will.properties, will.delay_s, will.expiry_s)

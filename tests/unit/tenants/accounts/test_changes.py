@@ -1,0 +1,113 @@
+"""The watcher of the change log: every committed change once, in order."""
+
+from __future__ import annotations
+
+import threading
+
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts import acl_rules, changes, devices, tenants
+from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+
+
+def test_watcher_sees_what_another_process_does(store: AccountStore, url: str, clock: ManualClock) -> None:
+    """From its own beginning on, each change once."""
+    tenants.create(store, "before")
+    watcher = ChangeWatcher(store)
+    other = AccountStore(url, pepper=store.pepper, clock=clock)
+
+    created = tenants.create(other, "acme")
+    devices.create(other, "acme", "dev1")
+    acl_rules.deny(other, "acme", "dev1", "publish", "a")
+    acl_rules.deny(other, "acme", "*", "publish", "a")
+
+    found = watcher.poll()
+    other.close()
+    assert [(change.kind, change.subject) for change in found] == [
+        (ChangeKind.TENANT, "acme"),
+        (ChangeKind.DEVICE, "dev1"),
+        (ChangeKind.ACL, "device:dev1"),
+        (ChangeKind.ACL, "*"),
+    ]
+    assert {change.tenant_id for change in found} == {created.id}
+    assert {change.at_ms for change in found} == {store.now_ms()}
+    assert watcher.poll() == []
+
+
+def test_watcher_goes_on_where_another_stopped(store: AccountStore) -> None:
+    """`after` is all that it remembers."""
+    first = ChangeWatcher(store)
+    tenants.create(store, "acme")
+
+    second = ChangeWatcher(store, first.after)
+
+    assert [change.subject for change in second.poll()] == ["acme"]
+
+
+def test_many_changes_come_in_batches(store: AccountStore) -> None:
+    """None is skipped at the seam."""
+    watcher = ChangeWatcher(store)
+    with store.write() as writer:
+        for number in range(changes.BATCH + 5):
+            writer.changed(0, ChangeKind.PLAN, str(number))
+
+    found = [watcher.poll(), watcher.poll(), watcher.poll()]
+
+    assert [len(batch) for batch in found] == [changes.BATCH, 5, 0]
+    assert [change.subject for batch in found for change in batch] == [
+        str(number) for number in range(changes.BATCH + 5)
+    ]
+
+
+def test_no_change_is_missed_beside_busy_writers(store: AccountStore, url: str, clock: ManualClock) -> None:
+    """Ids become visible in ascending order: what is below the last one seen has been seen."""
+    watcher = ChangeWatcher(store)
+    writers = [AccountStore(url, clock=clock) for _ in range(2)]
+    threads = [threading.Thread(target=_write, args=(writer, name)) for writer, name in zip(writers, "ab", strict=True)]
+    for thread in threads:
+        thread.start()
+
+    seen: list[str] = []
+    while any(thread.is_alive() for thread in threads):
+        seen += [change.subject for change in watcher.poll()]
+    seen += [change.subject for change in watcher.poll()]
+
+    for writer in writers:
+        writer.close()
+    assert sorted(seen) == sorted(f"{name}{number}" for name in "ab" for number in range(15))
+
+
+def _write(store: AccountStore, name: str) -> None:
+    for number in range(15):
+        with store.write() as writer:
+            writer.changed(0, ChangeKind.PLAN, f"{name}{number}")
+
+
+def test_old_changes_are_forgotten_and_ids_go_on(store: AccountStore, clock: ManualClock) -> None:
+    """A watcher at the end does not notice."""
+    watcher = ChangeWatcher(store)
+    tenants.create(store, "acme")
+    watcher.poll()
+    clock.advance(changes.KEEP_S + 1)
+
+    assert changes.trim(store) > 0
+    tenants.create(store, "other")
+
+    assert [change.subject for change in watcher.poll()] == ["other"]
+
+
+def test_deletions_of_devices_can_be_read_again(store: AccountStore) -> None:
+    """For a hub that was away: those behind the last change that it has obeyed."""
+    tenant = tenants.create(store, "acme")
+    devices.create(store, "acme", "dev1")
+    devices.create(store, "acme", "dev2")
+    watcher = ChangeWatcher(store)
+    devices.delete(store, "acme", "dev1")
+    (first,) = watcher.poll()
+    devices.delete(store, "acme", "dev2")
+
+    found = changes.deleted_devices(store, 0)
+
+    assert [(change.tenant_id, change.subject) for change in found] == [(tenant.id, "dev1"), (tenant.id, "dev2")]
+    assert {change.kind for change in found} == {ChangeKind.DEVICE_DELETED}
+    assert [change.subject for change in changes.deleted_devices(store, first.id)] == ["dev2"]

@@ -1,0 +1,149 @@
+"""The command table: asked once, done once, answered, or withdrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from iothub.errors import ConflictError, IotHubError, NotFoundError, UnavailableError
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts import commands, tenants
+from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.accounts.commands import CommandState
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+
+
+@pytest.fixture(autouse=True)
+def _tenant(store: AccountStore) -> None:
+    tenants.create(store, "acme")
+
+
+def hub(store: AccountStore, reply: Callable[[commands.Command], None]) -> Callable[[float], None]:
+    """A hub that works while the caller pauses."""
+
+    def pause(_seconds: float) -> None:
+        for command in commands.take(store):
+            reply(command)
+
+    return pause
+
+
+def test_answer_of_the_hub_is_returned(store: AccountStore) -> None:
+    """With the arguments that were given."""
+    seen: list[commands.Command] = []
+
+    def reply(command: commands.Command) -> None:
+        seen.append(command)
+        commands.answer(store, command.id, {"purged": 3})
+
+    answer = commands.call(store, "acme", "queue.purge", {"client": "c1"}, pause=hub(store, reply))
+
+    assert answer == {"purged": 3}
+    assert (seen[0].tenant, seen[0].verb, seen[0].argument) == ("acme", "queue.purge", {"client": "c1"})
+
+
+def test_refusal_of_the_hub_is_of_the_same_class(store: AccountStore) -> None:
+    """So the exit code is the same as without a hub."""
+    for error in (
+        NotFoundError("no session c1"),
+        ConflictError("held"),
+        UnavailableError("closed"),
+        IotHubError("odd"),
+    ):
+        reply = lambda command, error=error: commands.fail(store, command.id, error)  # noqa: E731
+
+        with pytest.raises(type(error), match=str(error)) as refusal:
+            commands.call(store, "acme", "session.discard", {}, pause=hub(store, reply))
+        assert refusal.value.exit_code == error.exit_code
+
+
+def test_command_without_a_hub_is_withdrawn(store: AccountStore, clock: ManualClock) -> None:
+    """It will not be done by a hub that starts later."""
+    with pytest.raises(UnavailableError, match="withdrawn"):
+        commands.call(store, "acme", "queue.purge", {}, timeout_s=2, pause=clock.advance)
+
+    assert commands.take(store) == []
+
+
+def test_slow_command_goes_on(store: AccountStore, clock: ManualClock) -> None:
+    """The caller learns that it is under way; a late answer is no error."""
+    taken: list[int] = []
+
+    def pause(seconds: float) -> None:
+        taken.extend(command.id for command in commands.take(store))
+        clock.advance(seconds)
+
+    with pytest.raises(UnavailableError, match="goes on with it"):
+        commands.call(store, "acme", "queue.purge", {}, timeout_s=1, pause=pause)
+    commands.answer(store, taken[0], {})
+
+    assert commands.show(store, taken[0]).state is CommandState.DONE
+
+
+def test_answer_in_the_last_moment_counts(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It arrives between the last look and the withdrawal."""
+    command_id = commands.enqueue(store, "acme", "queue.purge", {})
+    show = commands.show
+
+    def late(store: AccountStore, command_id: int) -> commands.Command:
+        found = show(store, command_id)
+        commands.take(store)
+        commands.answer(store, command_id, {"purged": 1})
+        return found
+
+    monkeypatch.setattr(commands, "show", late)
+
+    assert commands.wait(store, command_id, timeout_s=0).answer == {"purged": 1}
+
+
+def test_command_is_taken_once(store: AccountStore) -> None:
+    """Oldest first, a few at a time."""
+    ids = [commands.enqueue(store, "", "status", {"n": number}) for number in range(3)]
+
+    taken = [[command.id for command in commands.take(store, limit=2)] for _ in range(3)]
+
+    assert taken == [ids[:2], ids[2:], []]
+
+
+def test_command_is_announced_in_the_change_log(store: AccountStore) -> None:
+    """So the hub needs no second poll; a tenant's version stays as it is."""
+    watcher = ChangeWatcher(store)
+
+    command_id = commands.enqueue(store, "acme", "queue.purge", {})
+
+    (change,) = watcher.poll()
+    assert (change.kind, change.subject) == (ChangeKind.COMMAND, str(command_id))
+
+
+def test_unknown_tenant_or_command_is_not_found(store: AccountStore) -> None:
+    """Before anything is queued."""
+    with pytest.raises(NotFoundError):
+        commands.enqueue(store, "nobody", "queue.purge", {})
+    with pytest.raises(NotFoundError, match="no command 99"):
+        commands.show(store, 99)
+
+
+def test_starting_hub_fails_what_its_predecessor_was_doing(store: AccountStore) -> None:
+    """Whoever waits for it learns that it may or may not be done."""
+    running = commands.enqueue(store, "acme", "queue.purge", {})
+    commands.take(store)
+    queued = commands.enqueue(store, "acme", "queue.purge", {})
+
+    assert commands.sweep(store, is_starting=True) == 1
+
+    assert commands.show(store, running).state is CommandState.FAILED
+    assert commands.show(store, queued).state is CommandState.QUEUED
+
+
+def test_stale_commands_fail_and_old_ones_are_forgotten(store: AccountStore, clock: ManualClock) -> None:
+    """A minute without a hub; an hour after the end."""
+    command_id = commands.enqueue(store, "acme", "queue.purge", {})
+    clock.advance(commands.STALE_S + 1)
+
+    assert commands.sweep(store) == 1
+    clock.advance(commands.KEEP_S + 1)
+    commands.sweep(store)
+
+    with pytest.raises(NotFoundError):
+        commands.show(store, command_id)

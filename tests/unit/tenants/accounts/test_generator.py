@@ -1,0 +1,71 @@
+"""The unique-id generator (B50, B66): rising, never twice, whatever dies."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from iothub.ids import TenantId
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts.generator import BLOCK, BlockSource, QueueIds
+from iothub_tenants.accounts.store import AccountStore
+
+
+def test_ids_rise_across_blocks(store: AccountStore) -> None:
+    """From 1: 0 means no queue."""
+    source = BlockSource(store, size=4)
+
+    assert [source.allocate() for _ in range(10)] == list(range(1, 11))
+
+
+def test_killed_process_loses_the_rest_of_its_block(store: AccountStore) -> None:
+    """A new one begins behind it; no id comes twice."""
+    first = BlockSource(store)
+    before = first.allocate()
+
+    after = BlockSource(store).allocate()
+
+    assert after - before == BLOCK
+
+
+def test_two_processes_share_the_counter(store: AccountStore, url: str, clock: ManualClock) -> None:
+    """In threads, so that blocks are reserved at the same time."""
+    other = AccountStore(url, clock=clock)
+    sources = [BlockSource(store, size=3), BlockSource(other, size=3)]
+
+    with ThreadPoolExecutor(4) as pool:
+        ids = list(pool.map(lambda number: sources[number % 2].allocate(), range(100)))
+
+    other.close()
+    assert len(set(ids)) == 100
+
+
+def test_tenants_have_generators_over_one_source(store: AccountStore) -> None:
+    """Each counts its own; ids are unique over all tenants."""
+    source = BlockSource(store)
+    acme, other = QueueIds(TenantId(1), source), QueueIds(TenantId(2), source)
+
+    ids = [acme.allocate(), other.allocate(), acme.allocate()]
+
+    assert ids == [1, 2, 3]
+    assert (acme.issued, other.issued) == (2, 1)
+
+
+def test_id_without_waiting_is_there_while_the_block_lasts(store: AccountStore) -> None:
+    """None means: a transaction is needed, so ask in a thread."""
+    ids = QueueIds(TenantId(1), BlockSource(store, size=2))
+
+    found = [ids.allocate_nowait(), ids.allocate(), ids.allocate_nowait(), ids.allocate_nowait()]
+
+    assert found == [None, 1, 2, None]
+    assert ids.issued == 2
+
+
+def test_source_in_use_by_another_thread_is_not_waited_for(store: AccountStore) -> None:
+    """That thread may be in a transaction."""
+    source = BlockSource(store)
+    source.allocate()
+
+    with source._lock, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(source.allocate_nowait).result()
+
+    assert found is None

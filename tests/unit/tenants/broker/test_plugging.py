@@ -1,0 +1,76 @@
+"""Plug-ins between the engine's messages and the clients: they see, change a payload, or drop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from iothub.engine.tenant import TenantPlane
+from iothub.hooks import Client, Hooks, Publication
+from iothub.reasons import Drop
+from iothub_tenants.broker.plugging import plug_in
+from tests.support.control_house import House, plugged
+
+Make = Callable[..., House]
+
+
+def test_nothing_is_put_in_front_without_plug_ins() -> None:
+    plane = TenantPlane(7, "acme")
+    plug_in(Hooks(), plane)
+
+    assert (plane.publish_hook, plane.deliver_hook) == (None, None)
+
+
+def test_publish_sees_client_and_message(make_house: Make) -> None:
+    seen: list[tuple[Client, Publication]] = []
+
+    def look(client: Client, publication: Publication) -> Publication:
+        seen.append((client, publication))
+        return publication
+
+    house = make_house(hooks=plugged(publish=look))
+    guest = house.join()
+    guest.subscribe(("a", 0))
+    guest.publish("a", b"x", 1)
+
+    assert seen == [
+        (Client("acme", "dev1", "c", "192.0.2.1:4711", "tcp", 5), Publication("a", b"x", 1, is_retained=False))
+    ]
+    assert [packet.payload for packet in guest.get()] == [b"x"]
+
+
+def test_publish_changes_the_payload(make_house: Make) -> None:
+    """Topic, QoS and properties stay."""
+    house = make_house(hooks=plugged(publish=lambda _client, publication: replace(publication, payload=b"blank")))
+    guest = house.join()
+    guest.subscribe(("a", 1))
+    guest.publish("a", b"x", 1, props=[(0x03, "text/plain")])
+
+    (packet,) = guest.get()
+    assert (packet.topic, packet.payload, packet.qos, packet.property(0x03)) == ("a", b"blank", 1, "text/plain")
+
+
+def test_publish_drops(make_house: Make) -> None:
+    """Counted by name."""
+    house = make_house(hooks=plugged(publish=lambda _client, _publication: None))
+    guest = house.join()
+    guest.subscribe(("a", 0))
+    guest.publish("a", b"x", 1)
+
+    assert guest.fence() == []
+    assert house.acme.plane.counters.dropped[Drop.HOOK] == 1
+
+
+def test_deliver_decides_for_each_receiver(make_house: Make) -> None:
+    def only_to_one(client: Client, publication: Publication) -> Any:
+        return publication if client.client_id == "one" else None
+
+    house = make_house(hooks=plugged(deliver=only_to_one))
+    one, two = house.join("one"), house.join("two")
+    one.subscribe(("a", 0))
+    two.subscribe(("a", 0))
+    house.join("p").publish("a", b"x", 1)
+
+    assert [packet.payload for packet in one.get()] == [b"x"]
+    assert two.fence() == []

@@ -1,0 +1,95 @@
+"""Changed limits reach the queues that are there: those that differ, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+
+from iothub_services.queues.port import QueueLimits, QueueStats
+from iothub_services.quota.resolve import resolve_texts
+from iothub_tenants.broker.queue_bounds import SLICE, QueueBounds
+
+
+@dataclass
+class Queues:
+    """Remembers what was set."""
+
+    limits: dict[int, QueueLimits]
+    lists: int = 0
+    tenant: tuple[int, int, int] | None = None
+    changed: dict[int, QueueLimits] = field(default_factory=dict)
+
+    async def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        self.tenant = (tenant_id, messages, size_bytes)
+
+    async def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        self.lists += 1
+        return [QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 1, limits) for queue_id, limits in self.limits.items()]
+
+    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+        self.limits[queue_id] = self.changed[queue_id] = limits
+
+
+def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
+    """A tenant with these limits and persistent sessions: queue id -> device."""
+
+    def queue_limits(device: str) -> QueueLimits:
+        found = resolve_texts(limits, "", own.get(device, ""))
+        return QueueLimits(found.session_queued_messages, found.session_queued_bytes)
+
+    made = {
+        str(queue_id): SimpleNamespace(queue_id=queue_id, device=device, is_persistent=True)
+        for queue_id, device in sessions.items()
+    }
+    made["transient"] = SimpleNamespace(queue_id=0, device="dev1", is_persistent=False)
+    return SimpleNamespace(
+        tenant_id=7,
+        limits=resolve_texts(limits),
+        allowance=SimpleNamespace(own=own),
+        plane=SimpleNamespace(sessions=made),
+        queue_limits=queue_limits,
+        bounded=None,
+    )
+
+
+def obey(queues: Queues, tenant: Any) -> int:
+    results: list[int] = []
+    Deferred.fromCoroutine(QueueBounds(cast("Any", queues)).obey(tenant)).addCallback(results.append)
+    return results[0]
+
+
+def test_queues_that_differ_are_changed_and_the_tenant_is_told() -> None:
+    """A device's own limit comes first; a queue of a session that ended is left alone."""
+    queues = Queues({1: QueueLimits(5, 0), 2: QueueLimits(9, 0), 3: QueueLimits(9, 0), 4: QueueLimits(9, 0)})
+    tenant = broker(
+        "session_queued_messages=5 queued_messages=50 queued_bytes=500",
+        {"dev2": "session_queued_messages=8"},
+        {1: "dev1", 2: "dev1", 3: "dev2"},
+    )
+
+    assert obey(queues, tenant) == 2
+    assert queues.changed == {2: QueueLimits(5, 0), 3: QueueLimits(8, 0)}
+    assert queues.tenant == (7, 50, 500)
+
+
+def test_queues_are_listed_only_when_their_limits_changed() -> None:
+    """Most changes of an account have nothing to do with queues."""
+    queues = Queues({1: QueueLimits(5, 0)})
+    tenant = broker("session_queued_messages=5", {}, {1: "dev1"})
+
+    assert [obey(queues, tenant) for _ in range(3)] == [0, 0, 0]
+    assert queues.lists == 1
+    tenant.allowance.own["dev1"] = "session_queued_messages=6"
+    assert obey(queues, tenant) == 1
+
+
+def test_many_queues_are_changed_in_slices() -> None:
+    """All of them."""
+    count = SLICE * 2 + 1
+    queues = Queues({number: QueueLimits(1, 0) for number in range(1, count + 1)})
+
+    assert obey(queues, broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))) == count
+    assert set(queues.limits.values()) == {QueueLimits(2, 0)}
