@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import TypeAlias
 
@@ -78,7 +79,11 @@ class StateService:
         )
         self._unfolded = 0  # events that were appended meanwhile
         self.probe: Callable[[], None] | None = getattr(log, "probe", None)
-        self._folded = list(store.applied_offsets())
+
+    @cached_property
+    def _folded(self) -> list[int]:
+        """As the store has it at first; asked when it is first needed: a store on a server answers only while a hub turns."""
+        return list(self._store.applied_offsets())
 
     @property
     def folded(self) -> Offsets:
