@@ -91,7 +91,7 @@ def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) ->
     lock = data_dir.lock("iothub serve")
     try:
         reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
-        installReactor(reactor)  # a plug-in that imports `twisted.internet.reactor` gets the one that runs
+        installReactor(reactor)  # type: ignore[no-untyped-call]  # plug-ins that import the reactor get this one
         node = Node(settings, data_dir, reactor, is_fail_fast=is_fail_fast)
         return node.run(lock.announce)
     finally:
