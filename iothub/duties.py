@@ -44,9 +44,8 @@ class Duties:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._run = node.threads.run
-        self._obedience = Obedience(
-            node.hub, QueueBounds(node.queue_admin), self._limits_of_devices, self._tenants_on_plan
-        )
+        bounds = QueueBounds(node.queue_admin, node.brokers, node.reactor.callLater)
+        self._obedience = Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan)
         self._errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief)
         self._deletions = Deletions(node)
         self._departures = Departures(node.hub)

@@ -6,6 +6,7 @@ Knows no packet's meaning but DISCONNECT's haste. A connection has at most one p
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from iothub.engine.connection import Connection
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 TURN_UNITS = 64  # of work in one turn; one is a packet with a Topic Filter, some 0.1 ms
 _UNIT_SHIFT = 4  # every 16 bytes more are another Topic Filter's worth
 _WINDOW_S = 0.005  # a turn's allowance also comes back with time
+_CONNECT = 0x10  # with its flags, which are fixed
 _DISCONNECT = 14
 
 _Packet = tuple[Connection, int, bytes]
@@ -60,6 +62,25 @@ class Desk:
         if not packet[0].is_closing:
             self._hand(*packet)
         return True
+
+    def give_up(self, is_late: Callable[[Connection], bool]) -> list[tuple[Connection, bytes]]:
+        """Take out of the line, and return with its body, every CONNECT whose connection has waited too long. O(CONNECTs in line)."""
+        line = self._lines.get(None)
+        if line is None:
+            return []
+        kept: deque[_Packet] = deque()
+        late = []
+        for packet in line:
+            connection, header, body = packet
+            if header == _CONNECT and is_late(connection):
+                late.append((connection, body))
+            else:
+                kept.append(packet)
+        if kept:
+            self._lines[None] = kept
+        else:
+            del self._lines[None]
+        return late
 
     def _hand(self, connection: Connection, header: int, body: bytes) -> None:
         self.spent += 1 + (len(body) >> _UNIT_SHIFT)

@@ -6,6 +6,8 @@ comes in until it fits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 
 from iothub import log as logging
@@ -13,18 +15,28 @@ from iothub.errors import IotHubError, NotFoundError
 from iothub_services.awaited import AwaitedQueues
 from iothub_services.queues.port import QueueLimits
 from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.brokers import Brokers
 
+RETRY_S = 5.0
 SLICE = 200  # queues changed in one go: they share a commit
 
 log = logging.get(__name__)
 
+Later = Callable[[float, Callable[[], None]], object]
+
 
 class QueueBounds:
-    """Invariant: limits that a failing store does not take now wait for it, in their order; nobody else waits with them."""
+    """Invariant: limits that a failing store does not take now are tried again until it does, or their tenant has no broker any more.
 
-    def __init__(self, queues: AwaitedQueues) -> None:
+    Nobody else waits with them.
+    """
+
+    def __init__(self, queues: AwaitedQueues, brokers: Brokers, later: Later) -> None:
         self._queues = queues
+        self._brokers = brokers
+        self._later = later
         self._wanted: dict[int, TenantBroker] = {}
+        self._failed: dict[int, TenantBroker] = {}  # wanted again when their time comes
         self._is_working = False
 
     def want(self, broker: TenantBroker) -> None:
@@ -43,9 +55,23 @@ class QueueBounds:
                     await self.obey(broker)
                 except IotHubError as error:
                     tenant = broker.record.name
-                    log.warning("the limits of a tenant's queues could not be changed", tenant=tenant, error=str(error))
+                    log.warning(
+                        "the limits of a tenant's queues could not be changed yet", tenant=tenant, error=str(error)
+                    )
+                    self._want_again(broker)
         finally:
             self._is_working = False
+
+    def _want_again(self, broker: TenantBroker) -> None:
+        if not self._failed:
+            self._later(RETRY_S, self._try_again)
+        self._failed[broker.tenant_id] = broker
+
+    def _try_again(self) -> None:
+        failed, self._failed = self._failed, {}
+        for tenant_id, broker in failed.items():
+            if self._brokers.present(tenant_id) is broker:
+                self.want(broker)
 
     async def obey(self, broker: TenantBroker) -> int:
         """Change what differs; returns how many queues did."""

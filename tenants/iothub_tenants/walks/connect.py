@@ -87,8 +87,24 @@ def overdue(hub: Hub, connection: Connection, body: bytes) -> None:
     exchange = guest.exchange
     is_asked = exchange is not None and exchange.awaited is not None  # then it is the client that keeps us waiting
     if not connection.is_closing and not is_asked:
-        level = 2 + (body[0] << 8 | body[1])  # behind the Protocol Name; the walk has decoded it before
-        _say_no(hub, connection, body[level], Reason.SERVER_UNAVAILABLE)
+        _say_no(hub, connection, _version(body), Reason.SERVER_UNAVAILABLE)
+
+
+def turn_away(hub: Hub, connection: Connection, body: bytes) -> None:
+    """So many ask for so much that a CONNECT was not even looked at: as any other overload, while the client still listens."""
+    version = _version(body)
+    if connection.is_closing:
+        return
+    if version in _VERSIONS:
+        _say_no(hub, connection, version, Reason.OVERLOAD)
+    else:
+        hub.plane.close(connection, Reason.OVERLOAD)  # nobody knows what it would understand
+
+
+def _version(body: bytes) -> int:
+    """The Protocol Level of a CONNECT, behind the Protocol Name; 0: there is none."""
+    level = 2 + int.from_bytes(body[:2], "big")
+    return body[level] if level < len(body) else 0
 
 
 def _say_no(hub: Hub, connection: Connection, version: int, reason: Reason) -> None:

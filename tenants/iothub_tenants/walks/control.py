@@ -20,7 +20,7 @@ from iothub.reasons import Reason
 from iothub_services.quota.names import BY_NAME
 from iothub_tenants.broker.guests import Guest
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.walks.connect import connect, overdue
+from iothub_tenants.walks.connect import connect, overdue, turn_away
 from iothub_tenants.walks.doorstep import Doorstep
 from iothub_tenants.walks.leave import disconnect, say_goodbye
 from iothub_tenants.walks.reauthenticate import authenticate
@@ -49,7 +49,8 @@ class ControlPlane:
     def attach(self, hub: Hub) -> None:
         """Plane and control plane need each other: the plane is made first."""
         self._hub = hub
-        self.doorstep = Doorstep(hub.clock, hub.settings.mqtt.connect_timeout_s, hub.settings.queues.give_up_s)
+        timeout_s, give_up_s = hub.settings.mqtt.connect_timeout_s, hub.settings.queues.give_up_s
+        self.doorstep = Doorstep(hub.plane, hub.clock, timeout_s, give_up_s, partial(turn_away, hub))
 
     def opened(self, connection: Connection) -> None:
         connection.control = Guest()

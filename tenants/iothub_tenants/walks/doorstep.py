@@ -1,7 +1,7 @@
-"""Who has sent CONNECT and has no answer yet: none of them waits for a store longer than clients wait for a CONNACK.
+"""Who has sent CONNECT and has no answer yet: none of them waits for the hub longer than clients wait for a CONNACK.
 
-Knows no session and no packet but CONNACK's name: it says who has waited too long. What a walk still does afterwards it does by itself; it
-finds its connection closed, and undoes what it has made.
+Knows no session and no packet but CONNACK's name: it says who has waited too long, for a store or in the line before the front desk. What a
+walk still does afterwards it does by itself; it finds its connection closed, and undoes what it has made.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from typing import NamedTuple
 
 from iothub.clock import Clock
 from iothub.engine.connection import Connection
+from iothub.engine.plane import Plane
 
-SHARE = 0.9  # of the time in which a client must have connected: beyond it the message plane closes without a word
+MARGIN = 0.1  # of the time in which a client must have connected: at its end the message plane closes without a word
+_TICKS_PER_S = 10  # of the message plane's timers
+
+TurnAway = Callable[[Connection, bytes], None]
 
 
 class Waiting(NamedTuple):
@@ -25,9 +29,15 @@ class Waiting(NamedTuple):
 class Doorstep:
     """CONNECTs under way. Invariant: a connection is here only while its walk waits for something of the hub's own."""
 
-    def __init__(self, clock: Clock, connect_timeout_s: float, give_up_s: float) -> None:
+    def __init__(
+        self, plane: Plane, clock: Clock, connect_timeout_s: float, give_up_s: float, turn_away: TurnAway
+    ) -> None:
+        """`turn_away` refuses a CONNECT, given with its body, that nobody has looked at yet."""
+        self._plane = plane
         self._clock = clock
-        self._patience_s = min(connect_timeout_s * SHARE, give_up_s)
+        self._margin_s = connect_timeout_s * MARGIN
+        self._give_up_s = give_up_s
+        self._turn_away = turn_away
         self._waiting: dict[Connection, Waiting] = {}
 
     def __len__(self) -> int:
@@ -35,7 +45,8 @@ class Doorstep:
 
     def wait(self, connection: Connection, answer: Callable[[], None]) -> None:
         """The walk of this connection's CONNECT begins to wait."""
-        self._waiting[connection] = Waiting(self._clock.monotonic() + self._patience_s, answer)
+        gives_up_at = self._clock.monotonic() + self._give_up_s
+        self._waiting[connection] = Waiting(min(gives_up_at, self._latest(connection)), answer)
 
     def leave(self, connection: Connection) -> None:
         """It is answered, or has gone. Idempotent."""
@@ -48,3 +59,12 @@ class Doorstep:
         for connection, one in overdue:
             self.leave(connection)
             one.answer()
+        for connection, body in self._plane.desk.give_up(lambda connection: self._latest(connection) <= now):
+            self._turn_away(connection, body)
+
+    def _latest(self, connection: Connection) -> float:
+        """When it must have had its answer. The time to connect began when it was accepted, not with its CONNECT."""
+        if connection.timer is None:
+            return 0.0  # it is closing
+        closes_at: float = self._plane.wheel.origin + connection.timer.tick / _TICKS_PER_S
+        return closes_at - self._margin_s

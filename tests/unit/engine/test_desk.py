@@ -8,7 +8,7 @@ import pytest
 
 from iothub.engine.desk import TURN_UNITS, Desk
 
-SUBSCRIBE, DISCONNECT = 0x82, 0xE0
+CONNECT, SUBSCRIBE, DISCONNECT, AUTH = 0x10, 0x82, 0xE0, 0xF0
 
 
 class Control:
@@ -138,3 +138,27 @@ def test_allowance_comes_back_with_time(desk: Desk, control: Control, later: flo
     desk.hand(connection, SUBSCRIBE, b"", 1.0 + later)
 
     assert (connection in control.handed) is (later > 0.005)
+
+
+def test_connects_that_have_waited_too_long_leave_the_line(desk: Desk, control: Control) -> None:
+    """The others keep their places; an AUTH of somebody who is on the way in is no CONNECT."""
+    exhaust(desk)
+    late, early, asked = client(None), client(None), client(None)
+    desk.hand(late, CONNECT, b"late", 1.0)
+    desk.hand(asked, AUTH, b"", 1.0)
+    desk.hand(early, CONNECT, b"early", 1.0)
+
+    assert desk.give_up(lambda connection: connection is not early) == [(late, b"late")]
+    assert desk.give_up(lambda _connection: False) == []
+    turn(desk)
+
+    assert control.handed[-2:] == [asked, early]
+    assert desk.give_up(lambda _connection: True) == []
+
+
+def test_line_of_nobody_but_the_late_is_empty(desk: Desk) -> None:
+    exhaust(desk)
+    desk.hand(client(None), CONNECT, b"", 1.0)
+
+    assert len(desk.give_up(lambda _connection: True)) == 1
+    assert desk.is_empty

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
+from iothub.errors import BackendError
 from iothub_services.queues.port import QueueLimits, QueueStats
 from iothub_services.quota.resolve import resolve_texts
-from iothub_tenants.broker.queue_bounds import SLICE, QueueBounds
+from iothub_tenants.broker.queue_bounds import RETRY_S, SLICE, QueueBounds
 
 
 @dataclass
@@ -19,6 +21,7 @@ class Queues:
 
     limits: dict[int, QueueLimits]
     lists: int = 0
+    is_down: bool = False
     tenant: tuple[int, int, int] | None = None
     changed: dict[int, QueueLimits] = field(default_factory=dict)
 
@@ -27,6 +30,8 @@ class Queues:
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         self.lists += 1
+        if self.is_down:
+            raise BackendError("queues.db: disk I/O error", retryable=True)
         return [QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 1, limits) for queue_id, limits in self.limits.items()]
 
     async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
@@ -47,6 +52,7 @@ def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
     made["transient"] = SimpleNamespace(queue_id=0, device="dev1", is_persistent=False)
     return SimpleNamespace(
         tenant_id=7,
+        record=SimpleNamespace(name="acme"),
         limits=resolve_texts(limits),
         allowance=SimpleNamespace(own=own),
         plane=SimpleNamespace(sessions=made),
@@ -55,9 +61,33 @@ def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
     )
 
 
+@dataclass
+class Later:
+    """The reactor's `callLater`, and the brokers that are there."""
+
+    calls: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    tenants: dict[int, Any] = field(default_factory=dict)
+
+    def __call__(self, seconds: float, call: Callable[[], None]) -> None:
+        self.calls.append((seconds, call))
+
+    def present(self, tenant_id: int) -> Any:
+        return self.tenants.get(tenant_id)
+
+    def come(self) -> None:
+        """Its time has come."""
+        calls, self.calls = self.calls, []
+        for _, call in calls:
+            call()
+
+
+def bounds_of(queues: Queues, later: Later) -> QueueBounds:
+    return QueueBounds(cast("Any", queues), cast("Any", later), later)
+
+
 def obey(queues: Queues, tenant: Any) -> int:
     results: list[int] = []
-    Deferred.fromCoroutine(QueueBounds(cast("Any", queues)).obey(tenant)).addCallback(results.append)
+    Deferred.fromCoroutine(bounds_of(queues, Later()).obey(tenant)).addCallback(results.append)
     return results[0]
 
 
@@ -93,3 +123,31 @@ def test_many_queues_are_changed_in_slices() -> None:
 
     assert obey(queues, broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))) == count
     assert set(queues.limits.values()) == {QueueLimits(2, 0)}
+
+
+def test_limits_that_a_failing_store_does_not_take_are_tried_until_it_does() -> None:
+    """Nobody tells of the change a second time."""
+    queues, later = Queues({1: QueueLimits(9, 0)}, is_down=True), Later()
+    tenant = later.tenants[7] = broker("session_queued_messages=5", {}, {1: "dev1"})
+    bounds = bounds_of(queues, later)
+    bounds.want(tenant)
+    bounds.want(tenant)
+    assert [seconds for seconds, _ in later.calls] == [RETRY_S]
+
+    later.come()
+    assert (queues.changed, len(later.calls)) == ({}, 1)
+    queues.is_down = False
+    later.come()
+
+    assert (queues.changed, later.calls) == ({1: QueueLimits(5, 0)}, [])
+
+
+def test_limits_of_a_tenant_that_has_gone_are_not_tried_again() -> None:
+    """Its stores are being emptied, or have been."""
+    queues, later = Queues({1: QueueLimits(9, 0)}, is_down=True), Later()
+    bounds_of(queues, later).want(broker("session_queued_messages=5", {}, {1: "dev1"}))
+    queues.is_down = False
+
+    later.come()
+
+    assert queues.changed == {}

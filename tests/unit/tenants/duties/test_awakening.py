@@ -36,7 +36,12 @@ def load(
     )
     queues = cast("Any", house.queues)
     awakening = Awakening(
-        house.hub, cast("Any", registry), queues, QueueBounds(queues), cast("Any", run), last_beat=last_beat
+        house.hub,
+        cast("Any", registry),
+        queues,
+        QueueBounds(queues, house.hub.brokers, house.later),
+        cast("Any", run),
+        last_beat=last_beat,
     )
     return cast("int", now(awakening.load(known)))
 

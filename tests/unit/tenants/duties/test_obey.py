@@ -30,7 +30,7 @@ class Desk:
         self.house = house
         self.plans = {"standard": [7]}
         self.are_plans_down = False
-        bounds = QueueBounds(cast("Any", house.queues))
+        bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
         self.obedience = Obedience(house.hub, bounds, self._own, self._on_plan)
         self.seq = 0
 

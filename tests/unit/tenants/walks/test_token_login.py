@@ -32,7 +32,9 @@ class Desk:
         self.house = house
         self.record = TenantRecord(7, "acme", rules=(EVERYTHING,), token_issuers=(issuer(),))
         house.accounts.add(self.record, ROBOT, device("dev1"))
-        self.obedience = Obedience(house.hub, QueueBounds(cast("Any", house.queues)), _none, _nobody)
+        self.obedience = Obedience(
+            house.hub, QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later), _none, _nobody
+        )
 
     def token(self, lasts_s: float = 60.0, **claims: Any) -> bytes:
         shown: dict[str, Any] = {"sub": "robot", "exp": self.house.clock.wall() + lasts_s}
