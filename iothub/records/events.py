@@ -16,6 +16,7 @@ from typing import NamedTuple
 from iothub.errors import CorruptRecordError, FutureRecordError
 
 EVENT_VERSION = 1
+GENERATION_BITS = 40  # of an offset; above them stands how often the log was lost and begun anew
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)  # values are flat
 
 Fact = str | int | float | bool | None

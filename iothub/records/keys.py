@@ -16,6 +16,8 @@ MESSAGE_ID_BYTES = 16
 META = b"\0"  # behind a queue's key: its meta row; before a checkpoint: its pointer row
 RECORD = b"\1"  # behind a queue's key and before a position: one record
 POINTER_KEY = META + b"pointer"
+APPLIED_KEY = META  # among states: how far the log is in them; no tenant's key is as short
+NO_TENANT = 0  # ids begin above: rows that are nobody's, such as an index over all tenants
 
 _U64 = 8
 _REVERSED = bytes(int(f"{octet:08b}"[::-1], 2) for octet in range(256))
@@ -104,6 +106,15 @@ def state_key(tenant_id: int, client_id: str) -> bytes:
     return tenant_key(tenant_id) + client_id.encode()
 
 
+def session_of_state(key: bytes) -> tuple[int, str]:
+    """Return (tenant id, client id) of the key of a session's state. Raises CorruptRecordError."""
+    tenant_id, name = after_tenant(key)
+    try:
+        return tenant_id, name.decode()
+    except UnicodeDecodeError:
+        raise _foreign("the row key of a session's state", key) from None
+
+
 def checkpoint_prefix(version: int) -> bytes:
     """Return what every row of one checkpoint begins with."""
     return RECORD + version.to_bytes(_U64, "big")
@@ -114,9 +125,28 @@ def checkpoint_key(version: int, tenant_id: int, client_id: str) -> bytes:
     return checkpoint_prefix(version) + state_key(tenant_id, client_id)
 
 
+def session_of_checkpoint(key: bytes) -> tuple[int, int, str]:
+    """Return (version, tenant id, client id) of the key of a session's state in a checkpoint. Raises CorruptRecordError."""
+    _require(key.startswith(RECORD) and len(key) > _U64, "the row key of a checkpoint's session", key)
+    return int.from_bytes(key[1 : 1 + _U64], "big"), *session_of_state(key[1 + _U64 :])
+
+
 def retained_key(tenant_id: int, topic: bytes) -> bytes:
     """Return the key of a retained message. A topic is never empty, so the bare tenant is free for the tenant's own row."""
     return tenant_key(tenant_id) + topic
+
+
+def expiry_key(expires_at_ms: int, tenant_id: int, topic: bytes) -> bytes:
+    """Return the key under which the expiry of a retained message is found: all tenants in the order of their time."""
+    return tenant_key(NO_TENANT) + expires_at_ms.to_bytes(_U64, "big") + retained_key(tenant_id, topic)
+
+
+def expiry_of(key: bytes) -> tuple[int, int, bytes]:
+    """Return (expires at, tenant id, topic) of a key that `expiry_key` made. Raises CorruptRecordError."""
+    is_right = len(key) > 2 * TENANT_BYTES + _U64 and key.startswith(tenant_key(NO_TENANT))
+    _require(is_right, "a key of the expiries of retained messages", key)
+    at = TENANT_BYTES + _U64
+    return int.from_bytes(key[TENANT_BYTES:at], "big"), *after_tenant(key[at:])
 
 
 def after_tenant(key: bytes) -> tuple[int, bytes]:
@@ -127,4 +157,8 @@ def after_tenant(key: bytes) -> tuple[int, bytes]:
 
 def _require(is_right: bool, what: str, key: bytes) -> None:
     if not is_right:
-        raise CorruptRecordError(f"expected {what}, got {key[:64].hex()} ({len(key)} bytes)")
+        raise _foreign(what, key)
+
+
+def _foreign(what: str, key: bytes) -> CorruptRecordError:
+    return CorruptRecordError(f"expected {what}, got {key[:64].hex()} ({len(key)} bytes)")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, EventType
 
 STATE_VERSION = 1
@@ -232,14 +232,12 @@ def encode_state(state: SessionState) -> bytes:
 
 
 def decode_state(record: bytes) -> SessionState:
-    """Read a record. Raises CorruptRecordError for damage or a future version."""
+    """Read a record. Raises CorruptRecordError for damage, FutureRecordError for a future version."""
     try:
         value = json.loads(record)
         version = value["v"]
         if version != STATE_VERSION:
-            raise CorruptRecordError(
-                f"session state of format version {version!r}, this program knows {STATE_VERSION}: upgrade it"
-            )
+            raise _unknown_version(version)
         subscriptions = {
             (group, topic_filter): SubscriptionState(*options)
             for group, topic_filter, *options in value["subscriptions"]
@@ -249,6 +247,12 @@ def decode_state(record: bytes) -> SessionState:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptRecordError(f"damaged session state ({type(error).__name__})") from error
+
+
+def _unknown_version(version: object) -> CorruptRecordError:
+    text = f"session state of format version {version!r}, this program knows {STATE_VERSION}: upgrade it"
+    is_future = type(version) is int and version > STATE_VERSION
+    return FutureRecordError(text) if is_future else CorruptRecordError(text)
 
 
 def _decode_will(fields: list[Any] | None) -> WillState | None:

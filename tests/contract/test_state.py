@@ -9,17 +9,24 @@ import pytest
 
 from iothub.testing.clock import ManualClock
 from iothub.testing.state_contract import CASES, Case
+from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
+from iothub_services.state.hbase import HBaseStates
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite import SCHEMA, SqliteStates
+from tests.support.timed_gateway import GatewayCaller, TimedGateway
+
+TABLES = Tables("t")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "hbase"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateStore]:
     driver: StateStore = MemoryStates()
     if request.param == "sqlite":
         driver = SqliteStates(open_database(tmp_path / "state.db", SCHEMA, ManualClock(), pytest.fail))
+    if request.param == "hbase":
+        driver = HBaseStates(GatewayCaller(TimedGateway(TABLES.state)), TABLES)
     yield driver
     driver.close()
 

@@ -11,11 +11,11 @@ import operator
 from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
-from iothub.records.events import Event, Topic, decode_event, encode_event, partition_of
+from iothub.records.events import GENERATION_BITS, Event, Topic, decode_event, encode_event, partition_of
 from iothub.settings import Kafka
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.events.kafka_reader import Fetched, KafkaReader
-from iothub_services.events.kafka_topics import GENERATION_BITS, KafkaTopic, find_topics, open_topics
+from iothub_services.events.kafka_topics import KafkaTopic, find_topics, open_topics
 from iothub_services.events.kafka_writer import KafkaWriter, Record
 from iothub_services.events.port import NOWHERE, DamagedEventError, LoggedEvent, Offsets, raised, reached
 

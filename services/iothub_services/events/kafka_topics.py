@@ -16,11 +16,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import NoError, RetriableError, TopicAlreadyExistsError, for_code
 
 from iothub.errors import ConflictError, NotFoundError
-from iothub.records.events import Topic
+from iothub.records.events import GENERATION_BITS, Topic
 from iothub.settings import Kafka
 from iothub_services.events.kafka_cluster import RECORD_BYTES, KafkaCluster
 
-GENERATION_BITS = 40
 _SAFE_COPIES = 3  # with so many, two must have a record before it is acknowledged
 
 
@@ -77,6 +76,15 @@ def find_topics(cluster: KafkaCluster) -> dict[Topic, KafkaTopic]:
         if missing:
             raise NotFoundError(f"{cluster.name} has no topic {missing[0]}: the first `iothub serve` makes it")
         return _described(admin, names, generations)
+
+
+def look_at_topics(cluster: KafkaCluster) -> list[KafkaTopic]:
+    """Return our topics, seen to be as the settings want them; nothing is made. Raises as `open_topics`, and NotFoundError."""
+    topics = find_topics(cluster)
+    with cluster.admin() as admin:
+        _check_partitions(admin, cluster.settings, topics[Topic.SESSIONS].name)
+        _check_settings(admin, cluster.settings, topics[Topic.SESSIONS].name)
+    return list(topics.values())
 
 
 def wanted_settings(settings: Kafka, topic: Topic) -> dict[str, str]:

@@ -33,6 +33,23 @@ class Caller(ABC):
             raise outcome
         return outcome
 
+    def call_all(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Make calls, pipelined; return the results of all.
+
+        Raises BackendError when one has failed, the first one's; it is written for certain not only if all have failed so.
+        """
+        results: list[T] = []
+        failed: list[BackendError] = []
+        for outcome in self.call_many(calls):
+            if isinstance(outcome, BackendError):
+                failed.append(outcome)
+            else:
+                results.append(outcome)
+        if failed:
+            failed[0].is_written = bool(results) or any(error.is_written for error in failed)
+            raise failed[0]
+        return results
+
     def scan(self, scan: Scan, page: int = 128) -> Iterator[Row]:
         """Yield the rows of a scan, `page` of them with each call. Raises BackendError, also in the middle.
 

@@ -46,6 +46,19 @@ def test_keys_are_taken_apart() -> None:
     assert keys.after_tenant(keys.retained_key(3, b"a/b")) == (3, b"a/b")
     assert keys.checkpoint_key(2, 3, "c").hex() == "01" + "0000000000000002" + "00000003" + "63"
     assert keys.checkpoint_prefix(0) > keys.POINTER_KEY
+    assert keys.session_of_state(keys.state_key(3, "métér")) == (3, "métér")
+    assert keys.session_of_checkpoint(keys.checkpoint_key(2, 3, "métér")) == (2, 3, "métér")
+    assert keys.expiry_of(keys.expiry_key(1 << 41, 3, b"a/b")) == (1 << 41, 3, b"a/b")
+
+
+def test_rows_of_nobody_come_before_those_of_tenants() -> None:
+    """How far the log is applied, and the index of what expires, in the order of time: no tenant's scan meets them."""
+    expiries = [keys.expiry_key(*each) for each in ((9, 5, b"a"), (255, 1, b"z"), (256, 1, b"a"), (256, 1, b"b"))]
+
+    assert expiries == sorted(expiries)
+    assert expiries[0].hex() == "00000000" + "0000000000000009" + "00000005" + "61"
+    assert keys.APPLIED_KEY < keys.tenant_key(keys.NO_TENANT) < expiries[0]
+    assert expiries[-1] < keys.tenant_key(1)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +70,12 @@ def test_keys_are_taken_apart() -> None:
         (keys.queue_of_index, b"x" * 11),
         (keys.message_of_body, b"x" * 19),
         (keys.after_tenant, b"abc"),
+        (keys.session_of_state, b"\0\0\0\1\xff"),
+        (keys.session_of_state, b"\0"),
+        (keys.session_of_checkpoint, keys.POINTER_KEY),
+        (keys.session_of_checkpoint, b"\1" + bytes(7)),
+        (keys.expiry_of, keys.retained_key(1, b"a" * 30)),
+        (keys.expiry_of, keys.tenant_key(0) + bytes(11)),
     ],
 )
 def test_foreign_key_is_refused_by_name(take_apart: object, key: bytes) -> None:

@@ -1,0 +1,241 @@
+"""The retained port on HBase: a row per Topic Name, whose cells' timestamp is the version of the message.
+
+Knows no wildcard. Any thread may use it, and several hubs may share the table.
+
+Theory: the bare tenant's row is its counter of versions, moved by atomic increment: no two hubs get the same version, and a crash leaves a
+hole. HBase shows the cells with the highest timestamp, and a delete hides what is not above it; so of two hubs that write a topic at once
+the higher version stays, whichever comes late. Who retries takes a new version.
+What expires is also noted in an index over all tenants, in the order of time, before the message is written. An entry says where to look, not what is
+true: it is compared with the message, and goes when its message has another time, though not before every write of its time is over.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from iothub import log as logging
+from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.records import keys
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.cells import require_version
+from iothub_services.hbase.pages import chunks, pages
+from iothub_services.hbase.replies import Row
+from iothub_services.hbase.tables import Tables
+from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
+
+log = logging.get(__name__)
+
+FAMILY = b"r"
+COUNTER_COLUMN = b"r:v"
+META_COLUMN = b"r:m"
+BODY_COLUMN = b"r:b"
+EXPIRY_COLUMN = b"r:e"
+VERSION = 1
+
+_META = struct.Struct(">BQI")  # version of the format, expires at, bytes of the body
+_MARK = bytes((VERSION,))
+_BATCH_BYTES = 4 << 20  # of bodies on their way, in either direction
+_LATE_MS = 60_000  # no write that was begun before takes as long
+
+
+class _Meta(NamedTuple):
+    """What is known of a message without its body."""
+
+    version: int
+    expires_at_ms: int
+    size: int
+
+
+class _Expiry(NamedTuple):
+    """An entry of the index, with its row and timestamp."""
+
+    at_ms: int
+    tenant_id: int
+    topic: bytes
+    row: bytes
+    timestamp: int
+
+
+class HBaseRetained:
+    """Fulfils `RetainedStore`. The caller stays its owner's."""
+
+    def __init__(self, caller: Caller, tables: Tables) -> None:
+        self._caller = caller
+        self._table = tables.retained
+
+    def close(self) -> None:
+        """Nothing is open: the connections are the caller's."""
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Every `put` is durable by itself here."""
+        yield
+
+    def probe(self) -> None:
+        """Write something small that nobody reads. Raises BackendError."""
+        self._caller.call(calls.mutate_row(self._table, keys.META, {EXPIRY_COLUMN: _MARK}))
+
+    def put(self, writes: list[RetainedWrite]) -> list[int]:
+        if not writes:
+            return []
+        versions = self._versions(Counter(write.tenant_id for write in writes))
+        numbered = [(write, next(versions[write.tenant_id])) for write in writes]
+        for chunk in chunks([len(write.body or b"") for write in writes], _BATCH_BYTES):
+            some = numbered[chunk]
+            self._caller.call_all(
+                [self._note(write) for write, _ in some if write.expires_at_ms and write.body is not None]
+            )
+            self._caller.call_all([self._change(write, version) for write, version in some])
+        return [version for _, version in numbered]
+
+    def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
+        start = keys.tenant_key(tenant_id)
+        for rows in pages(self._caller, Scan(self._table, start, keys.prefix_end(start), (META_COLUMN,))):
+            for key, meta in self._read_metas(rows).items():
+                yield RetainedTopic(keys.after_tenant(key)[1], *meta)
+
+    def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
+        wanted = [keys.retained_key(tenant_id, topic) for topic in topics]
+        metas = self._metas(wanted) if len(wanted) > 1 else {}
+        there = [key for key in wanted if key in metas or len(wanted) == 1]
+        sizes = [metas[key].size if key in metas else 0 for key in there]
+        asked = [
+            calls.get_rows(self._table, there[chunk], (META_COLUMN, BODY_COLUMN))
+            for chunk in chunks(sizes, _BATCH_BYTES)
+        ]
+        answers = self._caller.call_all(asked)
+        bodies = {row.key: body for rows in answers for row in rows if (body := self._body(row)) is not None}
+        return [bodies[key] for key in wanted if key in bodies]
+
+    def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
+        wanted = [keys.retained_key(tenant_id, topic) for topic in topics]
+        there = list(self._metas(wanted))
+        if there:
+            versions = self._versions(Counter({tenant_id: len(there)}))[tenant_id]
+            self._caller.call_all([self._delete(key, version) for key, version in zip(there, versions, strict=True)])
+        return len(there)
+
+    def expire(self, now_ms: int, count: int) -> list[tuple[int, bytes]]:
+        gone: list[tuple[int, bytes]] = []
+        start, stop = keys.tenant_key(keys.NO_TENANT), keys.expiry_key(now_ms + 1, 0, b"")
+        for rows in pages(self._caller, Scan(self._table, start, stop, (EXPIRY_COLUMN,))):
+            entries = [
+                _Expiry(*keys.expiry_of(row.key), row.key, row.cells[EXPIRY_COLUMN].timestamp)
+                for row in rows
+                if EXPIRY_COLUMN in row.cells
+            ]
+            gone += self._expire(entries, now_ms, count - len(gone))
+            if len(gone) >= count:
+                break
+        return gone
+
+    def usage(self, tenant_id: int) -> RetainedUsage:
+        sizes = [topic.size for topic in self.load(tenant_id)]
+        return RetainedUsage(len(sizes), sum(sizes))
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        """Remove its rows at the time of now, far above every version: what comes late stays hidden. Ids are never used again."""
+        count = 0
+        start = keys.tenant_key(tenant_id)
+        for rows in pages(
+            self._caller, Scan(self._table, start, keys.prefix_end(start), (META_COLUMN, COUNTER_COLUMN))
+        ):
+            self._caller.call(calls.mutate_rows(self._table, [Mutation(row.key, {}, (FAMILY,)) for row in rows]))
+            count += sum(META_COLUMN in row.cells for row in rows)
+        return count
+
+    # --- versions and changes
+
+    def _versions(self, counts: Counter[int]) -> dict[int, Iterator[int]]:
+        """Take so many versions of each tenant."""
+        tenants = list(counts)
+        taken = self._caller.call_all(
+            [calls.increment(self._table, keys.tenant_key(each), COUNTER_COLUMN, counts[each]) for each in tenants]
+        )
+        return {
+            tenant_id: iter(range(last - counts[tenant_id] + 1, last + 1))
+            for tenant_id, last in zip(tenants, taken, strict=True)
+        }
+
+    def _note(self, write: RetainedWrite) -> Call[None]:
+        """Put an entry into the index of what expires."""
+        row = keys.expiry_key(write.expires_at_ms, write.tenant_id, write.topic)
+        return calls.mutate_row(self._table, row, {EXPIRY_COLUMN: _MARK})
+
+    def _change(self, write: RetainedWrite, version: int) -> Call[None]:
+        key = keys.retained_key(write.tenant_id, write.topic)
+        if write.body is None:
+            return self._delete(key, version)
+        meta = _META.pack(VERSION, write.expires_at_ms, len(write.body))
+        return calls.mutate_row(self._table, key, {META_COLUMN: meta, BODY_COLUMN: write.body}, (), version)
+
+    def _delete(self, key: bytes, version: int) -> Call[None]:
+        """Hide what has this version, or an older one."""
+        return calls.mutate_row(self._table, key, {}, (FAMILY,), version)
+
+    def _expire(self, entries: Sequence[_Expiry], now_ms: int, count: int) -> list[tuple[int, bytes]]:
+        """Delete at most `count` of the messages that these entries speak of, and the entries that nobody needs any more."""
+        metas = self._metas([keys.retained_key(entry.tenant_id, entry.topic) for entry in entries])
+        deletes: dict[bytes, Call[None]] = {}
+        gone: list[tuple[int, bytes]] = []
+        done: list[_Expiry] = []
+        for entry in entries:
+            key = keys.retained_key(entry.tenant_id, entry.topic)
+            meta = metas.get(key)
+            if meta is None or meta.expires_at_ms != entry.at_ms:
+                done += [entry] if entry.at_ms <= now_ms - _LATE_MS else []
+            elif len(gone) < count:
+                deletes[key] = self._delete(key, meta.version)
+                gone.append((entry.tenant_id, entry.topic))
+                done.append(entry)
+        self._caller.call_all(list(deletes.values()))  # first: a crash leaves entries without a message
+        self._caller.call_all(
+            [calls.mutate_row(self._table, entry.row, {}, (EXPIRY_COLUMN,), entry.timestamp) for entry in done]
+        )
+        return gone
+
+    # --- reading
+
+    def _metas(self, wanted: Sequence[bytes]) -> dict[bytes, _Meta]:
+        """Return what is known of those that are there."""
+        asked = [
+            calls.get_rows(self._table, wanted[chunk], (META_COLUMN,)) for chunk in chunks([len(key) for key in wanted])
+        ]
+        return self._read_metas(row for rows in self._caller.call_all(asked) for row in rows)
+
+    def _read_metas(self, rows: Iterable[Row]) -> dict[bytes, _Meta]:
+        return {row.key: meta for row in rows if (meta := self._meta(row)) is not None}
+
+    def _meta(self, row: Row) -> _Meta | None:
+        """Return what a row says; None: it is no message, or damaged. Raises FutureRecordError."""
+        cell = row.cells.get(META_COLUMN)
+        if cell is None:
+            return None
+        try:
+            require_version(cell.value, VERSION, self._where(row))
+            _, expires_at_ms, size = _META.unpack(cell.value)
+        except FutureRecordError:
+            raise
+        except (CorruptRecordError, struct.error) as error:
+            log.warning("a retained message is damaged, it is left out", where=self._where(row), cause=str(error))
+            return None
+        return _Meta(cell.timestamp, expires_at_ms, size)
+
+    def _body(self, row: Row) -> RetainedBody | None:
+        meta, body = self._meta(row), row.cells.get(BODY_COLUMN)
+        if meta is None:
+            return None
+        if body is None or len(body.value) != meta.size:
+            log.warning("a retained message has lost its body, it is left out", where=self._where(row))
+            return None
+        return RetainedBody(keys.after_tenant(row.key)[1], meta.version, meta.expires_at_ms, body.value)
+
+    def _where(self, row: Row) -> str:
+        tenant_id, topic = keys.after_tenant(row.key)
+        return f"table {self._table.decode()}, retained message {tenant_id}/{topic.decode(errors='replace')}"

@@ -1,0 +1,160 @@
+"""The session-state port on HBase: a row per persistent session, whose cell's timestamp is the offset that its record includes.
+
+Knows records as bytes. Any thread may use it, and several hubs may share the table.
+
+Theory: HBase shows the cell with the highest timestamp, so a row never goes back, whoever writes late, and no write has to compare. A row that
+is to be gone is an empty record with the offset of its end: an older write stays below it, which a delete of HBase's would not see to after
+its next major compaction. How far the log is applied is a row of its own, moved by compare-and-swap after the rows are durable: a crash
+between the two repeats writes that change nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from iothub.errors import BackendError, CorruptRecordError
+from iothub.records import keys as row_keys
+from iothub_services.events.port import NOWHERE, Offsets
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.cells import require_version
+from iothub_services.hbase.pages import chunks, pages
+from iothub_services.hbase.replies import Cell, Row
+from iothub_services.hbase.tables import Tables
+from iothub_services.state.port import StateWrite, StoredState, applied_with
+
+RECORD_COLUMN = b"s:r"
+APPLIED_COLUMN = b"s:o"
+VERSION = 1
+_MARK = bytes((VERSION,))
+
+_COUNT = struct.Struct(">BH")  # version, number of offsets
+_SWAPS = 16  # others may be quicker; then it is tried again
+_BATCH_BYTES = 4 << 20  # of writes on their way
+
+
+class HBaseStates:
+    """Fulfils `StateStore`. The caller stays its owner's."""
+
+    def __init__(self, caller: Caller, tables: Tables) -> None:
+        self._caller = caller
+        self._table = tables.state
+
+    def close(self) -> None:
+        """Nothing is open: the connections are the caller's."""
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Every `apply` is durable by itself here."""
+        yield
+
+    def apply(self, offsets: Offsets, writes: list[StateWrite]) -> bool:
+        before = self.applied_offsets()
+        if applied_with(before, offsets) == before:
+            return False
+        sizes = [len(write.record or b"") + len(write.client_id) for write in writes]
+        for chunk in chunks(sizes, _BATCH_BYTES):
+            self._caller.call_all([self._put(write) for write in writes[chunk]])
+        self._advance(offsets)
+        return True
+
+    def applied_offsets(self) -> Offsets:
+        return self._applied()[1]
+
+    def get(self, tenant_id: int, client_id: str) -> StoredState | None:
+        key = row_keys.state_key(tenant_id, client_id)
+        row = self._caller.call(calls.get_row(self._table, key, (RECORD_COLUMN,)))
+        return None if row is None else self._stored(row)
+
+    def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
+        for rows in self._pages(tenant_id):
+            yield from filter(None, map(self._stored, rows))
+
+    def forget(self, keys: list[tuple[int, str]]) -> None:
+        """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
+        wanted = [row_keys.state_key(*key) for key in keys]
+        for chunk in chunks([len(key) for key in wanted]):
+            rows = self._caller.call(calls.get_rows(self._table, wanted[chunk], (RECORD_COLUMN,)))
+            self._caller.call_all(
+                [self._delete(row.key, row.cells[RECORD_COLUMN]) for row in rows if RECORD_COLUMN in row.cells]
+            )
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        count = 0
+        for rows in self._pages(tenant_id):
+            living = [row for row in rows if RECORD_COLUMN in row.cells]
+            if living:
+                newest = max(row.cells[RECORD_COLUMN].timestamp for row in living)
+                gone = [Mutation(row.key, {}, (RECORD_COLUMN,)) for row in living]
+                self._caller.call(calls.mutate_rows(self._table, gone, newest))
+            count += sum(self._stored(row) is not None for row in living)
+        return count
+
+    def _pages(self, tenant_id: int | None) -> Iterator[list[Row]]:
+        """Scan a tenant's rows, or those of all; the row of the applied offsets sorts before them."""
+        start = row_keys.tenant_key(tenant_id or row_keys.NO_TENANT)
+        stop = b"" if tenant_id is None else row_keys.prefix_end(start)
+        return pages(self._caller, Scan(self._table, start, stop, (RECORD_COLUMN,)))
+
+    def _put(self, write: StateWrite) -> Call[None]:
+        key = row_keys.state_key(write.tenant_id, write.client_id)
+        return calls.mutate_row(self._table, key, {RECORD_COLUMN: _MARK + (write.record or b"")}, (), write.offset)
+
+    def _delete(self, key: bytes, cell: Cell) -> Call[None]:
+        return calls.mutate_row(self._table, key, {}, (RECORD_COLUMN,), cell.timestamp)
+
+    def _stored(self, row: Row) -> StoredState | None:
+        """Return what a row says; None: it is gone."""
+        cell = row.cells.get(RECORD_COLUMN)
+        if cell is None:
+            return None
+        try:
+            tenant_id, client_id = row_keys.session_of_state(row.key)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"table {self._table.decode()}: {error}") from error
+        require_version(cell.value, VERSION, f"table {self._table.decode()}, session {tenant_id}/{client_id}")
+        record = cell.value[len(_MARK) :]
+        return StoredState(tenant_id, client_id, cell.timestamp, record) if record else None
+
+    # --- how far the log is applied
+
+    def _applied(self) -> tuple[bytes | None, Offsets]:
+        """Return the cell's bytes, for a swap, and what they say."""
+        row = self._caller.call(calls.get_row(self._table, row_keys.APPLIED_KEY, (APPLIED_COLUMN,)))
+        if row is None or APPLIED_COLUMN not in row.cells:
+            return None, NOWHERE
+        value = row.cells[APPLIED_COLUMN].value
+        return value, decode_applied(value, f"table {self._table.decode()}, the applied offsets")
+
+    def _advance(self, offsets: Offsets) -> None:
+        for _ in range(_SWAPS):
+            value, before = self._applied()
+            after = applied_with(before, offsets)
+            if after == before:
+                return
+            put = (APPLIED_COLUMN, encode_applied(after))
+            if self._caller.call(calls.check_and_put(self._table, row_keys.APPLIED_KEY, APPLIED_COLUMN, value, put)):
+                return
+        raise BackendError(
+            f"table {self._table.decode()}: others move the applied offsets all the time",
+            retryable=True,
+            is_written=True,
+        )
+
+
+def encode_applied(offsets: Offsets) -> bytes:
+    """Return the cell of the applied offsets: a version, how many, and each in 8 bytes."""
+    return _COUNT.pack(VERSION, len(offsets)) + struct.pack(f">{len(offsets)}Q", *offsets)
+
+
+def decode_applied(value: bytes, where: str) -> Offsets:
+    """Read the cell of the applied offsets. Raises CorruptRecordError, FutureRecordError."""
+    require_version(value, VERSION, where)
+    try:
+        _, count = _COUNT.unpack_from(value)
+        return struct.unpack(f">{count}Q", value[_COUNT.size :])
+    except struct.error as error:
+        raise CorruptRecordError(f"{where}: damaged ({len(value)} bytes)") from error

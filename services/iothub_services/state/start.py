@@ -1,0 +1,72 @@
+"""What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are whole.
+
+Knows pointer, rows and the log's bounds; folding the tail behind is the service's.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from iothub.errors import CorruptRecordError
+from iothub.records.checkpoint import Pointer
+from iothub.records.state import SessionState, decode_state
+from iothub_services.events.port import EventLog, Offsets
+from iothub_services.state.checkpoints import CheckpointStore, verified
+
+_ATTEMPTS = 3  # when another version takes the place of the one that is read
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the log says up to a place."""
+
+    pointer: Pointer
+    states: dict[tuple[int, str], SessionState]
+
+
+def find_checkpoint(
+    store: CheckpointStore, log: EventLog, applied: Offsets, on_unusable: Callable[[str], None]
+) -> Checkpoint | None:
+    """Read the checkpoint that counts; None: there is none, or `on_unusable` has heard why it cannot be used.
+
+    `applied`: what the live states include. When they have seen more than the log has, they alone know it.
+    """
+    tried: Pointer | None = None
+    why = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            pointer = store.pointer()
+            if pointer is None:
+                return None
+            if pointer == tried:
+                break
+            tried, what = pointer, obstacle(pointer, log.begin(), log.end(), applied)
+            if what:
+                why = f"checkpoint {pointer.version}: {what}"
+                break
+            rows = verified(pointer, store.rows(pointer.version))
+            return Checkpoint(pointer, {(row.tenant_id, row.client_id): decode_state(row.record) for row in rows})
+        except CorruptRecordError as error:  # perhaps it was replaced while it was read, and its rows are gone
+            why = str(error)
+    on_unusable(why)
+    return None
+
+
+def obstacle(pointer: Pointer, begin: Offsets, end: Offsets, applied: Offsets) -> str:
+    """Say why a start cannot begin from a checkpoint; "": it can."""
+    if len(pointer.offsets) != len(end):
+        return f"it is of a log with {len(pointer.offsets)} partitions, this one has {len(end)}"
+    if any(map(operator.gt, pointer.offsets, end)):
+        return f"it includes the log up to {_shown(pointer.offsets)}, which ends at {_shown(end)}"
+    if any(first > offset + 1 for first, offset in zip(begin, pointer.offsets, strict=True)):
+        needed = _shown(tuple(offset + 1 for offset in pointer.offsets))
+        return f"the log begins at {_shown(begin)}, it is needed from {needed}"
+    if applied and (len(applied) != len(end) or any(map(operator.gt, applied, end))):
+        return f"the session states include the log up to {_shown(applied)}, which ends at {_shown(end)}"
+    return ""
+
+
+def _shown(offsets: Offsets) -> str:
+    return " ".join(map(str, offsets))

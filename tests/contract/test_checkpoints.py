@@ -1,0 +1,37 @@
+"""The contract of the checkpoint port, over the drivers that need no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.testing.checkpoint_contract import CASES, Case
+from iothub.testing.clock import ManualClock
+from iothub_services.hbase.tables import Tables
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints import CheckpointStore
+from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
+from iothub_services.state.checkpoints_memory import MemoryCheckpoints
+from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from tests.support.timed_gateway import GatewayCaller, TimedGateway
+
+TABLES = Tables("t")
+
+
+@pytest.fixture(params=["memory", "sqlite", "hbase"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointStore]:
+    driver: CheckpointStore = MemoryCheckpoints()
+    if request.param == "sqlite":
+        driver = SqliteCheckpoints(open_database(tmp_path / "checkpoints.db", SCHEMA, ManualClock(), pytest.fail))
+    if request.param == "hbase":
+        driver = HBaseCheckpoints(GatewayCaller(TimedGateway(TABLES.checkpoints)), TABLES)
+    yield driver
+    driver.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_checkpoint_contract(case: Case, store: CheckpointStore) -> None:
+    """Every driver does what `iothub.testing.checkpoint_contract` says."""
+    case(store)
