@@ -199,8 +199,7 @@ class Life:
         node = self._node
         is_somebody_there = any(not connection.is_lost for connection in self._dismissed)
         is_waited_for = is_somebody_there and since_s < _FAREWELL_S
-        is_will_waiting = any(broker.wills_waiting for broker in node.brokers)
-        return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or is_will_waiting)
+        return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or node.sessions.wills_under_way)
 
     def _close_stores(self) -> None:
         """The reactor has stopped; answers that still come have nobody to go to."""

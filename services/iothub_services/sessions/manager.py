@@ -27,6 +27,7 @@ from iothub.records.events import Event, Subject
 from iothub_services.queues.port import QueueLimits
 from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.estate import Estate
+from iothub_services.sessions.firing import Firing
 from iothub_services.sessions.port import (
     NEVER_EXPIRES,
     Journal,
@@ -73,7 +74,13 @@ class SessionManager:
         self._owner = owner
         self._estate = Estate(plane, queues, owner)
         self._deadlines = Deadlines()
+        self._firing = Firing()
         self._ending = 0  # sessions that are just expiring
+
+    @property
+    def wills_under_way(self) -> int:
+        """How many Wills have fired and are not stored yet: their rights are being read, or they wait for a rate or the store."""
+        return len(self._firing)
 
     # --- a connection comes
 
@@ -251,7 +258,8 @@ class SessionManager:
     def _forget(self, home: SessionHome, session: Session, will: Will | None) -> None:
         """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
         if will is not None:
-            home.publish_will(session, will, self._will_id(session), lambda: None)
+            self._firing.begin(session)
+            home.publish_will(session, will, self._will_id(session), partial(self._firing.done, session))
         home.session_ended(session)
         self._plane.discard(session)
 
@@ -264,7 +272,9 @@ class SessionManager:
         def done() -> None:  # not earlier: if the hub dies before, the next one sends it
             if control.will is None:  # else the next connection's has taken its place in the log
                 self._journal.note([events.will_cleared(self._subject(session))])
+            self._firing.done(session)
 
+        self._firing.begin(session)
         home.publish_will(session, will, self._will_id(session), done)
 
     def _will_id(self, session: Session) -> bytes:
@@ -294,6 +304,7 @@ class SessionManager:
         control.expires_at = control.queued_at = 0.0
         if control.will is not None:
             self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
+        await self._firing.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
         try:
             handed_on = await self._estate.bequeath(session)
             subject = self._subject(session)

@@ -216,11 +216,6 @@ class TenantBroker:
 
     # --- wills
 
-    @property
-    def wills_waiting(self) -> int:
-        """Wills that have fired and are not published yet: their rights are being read, or they wait for a rate."""
-        return len(self._wills)
-
     def publish_will(self, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]) -> None:
         """A Will is a PUBLISH by the session's device, checked again when it fires."""
         expires_at = self._shared.clock.wall() + will.expiry_s if will.expiry_s is not None else 0.0

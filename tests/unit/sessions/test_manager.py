@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.quota.names import Quota
@@ -367,6 +368,61 @@ def test_session_whose_end_could_not_be_made_durable_ends_later(house: House) ->
 
     assert "c" not in house.acme.plane.sessions
     assert house.used(Quota.SESSIONS) == 0
+
+
+def keen_on_wills(house: House) -> None:
+    """Somebody who is away is subscribed to Wills, so that these go through the store."""
+    guest = house.join("away", version=4, username="acme/dev2", clean=False)
+    guest.subscribe(("w/#", 1))
+    guest.disconnect()
+    house.journal.words()
+
+
+def test_end_of_a_session_waits_until_its_will_is_stored(house: House) -> None:
+    """A hub that dies in between sends it at its next start: the log has the session and its Will [MQTT-3.1.2-8]."""
+    keen_on_wills(house)
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 50)]).drop()
+    house.journal.words()
+    house.is_store_held = True
+    answers: list[bool] = []
+    Deferred.fromCoroutine(house.sessions.discard(house.acme, "c", "operator")).addCallback(answers.append)
+    house.settle()
+    assert (answers, house.journal.words(), house.sessions.wills_under_way) == ([], [], 1)
+
+    house.is_store_held = False
+    house.settle()
+
+    assert (answers, house.sessions.wills_under_way) == ([True], 0)
+    assert house.journal.words() == ["will.cleared", "session.discarded"]
+
+
+def test_session_does_not_expire_before_the_will_that_has_just_fired_is_stored(house: House) -> None:
+    """The Will is under way when the session's own time comes."""
+    keen_on_wills(house)
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 99)]).drop()
+    house.is_store_held = True
+    house.pass_time(99.5)
+    house.pass_time(1)
+    assert "session.expired" not in house.journal.words()
+
+    house.is_store_held = False
+    house.settle()
+
+    assert house.journal.words() == ["will.cleared", "session.expired"]
+
+
+def test_will_of_a_transient_session_is_under_way_until_it_is_stored(house: House) -> None:
+    """A hub that stops waits for it: no log remembers it."""
+    keen_on_wills(house)
+    guest = house.join(will=WILL)
+    house.is_store_held = True
+    guest.drop()
+    assert house.sessions.wills_under_way == 1
+
+    house.is_store_held = False
+    house.settle()
+
+    assert house.sessions.wills_under_way == 0
 
 
 def test_log_that_does_not_answer_holds_up_no_will(house: House, watcher: Guest) -> None:
