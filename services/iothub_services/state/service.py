@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import TypeAlias
@@ -21,7 +21,6 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, Futur
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_services.events.port import (
-    NOWHERE,
     DamagedEventError,
     EventLog,
     LoggedEvent,
@@ -30,7 +29,10 @@ from iothub_services.events.port import (
 )
 from iothub_services.events.reading import read_between
 from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
+from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite
+from iothub_services.state.start import Checkpoint, find_checkpoint
+from iothub_services.state.verification import Verification, verify
 
 Key = tuple[int, str]
 Alarm = Callable[[str, str], None]
@@ -51,15 +53,6 @@ class DropTenant:
 StateOp: TypeAlias = list[Event] | DropTenant
 
 
-@dataclass(slots=True)
-class Verification:
-    """What a rebuild from the log found. `unreachable`: sessions that were created before the log begins; they were not compared."""
-
-    compared: int = 0
-    unreachable: int = 0
-    differences: list[str] = field(default_factory=list)
-
-
 class StateService:
     """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`).
 
@@ -67,12 +60,16 @@ class StateService:
     place that went through the fold; it is the log's end unless `_is_behind`. What the log has is durable, whatever the fold needs.
     """
 
-    def __init__(self, log: EventLog, store: StateStore, on_alarm: Alarm) -> None:
+    def __init__(
+        self, log: EventLog, store: StateStore, on_alarm: Alarm, checkpoints: CheckpointStore | None = None
+    ) -> None:
         self._log = log
         self._store = store
         self._on_alarm = on_alarm
+        self._checkpoints = checkpoints  # None: nobody makes any
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
+        self._is_begun = False  # something was loaded or appended: nothing is written before
         self._is_failing = False
         self._is_behind = (
             False  # the log has events that are not folded: others', or the store did not say what was before
@@ -92,10 +89,40 @@ class StateService:
     def load(self) -> list[SessionState]:
         """Bring the store up to the end of the log and return every persistent session. Blocking.
 
+        The sessions are those of the checkpoint that counts, with what the log has behind it. Without one, or when it cannot be used
+        (an alarm says why), they are those of the store, with what the log has behind that.
+
         Raises:
             ConflictError: Events between store and log are missing, so the sessions could not be told.
             FutureRecordError: The log or a record is of a newer program.
         """
+        self._is_begun = True
+        checkpoint = self._checkpoints and find_checkpoint(
+            self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint
+        )
+        return self._load_stored() if checkpoint is None else self._load_from(checkpoint)
+
+    def _load_from(self, checkpoint: Checkpoint) -> list[SessionState]:
+        """Fold the tail over a checkpoint, and write what the store has not applied yet."""
+        applied, states = self.folded, checkpoint.states
+        end = self._log.end()
+        folded = list(map(max, end, checkpoint.pointer.offsets))
+        for partition, offset, event in read_between(self._log, checkpoint.pointer.offsets, end, self._skip):
+            state = fold(states.get((event.tenant_id, event.client_id)), event, offset)
+            if state is not None:
+                states[state.key] = state
+            folded[partition] = max(offset, folded[partition])
+        self._changed = {
+            key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
+        }
+        self._folded = folded
+        self._flush()
+        return [state for state in states.values() if not state.is_ended]
+
+    def _on_unusable_checkpoint(self, why: str) -> None:
+        self._on_alarm("checkpoint_unused", f"{why}; the start goes on from the session states")
+
+    def _load_stored(self) -> list[SessionState]:
         self._check_begin()
         self._catch_up()
         self._flush()
@@ -137,6 +164,7 @@ class StateService:
 
     def __call__(self, ops: list[StateOp]) -> list[object]:
         """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of a `DropTenant`: its rows)."""
+        self._is_begun = True
         done = self._log.append([event for events in ops if not isinstance(events, DropTenant) for event in events])
         self._take_in(done)
         if len(self._changed) >= _GATHERED or self._unfolded >= _GATHERED:
@@ -201,49 +229,30 @@ class StateService:
         return None if state is None or state.is_ended else state
 
     def verify(self) -> Verification:
-        """Rebuild every session from the log alone and compare with the store (after writing what is folded). Blocking."""
+        """Write what is folded and compare it with the whole log. Blocking."""
         self._flush()
-        rebuilt: dict[Key, SessionState | None] = {}
-        for logged in read_between(self._log, NOWHERE, self._log.end(), self._skip):
-            key = (logged.event.tenant_id, logged.event.client_id)
-            rebuilt[key] = fold(rebuilt.get(key), logged.event, logged.offset)
-        return self._compare({key: state for key, state in rebuilt.items() if state is not None})
+        return verify(self._log, self._store)
 
     def trim(self, upto: Offsets) -> int:
-        """Trim the log as far as the store has it, and forget tombstones below. Returns how many events went."""
+        """Trim the log as far as store and checkpoint have it, and forget tombstones below. Returns how many events went."""
         self._flush()
         upto = tuple(map(min, upto, self._store.applied_offsets()))
+        pointer = self._checkpoints and self._checkpoints.pointer()
+        if pointer is not None:
+            upto = tuple(map(min, upto, pointer.offsets))
         count = self._log.trim(upto)
         self._store.forget([(s.tenant_id, s.client_id) for s in self._store.load() if _is_tombstone(s.record, upto)])
         self._known.clear()
         return count
 
     def close(self) -> None:
-        """Write what was folded and close log and store."""
-        self._write()
+        """Write what was folded and close log and stores."""
+        if self._is_begun:
+            self._write()
         self._log.close()
         self._store.close()
-
-    def _compare(self, rebuilt: dict[Key, SessionState]) -> Verification:
-        found = Verification()
-        is_whole = all(begin <= 1 for begin in self._log.begin())
-        for stored in self._store.load():
-            key = (stored.tenant_id, stored.client_id)
-            expected = rebuilt.pop(key, None)
-            if expected is None and not is_whole:
-                found.unreachable += 1
-                continue
-            found.compared += 1
-            if expected is None:
-                found.differences.append(f"{key[0]}/{key[1]}: stored, but not in the log")
-            elif encode_state(expected) != stored.record:
-                found.differences.append(f"{key[0]}/{key[1]}: stored otherwise than the log says")
-        living = [
-            key for key, state in rebuilt.items() if not state.is_ended
-        ]  # the rows of others go with their tenant
-        found.compared += len(living)
-        found.differences += [f"{key[0]}/{key[1]}: in the log, but not stored" for key in living]
-        return found
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _catch_up(self) -> None:
         """Fold what the log has beyond `folded`, up to where it ends now; a damaged event is skipped, with an alarm."""
@@ -278,6 +287,8 @@ class StateService:
     def _decode(self, record: bytes) -> SessionState | None:
         try:
             return decode_state(record)
+        except FutureRecordError:
+            raise  # it is whole: skipped, it would be lost
         except CorruptRecordError as error:
             self._on_alarm("state_corrupt", f"{error}: the session is not restored")
             return None
@@ -321,8 +332,12 @@ def _is_tombstone(record: bytes, upto: Offsets) -> bool:
         state = decode_state(record)
     except CorruptRecordError:
         return False
-    partition = partition_of(f"{state.tenant_id}/{state.client_id}", len(upto)) if upto else 0
-    return state.is_ended and state.offset <= reached(upto, partition)
+    return state.is_ended and state.offset <= reached(upto, _partition(state, len(upto)))
+
+
+def _partition(state: SessionState, partitions: int) -> int:
+    """Return where the events of a session are."""
+    return partition_of(f"{state.tenant_id}/{state.client_id}", partitions) if partitions else 0
 
 
 def _last(done: Iterable[LoggedEvent]) -> int:

@@ -1,0 +1,183 @@
+"""A start from a checkpoint: its rows, the tail behind it, and what happens when it cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from iothub.errors import ConflictError, CorruptRecordError, FutureRecordError
+from iothub.records import events
+from iothub.records.checkpoint import Pointer
+from iothub.records.events import Subject
+from iothub.records.state import SessionState, encode_state
+from iothub.testing.checkpoint_contract import pointer_to
+from iothub_services.events.port import Offsets
+from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.state.service import StateService
+from iothub_services.state.start import obstacle
+from tests.unit.state.conftest import House, created, resumed
+
+
+@pytest.fixture
+def house() -> House:
+    """Five events; the checkpoint has the first three."""
+    house = House()
+    house.log.append([created("a"), created("b"), resumed("a", 2)])
+    house.make_checkpoint()
+    house.log.append([resumed("b", 2), created("c")])
+    return house
+
+
+def test_start_folds_the_tail_over_the_checkpoint(house: House) -> None:
+    """The states were lost and the log is trimmed up to the checkpoint: nothing is missing, and the store has it all again."""
+    house.log.trim((3,))
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert house.alarms == []
+    assert house.store.applied_offsets() == (5,)
+    assert [row.offset for row in house.store.load()] == [3, 4, 5]
+
+
+def test_start_writes_only_what_the_store_has_not_applied(house: House) -> None:
+    """It was ahead of the checkpoint."""
+    house.store.apply((4,), [StateWrite(*row)._replace(record=b"not touched") for row in house.folded((4,))])
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert [row.record for row in house.store.load()][:2] == [b"not touched"] * 2
+    assert house.store.applied_offsets() == (5,)
+
+
+def test_sessions_go_on_after_a_start_from_a_checkpoint(house: House) -> None:
+    """What is appended then is folded over it."""
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    service.load()
+    service([[resumed("a", 5)]])
+    assert not service.idle()
+
+    assert service.verify().differences == []
+    assert house.start() == {"a": 5, "b": 2, "c": 1}
+    assert house.alarms == []
+
+
+def test_session_that_ended_stays_ended(house: House) -> None:
+    """Its tombstone is in the checkpoint, and fences what a dead hub wrote late (!)."""
+    house.log.append([events.session_expired(Subject(7, "a", 9, 100))])
+    house.make_checkpoint(version=2)
+    house.log.append([created("a", 4)])
+
+    assert house.start() == {"b": 2, "c": 1}
+
+
+def test_start_falls_back_to_the_states_when_the_log_begins_behind_the_checkpoint(house: House) -> None:
+    """With an alarm that says what is missing."""
+    house.apply((5,))
+    house.log.trim((4,))
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert house.alarms == [
+        (
+            "checkpoint_unused",
+            "checkpoint 1: the log begins at 5, it is needed from 4; the start goes on from the session states",
+        )
+    ]
+
+
+def test_start_is_refused_when_neither_reaches_the_log(house: House) -> None:
+    """A gap in both: sessions would be missing, and nobody could tell."""
+    house.apply((2,))
+    house.log.trim((4,))
+
+    with pytest.raises(ConflictError, match="begins at offset 5, the session states need it from 3"):
+        house.start()
+    assert [name for name, _ in house.alarms] == ["checkpoint_unused"]
+
+
+def test_rows_that_are_not_those_of_the_pointer_are_not_used(house: House) -> None:
+    """One has gone: the log alone knows all sessions."""
+    del house.checkpoints._rows[1][7, "b"]
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    ((name, text),) = house.alarms
+    assert name == "checkpoint_unused"
+    assert "checkpoint 1 has 1 rows with checksum" in text
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptRecordError("damaged checkpoint pointer (KeyError)"), FutureRecordError("pointer of version 2")]
+)
+def test_pointer_that_cannot_be_read_is_not_used(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: CorruptRecordError
+) -> None:
+    """Damaged, or of a newer program: refused by name; the hub starts nevertheless, for the log is whole."""
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(house.checkpoints, "pointer", fail)
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert house.alarms == [("checkpoint_unused", f"{error}; the start goes on from the session states")]
+
+
+def test_damaged_record_in_a_checkpoint_makes_it_useless(house: House) -> None:
+    """The sum is right, so whoever made it wrote nonsense."""
+    rows = [StoredState(7, "a", 3, b"nonsense")]
+    house.checkpoints.write(2, rows)
+    house.checkpoints.move(house.checkpoints.pointer(), pointer_to(2, rows, (3,)))
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert house.alarms[0][1].startswith("damaged session state")
+
+
+def test_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job has moved the pointer and removed the old rows."""
+    read = house.checkpoints.rows
+
+    def rows(version: int) -> Iterator[StoredState]:
+        if version == 1:
+            house.make_checkpoint(version=2)
+            house.checkpoints.drop(1)
+        yield from read(version)
+
+    monkeypatch.setattr(house.checkpoints, "rows", rows)
+
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert (house.alarms, house.checkpoints.versions()) == ([], [2])
+
+
+def test_states_that_have_seen_more_than_the_log_count(house: House) -> None:
+    """The log has lost its end: the checkpoint with its tail would lose what the states still have."""
+    house.store.apply((9,), [StateWrite(7, "z", 9, encode_state(SessionState(7, "z", 3, offset=9)))])
+
+    assert house.start()["z"] == 3
+    assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_lost"]
+
+
+def test_trim_keeps_what_a_start_from_the_checkpoint_needs(house: House) -> None:
+    """The states alone would allow more."""
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    service.load()
+
+    assert service.trim((5,)) == 3
+    assert house.log.begin() == (4,)
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "begin", "end", "applied", "why"),
+    [
+        ((3, 4), (1, 1), (3, 4), (), ""),
+        ((3, 4), (4, 5), (3, 4), (3, 9), "the session states include the log up to 3 9, which ends at 3 4"),
+        ((3, 4), (4, 5), (9, 9), (), ""),
+        ((3, 4), (4, 6), (9, 9), (), "the log begins at 4 6, it is needed from 4 5"),
+        ((3, 4), (1, 1), (3, 3), (), "it includes the log up to 3 4, which ends at 3 3"),
+        ((3,), (1, 1), (3, 3), (), "it is of a log with 1 partitions, this one has 2"),
+        ((3, 4), (1, 1), (5, 5), (5,), "the session states include the log up to 5, which ends at 5 5"),
+    ],
+)
+def test_obstacles_are_named(offsets: Offsets, begin: Offsets, end: Offsets, applied: Offsets, why: str) -> None:
+    """Every partition counts."""
+    assert obstacle(Pointer(1, offsets, 0, 0, 0), begin, end, applied) == why
