@@ -11,6 +11,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, QueueLimits, QueueStats
+from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.threads import LoadedPage, Read
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.port import RetainedBody, RetainedTopic
@@ -71,6 +72,11 @@ class AwaitedQueues:
     async def tails(self, queue_ids: list[int]) -> dict[int, int]:
         tails: dict[int, int] = await self._call("tails", queue_ids)
         return tails
+
+    async def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
+        """Only where the store says that it needs it (`iothub_services.queues.sqlite`)."""
+        rebuilt: Rebuilt = await self._call("rebuild", places, now_us)
+        return rebuilt
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         queues: list[QueueStats] = await self._call("list_queues", tenant_id)

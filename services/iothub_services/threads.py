@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 
+from iothub import log as logging
 from iothub.errors import UnavailableError
 
+log = logging.get(__name__)
+
+STOP_S = 10.0  # so long the calls that run at the end may take
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -51,18 +56,26 @@ class Pool:
         self.open_calls += 1
         self._calls.put(call)
 
-    def stop(self) -> None:
-        """Wait for the calls that were submitted and end the threads; whatever comes later is not made."""
+    def end(self) -> None:
+        """Have the threads end after the calls that were submitted; whatever comes later is not made."""
         self._is_running = False
         for _ in self._threads:
             self._calls.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the threads that `end` has told. False: one still runs; it ends with the process."""
+        until = monotonic() + timeout_s
         for thread in self._threads:
-            thread.join()
+            thread.join(max(until - monotonic(), 0.0))
+        left = sum(thread.is_alive() for thread in self._threads)
+        if left:
+            log.warning("calls did not end in time and are given up", pool=self._name, threads=left)
         self._threads.clear()
+        return not left
 
     def _begin(self) -> None:
         """Begin one more thread; the machine may have none to give, and then those that run do the work."""
-        thread = Thread(target=self._serve, name=f"iothub-{self._name}-{len(self._threads)}")
+        thread = Thread(target=self._serve, name=f"iothub-{self._name}-{len(self._threads)}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
@@ -101,10 +114,15 @@ class Threads:
         for pool in self._pools.values():
             pool.start()
 
-    def stop(self) -> None:
-        """Wait for the calls that run and end the threads."""
+    def stop(self, timeout_s: float = STOP_S) -> bool:
+        """Wait for the calls that run and end the threads, all of them in this time. False: one still runs."""
         for pool in self._pools.values():
-            pool.stop()
+            pool.end()
+        until = monotonic() + timeout_s
+        is_idle = True
+        for pool in self._pools.values():
+            is_idle &= pool.join(max(until - monotonic(), 0.0))
+        return is_idle
 
     def run(self, name: str, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """Run a blocking call in its pool; the Deferred fires on the reactor thread. Raises UnavailableError."""

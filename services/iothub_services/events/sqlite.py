@@ -24,7 +24,10 @@ SCHEMA = Schema(
     name="events",
     version=1,
     cache_bytes=256 << 10,  # written at the end only, and read at a start
-    tables=tuple(Table(name, _COLUMNS, ("offset",)) for name in _TABLES.values()),
+    tables=(
+        Table(_TABLES[Topic.SESSIONS], _COLUMNS, ("offset",), "session events"),
+        Table(_TABLES[Topic.ANALYTICS], _COLUMNS, ("offset",), "other events"),
+    ),
     statements=tuple(
         f"CREATE TABLE {name} (offset INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, value BLOB NOT NULL)"
         for name in _TABLES.values()

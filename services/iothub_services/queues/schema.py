@@ -43,12 +43,12 @@ SCHEMA = Schema(
     version=1,
     page_bytes=8_192,  # a quarter less CPU per append than 4,096
     tables=(
-        Table("queue", _QUEUE, ("id",)),
-        Table("body", _BODY, ("id",)),
-        Table("ref", _REF, ("queue", "position")),
-        Table("inbound", ("queue", "packet_id"), ("queue", "packet_id")),
-        Table("released", ("queue", "position"), ("queue", "position")),
-        Table("dropped", ("queue",), ("queue",)),
+        Table("queue", _QUEUE, ("id",), "queues", is_distinct=True),
+        Table("body", _BODY, ("id",), "message bodies", is_distinct=True, is_owned=True),
+        Table("ref", _REF, ("queue", "position"), "messages in queues", is_distinct=True),
+        Table("inbound", ("queue", "packet_id"), ("queue", "packet_id"), "open QoS 2 identifiers of publishers"),
+        Table("released", ("queue", "position"), ("queue", "position"), "QoS 2 messages that receivers have seen"),
+        Table("dropped", ("queue",), ("queue",), "queues to be cleared away"),
     ),
     statements=(
         "CREATE TABLE body (id INTEGER PRIMARY KEY, b BLOB NOT NULL)",
@@ -71,10 +71,9 @@ SCHEMA = Schema(
             queue INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (queue, position)) WITHOUT ROWID""",
         "CREATE TABLE dropped (queue INTEGER PRIMARY KEY)",  # queues whose records still have to be removed
     ),
-    repairs=(
-        "DELETE FROM ref WHERE queue NOT IN (SELECT id FROM queue) OR body NOT IN (SELECT id FROM body)",
-        "DELETE FROM inbound WHERE queue NOT IN (SELECT id FROM queue)",
-        "DELETE FROM released WHERE queue NOT IN (SELECT id FROM queue)",
+    repairs=(  # what belongs to a lost row of `queue` stays: the queue is rebuilt when the sessions are known
+        "DELETE FROM ref WHERE body NOT IN (SELECT id FROM body)",
+        "DELETE FROM body WHERE id NOT IN (SELECT body FROM ref)",
         # never issue a position again, not even when the queue's own row is older than its records
         """UPDATE queue SET
             tail = max(tail, head, (SELECT coalesce(max(position), 0) FROM ref WHERE ref.queue = queue.id)),
@@ -82,6 +81,18 @@ SCHEMA = Schema(
             bytes = (SELECT coalesce(sum(size), 0) FROM ref WHERE ref.queue = queue.id),
             qos0 = (SELECT count(*) FROM ref WHERE ref.queue = queue.id AND qos = 0)""",
     ),
+)
+
+# What is there of queues whose own row is lost, and its removal when no session has such a queue.
+SUM_OF_LOST = """SELECT queue, min(position), max(position), count(*), sum(size), sum(qos = 0) FROM ref
+    WHERE queue NOT IN (SELECT id FROM queue) GROUP BY queue"""
+RELEASED_OF_LOST = """SELECT queue, min(position), max(position) FROM released
+    WHERE queue NOT IN (SELECT id FROM queue) GROUP BY queue"""
+CLEAR_LOST = (
+    "DELETE FROM dropped WHERE queue IN (SELECT id FROM queue)",
+    "INSERT OR IGNORE INTO dropped SELECT DISTINCT queue FROM ref WHERE queue NOT IN (SELECT id FROM queue)",
+    "DELETE FROM inbound WHERE queue NOT IN (SELECT id FROM queue)",
+    "DELETE FROM released WHERE queue NOT IN (SELECT id FROM queue)",
 )
 
 INSERT_BODY = "INSERT INTO body VALUES (?, ?)"

@@ -131,6 +131,13 @@ class Shelf:
         self._connection.execute(schema.INSERT_QUEUE, (row.queue_id, row.tenant_id, *counters, *_rarely(row)))
         self._adopt(row)
 
+    def insert_full(self, row: QueueRow) -> None:
+        """Insert a row with the counters of what is stored already."""
+        self.insert(row)
+        self.touch(row.queue_id)
+        row.tenant.messages += row.messages
+        row.tenant.bytes += row.bytes
+
     def remove(self, row: QueueRow) -> None:
         """The queue (touched before) is dropped: its counters leave the sums."""
         row.tenant.messages -= row.messages

@@ -30,8 +30,9 @@ from iothub_services.queues.port import (
     StaleEpochError,
     TenantUsage,
 )
+from iothub_services.queues.rebuilding import Place, Rebuilt, rebuild
 from iothub_services.queues.shelf import QueueRow, Shelf, row_of
-from iothub_services.sqlite.database import Database
+from iothub_services.sqlite.database import SETTLED, Database
 from iothub_services.sqlite.store import SqliteStore
 
 _HOUSEKEEPING = 256  # bodies, and records of dropped queues, that one commit removes at least
@@ -51,6 +52,7 @@ class SqliteQueues(SqliteStore):
         self._shelf = Shelf(database.writer)
         self._bodies = Bodies(database.writer)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
+        self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
         self._bury = 0  # dead bodies that this commit removes, in step with what it appends
         database.before_commit.append(self._finish)
         database.after_commit.append(self._shelf.settle)
@@ -92,6 +94,17 @@ class SqliteQueues(SqliteStore):
     def apply(self, moves: list[Move]) -> list[bool]:
         with self._database.transaction() as connection:
             return [self._move(connection, move) for move in moves]
+
+    # --- after damage
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
+        """Make the lost rows anew: `places` are those of all living sessions. Once, before anything is appended."""
+        with self._database.transaction() as connection:
+            rebuilt = rebuild(connection, self._shelf, places, now_us)
+            connection.execute(SETTLED)
+        self.needs_rebuild = False
+        self._dropped = None  # look again
+        return rebuilt
 
     # --- owners and operators
 

@@ -140,6 +140,7 @@ class QueueWriter:
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._call_in_reactor = call_in_reactor
+        self._clock = clock
         patience = patience or Patience(RETRY_S, GIVE_UP_S)
         bounds = bounds or Bounds()
         self._writes: GroupThread[WriteOp, object] = GroupThread(
@@ -176,10 +177,14 @@ class QueueWriter:
             thread.start()
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Write what was asked for, end the threads, close the stores. False: a thread still runs and its store was left open."""
-        is_idle = self._reads.close(timeout_s)
-        is_idle &= self._writes.close(timeout_s)
-        is_idle &= self._retains.close(timeout_s)
+        """Write what was asked for, end the threads, close the stores. False: a thread still runs and the stores were left open."""
+        threads = (self._reads, self._writes, self._retains)
+        until = self._clock.monotonic() + timeout_s
+        for thread in threads:
+            thread.end()  # side by side
+        is_idle = True
+        for thread in threads:
+            is_idle &= thread.close(max(until - self._clock.monotonic(), 0.0))
         if is_idle:
             self._queues.close()
             self._retained.close()

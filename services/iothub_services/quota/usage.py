@@ -12,7 +12,7 @@ asks for the present one. So a cell that has ended can be dropped without asking
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -166,6 +166,14 @@ class Usage:
         for digest in gone:
             self._release(self._mapped.pop(digest).slot)
 
+    def forget_devices(self, tenant_id: int, names: Collection[str]) -> None:
+        """Begin anew for devices that were deleted: others may get their names. The next flush stores it. O(cells)."""
+        keys = [key for key in (*self._cells, *self._stored) if key.tenant_id == tenant_id and key.subject in names]
+        for key in keys:
+            cell = self.cell(key)
+            cell.used = 0
+            self.changed(cell)
+
     async def drop_tenant(self, tenant_id: int, run: Run) -> None:
         """Drop every figure of a deleted tenant from memory, slots and file. Raises BackendError."""
         self.forget_tenant(tenant_id)
@@ -251,7 +259,7 @@ _KEY = ("tenant", "subject", "quota", "seconds")
 _SCHEMA = Schema(
     name="usage",
     version=1,
-    tables=(Table("usage", _COLUMNS, _KEY),),
+    tables=(Table("usage", _COLUMNS, _KEY, "figures of usage", is_distinct=True),),
     statements=(
         """CREATE TABLE usage (
             tenant INTEGER NOT NULL, subject TEXT NOT NULL, quota TEXT NOT NULL, seconds INTEGER NOT NULL,

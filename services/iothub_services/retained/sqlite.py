@@ -19,8 +19,14 @@ SCHEMA = Schema(
     name="retained",
     version=1,
     tables=(
-        Table("version", ("tenant", "last"), ("tenant",)),
-        Table("retained", ("tenant", "topic", "version", "expires_at_ms", "size", "body"), ("tenant", "topic")),
+        Table("version", ("tenant", "last"), ("tenant",), "counters of tenants"),
+        Table(
+            "retained",
+            ("tenant", "topic", "version", "expires_at_ms", "size", "body"),
+            ("tenant", "topic"),
+            "Retained Messages",
+            is_distinct=True,
+        ),
     ),
     statements=(
         "CREATE TABLE version (tenant INTEGER PRIMARY KEY, last INTEGER NOT NULL)",

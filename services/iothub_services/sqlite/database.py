@@ -34,6 +34,8 @@ _WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
 _CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
 
+SETTLED = "PRAGMA application_id=0"  # inside a transaction
+
 _FULL = {sqlite3.SQLITE_FULL}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -117,6 +119,11 @@ class Database:
                 self.reader.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise backend_error(error, self.path.name, is_committing=False) from error
+
+    @property
+    def is_salvaged(self) -> bool:
+        """Whether a salvage made this file, and nobody has settled yet what it lacks (`SETTLED`)."""
+        return bool(self.writer.execute("PRAGMA application_id").fetchone()[0] == salvage.SALVAGED)
 
     def probe(self) -> None:
         """Commit a page that says what it said before. Raises BackendError: the file takes no writes, or has no room to speak of."""
@@ -252,7 +259,7 @@ def check(connection: sqlite3.Connection, size_bytes: int) -> None:
 def _quick_check(connection: sqlite3.Connection) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        raise Damage(" ".join(str(found).split()))
+        raise Damage(" ".join(str(found).replace("*** in database main ***", "").split()))
 
 
 class Damage(sqlite3.DatabaseError):

@@ -6,7 +6,8 @@ Theory: order is kept through every failure. A batch whose commit failed for a r
 anything that came later, until each of its operations has waited `Patience.give_up_s` (or what `submit` said); then it is answered
 with the error. What waits behind such a batch has the same patience. A batch that can never succeed is taken apart, so that one bad
 operation does not fail its neighbours. The alarm about a failing store ends when a commit has really written something: an operation
-that had nothing to write proves nothing, so `probe` is asked, and it is asked again and again while nobody else writes.
+that had nothing to write proves nothing, so `probe` is asked, and it is asked again and again while nobody else writes. Without a probe what
+failed must itself succeed: a commit for a commit, idle work for idle work.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _Waiting = tuple[Op, Callable[[Answer | Exception], None], int, float]  # operat
 FOREVER_S = math.inf
 
 CallInReactor = Callable[[Callable[[], None]], None]
+
+_COMMIT, _IDLE = "commit", "idle work"  # kinds of work
 
 _QUIET_S = 0.25  # so long nothing must have come before idle work begins
 _SLICE_S = 0.01  # pause between two slices of idle work
@@ -98,6 +101,7 @@ class GroupThread(Generic[Op, Answer]):
         self._wakeup = threading.Condition()
         self._is_closing = False
         self._failing = ""  # what the last commit failed of
+        self._failed: set[str] = set()  # which kinds of work have failed and not succeeded since
         self._submitted = self._submitted_bytes = 0  # written by the reactor thread only
         self._answered = self._answered_bytes = 0  # written by the one that does the batches only
         self.commits = 0
@@ -154,14 +158,23 @@ class GroupThread(Generic[Op, Answer]):
 
     def close(self, timeout_s: float = 10.0) -> bool:
         """Do what was submitted and end the thread; a failing commit is tried once more only. False: it still runs."""
-        with self._wakeup:
-            self._is_closing = True
-            self._wakeup.notify()
+        self.end()
         if self._thread.ident is None:
             self.drain()
         else:
             self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        if not self._thread.is_alive():
+            return True
+        log.warning(
+            "a store's thread did not end in time; what waited is not written", store=self.name, waiting=self.waiting
+        )
+        return False
+
+    def end(self) -> None:
+        """Take nothing more; the thread does what was submitted and ends. Nobody waits for it."""
+        with self._wakeup:
+            self._is_closing = True
+            self._wakeup.notify()
 
     def drain(self) -> None:
         """Do what was submitted in the caller's thread: for a thread that was never started."""
@@ -195,12 +208,14 @@ class GroupThread(Generic[Op, Answer]):
         """See whether a failing store works again, else do a slice of idle work; without the lock. Returns how long to wait for the next."""
         self._wakeup.release()
         try:
-            if self._failing:
+            if self._failing and self._probe is not None:
                 self._end_failure()
-            elif self._idle is not None and self._idle():
-                return _SLICE_S
+            elif self._idle is not None:
+                has_more = self._idle()
+                self._works(_IDLE)
+                return _SLICE_S if has_more else _IDLE_CHECK_S
         except BackendError as error:
-            self._fails(error)
+            self._fails(error, _IDLE)
         finally:
             self._wakeup.acquire()
         return _IDLE_CHECK_S
@@ -271,7 +286,8 @@ class GroupThread(Generic[Op, Answer]):
             untried = BackendError(str(error), retryable=True)
             self._deliver(given_up, [untried] * len(given_up))
 
-    def _fails(self, error: BackendError) -> None:
+    def _fails(self, error: BackendError, kind: str = _COMMIT) -> None:
+        self._failed.add(kind)
         text = str(error)
         if text != self._failing:
             self._failing = text
@@ -281,9 +297,14 @@ class GroupThread(Generic[Op, Answer]):
         self.commits += 1
         if self._on_commit is not None:
             self._on_commit(self.name, duration_s)
-        if self._failing:
-            with contextlib.suppress(BackendError):
-                self._end_failure()
+        with contextlib.suppress(BackendError):
+            self._works(_COMMIT)
+
+    def _works(self, kind: str) -> None:
+        """A piece of work was done. Raises BackendError: the store does not write all the same."""
+        self._failed.discard(kind)
+        if self._failing and (self._probe is not None or not self._failed):
+            self._end_failure()
 
     def _end_failure(self) -> None:
         """The failure is over if the store really writes. Raises BackendError: it is not."""
@@ -294,6 +315,7 @@ class GroupThread(Generic[Op, Answer]):
                 self._fails(error)
                 raise
         self._failing = ""
+        self._failed.clear()
         self._alarm("")
 
     def _alarm(self, text: str) -> None:

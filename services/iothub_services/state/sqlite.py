@@ -21,7 +21,15 @@ _APPLIED = "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER 
 SCHEMA = Schema(
     name="state",
     version=2,
-    tables=(Table("session", ("tenant", "client_id", "offset", "record"), ("tenant", "client_id")),),
+    tables=(
+        Table(
+            "session",
+            ("tenant", "client_id", "offset", "record"),
+            ("tenant", "client_id"),
+            "session states",
+            is_distinct=True,
+        ),
+    ),
     statements=(
         _APPLIED,
         """CREATE TABLE session (

@@ -9,6 +9,7 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from twisted.python.failure import Failure
 
 from iothub.errors import UnavailableError
@@ -91,6 +92,25 @@ def test_threads_make_what_was_asked_before_the_start_then_and_nothing_after_the
 
     assert (early, late) == ([1], [])
     assert reactor.handed.empty()
+
+
+def test_threads_that_hang_do_not_hold_up_the_end() -> None:
+    """What they did is given up and said; the process can end without them."""
+    reactor = Reactor()
+    threads = Threads(reactor, {"a": 1, "b": 1})  # type: ignore[arg-type]
+    threads.start()
+    gate, is_running = threading.Event(), threading.Event()
+    threads.run("a.x", lambda: (is_running.set(), gate.wait(10)))
+    assert is_running.wait(10)
+
+    with capture_logs() as lines:
+        assert not threads.stop(0.01)
+
+    assert [(line["pool"], line["threads"]) for line in lines] == [("a", 1)]
+    assert [thread.daemon for thread in threading.enumerate() if thread.name == "iothub-a-0"] == [True]
+    gate.set()
+    reactor.take()
+    assert threads.stop()
 
 
 def test_threads_answer_nobody_who_has_gone() -> None:

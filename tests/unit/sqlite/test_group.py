@@ -354,3 +354,78 @@ def test_group_thread_tells_that_idle_work_finds_the_store_failing(monkeypatch: 
     assert alarms.get(timeout=10) == ("things_failing", "")
     assert not thread.is_failing
     assert thread.close()
+
+
+def test_group_thread_without_a_probe_clears_an_alarm_by_the_work_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried by clearing it: idle work that fails again and again is one alarm, until it succeeds."""
+    for name in ("_QUIET_S", "_SLICE_S", "_IDLE_CHECK_S"):
+        monkeypatch.setattr(group_module, name, 0.001)
+    alarms, slices = queue.SimpleQueue[str](), list[int]()
+
+    def idle() -> bool:
+        slices.append(1)
+        if len(slices) < 6:
+            raise full()
+        return False
+
+    thread = group(Driver(), idle=idle, on_alarm=lambda _name, text: alarms.put(text)).start()
+
+    assert alarms.get(timeout=5)
+    assert alarms.get(timeout=5) == ""
+    assert len(slices) >= 6
+    assert not thread.is_failing
+    assert thread.close()
+
+
+def test_group_without_a_probe_is_not_cleared_by_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle work with nothing to do proves nothing about commits; a commit says nothing about idle work."""
+    monkeypatch.setattr(group_module, "_QUIET_S", 0.001)
+    alarms, had_slices = queue.SimpleQueue[str](), threading.Event()
+    driver = Driver()
+    driver.failures = [full()]
+    slices: list[int] = []
+
+    def idle() -> bool:
+        slices.append(1)
+        if len(slices) >= 3:
+            had_slices.set()
+        return len(slices) < 3
+
+    monkeypatch.setattr(group_module, "_IDLE_CHECK_S", 0.001)
+    thread = group(driver, idle=idle, on_alarm=lambda _name, text: alarms.put(text)).start()
+    answers: queue.Queue[object] = queue.Queue()
+    thread.submit(1, answers.put)
+    assert isinstance(answers.get(timeout=5), BackendError)
+    slices.clear()
+    had_slices.clear()
+    assert had_slices.wait(5)
+    assert thread.is_failing
+    assert alarms.get(timeout=5)
+    assert alarms.empty()
+
+    thread.submit(2, answers.put)
+
+    assert answers.get(timeout=5) == 20
+    assert alarms.get(timeout=5) == ""
+    assert thread.close()
+
+
+def test_group_thread_that_does_not_end_in_time_is_said() -> None:
+    """Its store stays open: it is as after a crash."""
+    driver, gate, is_running = Driver(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_running.set()
+        assert gate.wait(10)
+
+    driver.before = wait
+    thread = group(driver).start()
+    thread.submit(1, lambda _: None)
+    assert is_running.wait(10)
+
+    with capture_logs() as lines:
+        assert not thread.close(0.01)
+
+    assert [(line["store"], line["waiting"]) for line in lines] == [("things", 1)]
+    gate.set()
+    assert thread.close()
