@@ -15,6 +15,7 @@ MESSAGE_ID_BYTES = 16
 
 META = b"\0"  # behind a queue's key: its meta row; before a checkpoint: its pointer row
 RECORD = b"\1"  # behind a queue's key and before a position: one record
+INTENT = b"\2"  # behind a queue's key and before a Packet Identifier: the message of an open inbound intent
 POINTER_KEY = META + b"pointer"
 APPLIED_KEY = META  # among states: how far the log is in them; no tenant's key is as short
 NO_TENANT = 0  # ids begin above: rows that are nobody's, such as an index over all tenants
@@ -66,6 +67,11 @@ def meta_row(queue: bytes) -> bytes:
 def record_row(queue: bytes, position: int) -> bytes:
     """Return the key of a queue's record at a position."""
     return queue + RECORD + position.to_bytes(_U64, "big")
+
+
+def intent_row(queue: bytes, packet_id: int) -> bytes:
+    """Return the key of what an open inbound intent keeps."""
+    return queue + INTENT + packet_id.to_bytes(2, "big")
 
 
 def position_of(row: bytes) -> int:

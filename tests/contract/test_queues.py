@@ -15,13 +15,16 @@ from iothub_services.queues.port import QueueStore
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.sqlite.database import open_database
+from tests.support.hbase_queues import HBase
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "hbase"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
         queues = SqliteQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail))
+    elif request.param == "hbase":
+        queues = HBase().store()[0]
     yield queues
     queues.close()
 

@@ -101,6 +101,7 @@ class QueueIndex:
         known = self._known.pop(queue_id, None)
         if known is not None:
             known.holds(0, 0)
+            known.tenant = Tenant()  # what is told of it from now on counts for nobody
 
     def tenant(self, tenant_id: int) -> Tenant:
         return self._tenants.setdefault(tenant_id, Tenant())

@@ -1,0 +1,357 @@
+"""The queue driver `hbase`: virtual queues inside HBase, kept by our coprocessor (storage page, sections 4 and 6).
+
+Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`, `tails`, `stats` and
+`list_queues` to another one (or the same), if the caller is one for many threads.
+
+Theory: a verb is one call of the coprocessor for each region that it concerns. There is no transaction around several: what `group` means
+is in its docstring. A call whose fate is unknown is repeated so that it is done once: appends by (writer, sequence), claims and creations
+by their token, all else because doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count as counted
+
+from iothub import log as logging
+from iothub.clock import Clock, SystemClock
+from iothub.errors import ConflictError, CorruptRecordError
+from iothub.records import keys
+from iothub.records.queued import Body, Record, decode_record
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call
+from iothub_services.hbase.replies import Row
+from iothub_services.hbase.tables import Tables
+from iothub_services.queues import hbase_requests as requests
+from iothub_services.queues.hbase_append import Appending
+from iothub_services.queues.hbase_bodies import Bodies, Wanted
+from iothub_services.queues.hbase_expiry import Expiry
+from iothub_services.queues.hbase_inbound import Inbounds, Publish
+from iothub_services.queues.hbase_index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
+from iothub_services.queues.hbase_moves import Readers, require
+from iothub_services.queues.hbase_regions import Regions
+from iothub_services.queues.hbase_repeats import Repeats
+from iothub_services.queues.hbase_requests import PageTold, StatsTold, Status, Step, Told
+from iothub_services.queues.port import (
+    EARLIEST,
+    Append,
+    Appended,
+    Claim,
+    DueRecord,
+    Expired,
+    ExpiryMark,
+    Move,
+    Page,
+    QueuedRecord,
+    QueueLimits,
+    QueueStats,
+    StaleEpochError,
+    TenantUsage,
+)
+
+log = logging.get(__name__)
+
+PAGE_BYTES = 8 << 20  # of bodies, but for a single one that is larger
+_TOKEN_BITS = 63
+_PROBE_LIMITS = QueueLimits(0, 0)
+_UNREADABLE = Record(0, 0, (), 0, b"", Body(b"", 0))
+
+
+class HBaseQueues:
+    """Fulfils `QueueStore`.
+
+    Args:
+        incarnation: A number of this process's life that no other process ever uses; None: a random one.
+
+    Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
+    """
+
+    def __init__(
+        self, caller: Caller, tables: Tables, incarnation: int | None = None, clock: Clock | None = None
+    ) -> None:
+        writer = _token() if incarnation is None else incarnation
+        sequence = counted(1)
+        self._caller = caller
+        self._table = tables.queues
+        self._index = QueueIndex(caller, tables.queue_index, tables.queues, Driver.COPROCESSOR)
+        self._regions = Regions(caller, tables.queues)
+        self._bodies = Bodies(caller, tables.bodies, writer, clock or SystemClock())
+        self._readers = Readers(self._index, self._regions, sequence)
+        self._appending = Appending(self._index, self._regions, self._bodies, writer, sequence)
+        self._inbounds = Inbounds(caller, tables.queues, self._readers, self._appending, self._bodies)
+        self._expiry = Expiry(self._index, self._regions)
+        self._moved: Repeats[Move, bool] = Repeats()
+        self._tokens: dict[tuple[str, int], int] = {}  # of creations and claims that may have been done
+        self._created: set[int] = set()  # by the group that runs
+        self._created_before: set[int] = set()  # by one that failed, and comes again
+        self._is_open = False
+        self._opening = threading.Lock()
+
+    def open(self) -> None:
+        """Learn which queues there are and what they hold; otherwise the first verb does it. Raises BackendError."""
+        with self._opening:
+            if not self._is_open:
+                self._regions.load()
+                known = [self._index.add(*each) for each in self._index.listed()]
+                for queue, stats in self._stats(known):
+                    queue.holds(stats.messages, stats.size_bytes)
+                self._is_open = True
+
+    def close(self) -> None:
+        """Nothing is open: the caller belongs to whoever made it."""
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Let a failure inside be repeated by doing everything again, with the same objects: what was done is not done twice.
+
+        HBase has no commit around several calls: each verb is durable when it returns.
+        """
+        self._created.clear()
+        with self._appending.repeats.group(), self._moved.group():
+            try:
+                yield
+            except BaseException:
+                self._created_before |= self._created
+                raise
+            self._created_before.clear()
+
+    def probe(self) -> None:
+        """Write something small into each region that failed. Raises BackendError: one takes no writes now."""
+        self._opened()
+        found = self._regions.probe_keys()
+        told = require(self._regions.send([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
+        missing = [key for key, each in zip(found, told, strict=True) if each.status == Status.GONE]
+        require(self._regions.send([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
+
+    # --- writers
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        self._opened()
+        items = self._appending.items(batch)
+        self._appending.put_bodies(items)
+        publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound is not None]
+        if publishes:
+            self._inbounds.route(publishes)
+        self._appending.route([item for op, item in zip(batch, items, strict=True) if op.inbound is None])
+        for op in batch:
+            self._appending.repeats.answered(op)
+        return [item.answered() for item in items]
+
+    # --- the reader
+
+    def claim(self, queue_id: int, owner: bytes) -> Claim:
+        known = self._existing(queue_id)
+        told = self._with_token("claim", known, lambda token: requests.claim(known.key, token, owner))
+        claimed = requests.claimed(told.octets)
+        known.holds(claimed.messages, claimed.size_bytes)
+        inbound = [packet_id for packet_id, is_routed, _ in claimed.inbound if is_routed]
+        intents = [(packet_id, kept) for packet_id, is_routed, kept in claimed.inbound if not is_routed]
+        if intents:
+            inbound += self._inbounds.finish(known, claimed.epoch, intents)
+        stands = (claimed.epoch, claimed.head, claimed.tail, claimed.reserved)
+        return Claim(*stands, claimed.released, tuple(sorted(inbound)))
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        known = self._existing(queue_id)
+        asked = requests.page(epoch, after, count, min(size_bytes, PAGE_BYTES))
+        row = self._caller.call(self._get(known, requests.PAGE, {requests.ASKED: asked}))
+        if row is None:
+            raise unknown(queue_id)
+        page = requests.paged(row.cells[requests.PAGE].value)
+        if isinstance(page, Told):
+            raise _refusal(queue_id, epoch, page)
+        return Page(self._records(known, page), page.upto, page.is_short)
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        self._opened()
+        new = [move for move in moves if self._moved.get(move) is None]
+        for move, is_done in zip(new, self._readers.apply(new), strict=True):
+            self._moved.keep(move, is_done)
+        answers = [bool(self._moved.get(move)) for move in moves]
+        for move in moves:
+            self._moved.answered(move)
+        return answers
+
+    # --- owners and operators
+
+    def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None:
+        self._opened()
+        if queue_id in self._created_before:
+            return
+        if self._index.get(queue_id) is not None:
+            raise ConflictError(f"queue {queue_id} exists already")
+        self._index.enter(tenant_id, queue_id)
+        known = KnownQueue(queue_id, tenant_id, self._index.tenant(tenant_id))
+        told = self._with_token("create", known, lambda token: requests.create(known.key, token, first_epoch, limits))
+        self._index.add(tenant_id, queue_id)
+        if told.status == Status.EXISTS:
+            raise ConflictError(f"queue {queue_id} exists already")
+        self._created.add(queue_id)
+
+    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+        known = self._existing(queue_id)
+        self._one(known, requests.set_limits(known.key, limits))
+
+    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        tenant = self._index.tenant(tenant_id)
+        tenant.max_messages = messages
+        tenant.max_bytes = size_bytes
+
+    def tenant_usage(self, tenant_id: int) -> TenantUsage:
+        """From memory: what this hub has seen; what others append to a queue counts when it is told about that queue again."""
+        return self._index.usage(tenant_id)
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        self._opened()
+        self._index.find(queue_ids)
+        known = [queue for queue_id in queue_ids if (queue := self._index.get(queue_id)) is not None]
+        return {queue.queue_id: stats.tail for queue, stats in self._stats(known)}
+
+    def stats(self, queue_id: int) -> QueueStats:
+        known = self._existing(queue_id)
+        row = self._caller.call(self._get(known, requests.STATS))
+        if row is None:
+            raise unknown(queue_id)
+        stats = requests.stats(row.cells[requests.STATS].value)
+        if isinstance(stats, Told):
+            raise CorruptRecordError(f"HBase has a damaged queue: {stats.text}")
+        return _shown(known, stats)
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        self._opened()
+        known = [self._index.add(*each) for each in self._index.listed(tenant_id)]
+        return [_shown(queue, stats) for queue, stats in self._stats(known)]
+
+    def purge(self, queue_id: int) -> int:
+        known = self._existing(queue_id)
+        told = self._one(known, requests.purge(known.key))
+        known.holds(0, 0)
+        return requests.number(told.octets)
+
+    def drop(self, queue_id: int) -> int:
+        self._opened()
+        self._index.find((queue_id,))
+        known = self._index.get(queue_id)
+        return 0 if known is None else self._drop([known])[1]
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        self._opened()
+        return self._drop([self._index.add(*each) for each in self._index.listed(tenant_id)])[0]
+
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        self._opened()
+        expired, changed = self._expiry.expire(now_ms, count, after)
+        self._refresh(changed)
+        return expired
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        self._opened()
+        removed, changed = self._expiry.expire_unsent(now_ms, records)
+        self._refresh(changed)
+        return removed
+
+    # --- inside
+
+    def _opened(self) -> None:
+        if not self._is_open:
+            self.open()
+
+    def _existing(self, queue_id: int) -> KnownQueue:
+        self._opened()
+        return self._index.existing(queue_id)
+
+    def _one(self, known: KnownQueue, step: Step) -> Told:
+        """Do one operation on a queue that must be there. Raises NotFoundError, BackendError."""
+        outcomes = self._regions.send((step,))
+        (told,) = require(outcomes)
+        if told.status == Status.GONE:
+            self._index.forget(known.queue_id)
+            raise unknown(known.queue_id)
+        return told
+
+    def _with_token(self, verb: str, known: KnownQueue, step: Callable[[int], Step]) -> Told:
+        """Do an operation that is told from others by its token, which is kept until it is answered."""
+        key = (verb, known.queue_id)
+        told = self._one(known, step(self._tokens.setdefault(key, _token())))
+        del self._tokens[key]
+        return told
+
+    def _drop(self, known: Sequence[KnownQueue]) -> tuple[int, int]:
+        """Return how many queues were there, and how many records they had."""
+        told = require(self._regions.send([requests.drop(queue.key) for queue in known]))
+        self._index.strike((queue.tenant_id, queue.queue_id) for queue in known)
+        for queue in known:
+            self._index.forget(queue.queue_id)
+            self._created_before.discard(queue.queue_id)
+        return sum(each.status == Status.DONE for each in told), sum(requests.number(each.octets) for each in told)
+
+    def _get(self, known: KnownQueue, column: bytes, attributes: calls.Attributes | None = None) -> Call[Row | None]:
+        """Read a column of a queue's meta row, apart from what is written to its region."""
+        return calls.get_row(self._table, keys.meta_row(known.key), (column,), attributes, pin=b"read " + known.key)
+
+    def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold]]:
+        """Return where queues stand, without those that are gone or cannot be read."""
+        queues = {keys.meta_row(queue.key): queue for queue in known}
+        rows = list(queues)
+        parts = [rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE)]
+        gets = [calls.get_rows(self._table, part, (requests.STATS,)) for part in parts]
+        found = []
+        for row in (row for part in all_of(self._caller.call_many(gets)) for row in part):
+            stats = requests.stats(row.cells[requests.STATS].value)
+            if isinstance(stats, Told):
+                log.warning("damaged queue left out", queue=queues[row.key].queue_id, why=stats.text)
+            else:
+                found.append((queues[row.key], stats))
+        return sorted(found, key=lambda each: each[0].queue_id)
+
+    def _refresh(self, changed: Sequence[KnownQueue]) -> None:
+        for queue, stats in self._stats(changed):
+            queue.holds(stats.messages, stats.size_bytes)
+
+    def _records(self, known: KnownQueue, page: PageTold) -> list[QueuedRecord]:
+        """Decode records and fetch their bodies. One that cannot be read has no body: who decodes that names it."""
+        loaded = [(position, _decoded(known.queue_id, position, raw)) for position, raw in page.records]
+        wanted = [Wanted(known.tenant_id, record.body.id, record.body.size) for _, record in loaded if record.body.id]
+        bodies = self._bodies.fetch(wanted) if wanted else {}
+        return [
+            QueuedRecord(
+                position,
+                record.qos,
+                record.flags,
+                record.subscription_ids,
+                record.expires_at_ms,
+                bodies.get(record.body.id, b"") if record.body.id else record.body.octets,
+            )
+            for position, record in loaded
+        ]
+
+
+def _token() -> int:
+    """Return what nobody else has; 0 means none."""
+    return secrets.randbits(_TOKEN_BITS) or 1
+
+
+def _decoded(queue_id: int, position: int, raw: bytes) -> Record:
+    try:
+        return decode_record(raw)
+    except CorruptRecordError as error:
+        log.warning("queued record cannot be read", queue=queue_id, position=position, why=str(error))
+        return _UNREADABLE
+
+
+def _shown(known: KnownQueue, stats: StatsTold) -> QueueStats:
+    held = (stats.messages, stats.size_bytes, stats.head, stats.tail, stats.epoch)
+    return QueueStats(known.queue_id, known.tenant_id, *held, stats.limits)
+
+
+def _refusal(queue_id: int, epoch: int, told: Told) -> Exception:
+    """Return why there is no page."""
+    if told.status == Status.STALE_EPOCH:
+        return StaleEpochError(f"queue {queue_id} is at epoch {requests.number(told.octets)}, the reader at {epoch}")
+    if told.status == Status.GONE:
+        return unknown(queue_id)
+    return CorruptRecordError(f"HBase has a damaged queue: {told.text}")

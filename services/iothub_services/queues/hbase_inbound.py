@@ -1,0 +1,158 @@
+"""Inbound QoS 2 of persistent publishers on HBase: the intent before the append, `routed` behind it, and what a crash left between.
+
+Knows the three steps of the storage page, section 6; the append itself is `hbase_append`'s.
+
+Theory: the intent is durable in the publisher's own queue, with all that is needed to finish it, before anything is appended. Every queue
+gets the message under the message id that the intent keeps, and remembers it, so repeating the append doubles nothing. Whoever claims the
+publisher's queue finishes what was not routed; if that cannot be read, the intent stays open, and the client's own repeat routes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from iothub import log as logging
+from iothub.errors import CorruptRecordError
+from iothub.records import keys
+from iothub.records.queued import Body, Intent, Target, decode_intent, encode_intent
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.queues import hbase_requests as requests
+from iothub_services.queues.hbase_append import Appending, Item
+from iothub_services.queues.hbase_bodies import Bodies
+from iothub_services.queues.hbase_index import KnownQueue
+from iothub_services.queues.hbase_moves import Reader, Readers
+from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
+
+log = logging.get(__name__)
+
+_ID_BYTES = 16
+_NEW, _OPEN, _ROUTED = range(3)
+_NOTHING = Body(b"", 0)
+
+
+class Publish(NamedTuple):
+    """One message of a persistent publisher."""
+
+    inbound: Inbound
+    item: Item
+
+
+class Inbounds:
+    """Does the publisher's side of a batch."""
+
+    def __init__(self, caller: Caller, table: bytes, readers: Readers, appending: Appending, bodies: Bodies) -> None:
+        self._caller = caller
+        self._table = table
+        self._readers = readers
+        self._appending = appending
+        self._bodies = bodies
+
+    def route(self, publishes: Sequence[Publish]) -> None:
+        """Do all three steps for the messages of persistent publishers. Raises BackendError: some may be done."""
+        first: dict[Inbound, Item] = {}
+        repeated: list[Publish] = []
+        asked: dict[Reader, list[Publish]] = {}
+        for publish in publishes:
+            inbound, item = publish
+            if first.setdefault(inbound, item) is not item:
+                repeated.append(publish)
+            elif item.answer is None and not item.is_intended:
+                asked.setdefault((inbound.queue_id, inbound.epoch), []).append(publish)
+        if asked:
+            self._ask(asked)
+        self._appending.route(list(first.values()))
+        self._close([Publish(*each) for each in first.items()])
+        for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
+            answer = first[inbound].answer
+            is_stale = answer is not None and answer.is_stale
+            _refuse(item, Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
+
+    def _close(self, publishes: Iterable[Publish]) -> None:
+        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone."""
+        done = [each for each in publishes if each.item.is_intended and not each.item.is_routed]
+        self._readers.apply([_routed(inbound) for inbound, _ in done])
+        for _, item in done:
+            item.is_routed = True
+
+    def finish(self, known: KnownQueue, epoch: int, intents: Sequence[tuple[int, bytes]]) -> list[int]:
+        """Route what a publisher's queue says is not routed, (Packet Identifier, message id); return those that are now.
+
+        Raises:
+            BackendError: HBase cannot be reached, or refused; some may be routed.
+        """
+        rows = [keys.intent_row(known.key, packet_id) for packet_id, _ in intents]
+        found = {row.key: row for row in self._caller.call(calls.get_rows(self._table, rows, (requests.INTENT,)))}
+        items: dict[int, Item] = {}
+        for (packet_id, message_id), row in zip(intents, rows, strict=True):
+            kept = found[row].cells[requests.INTENT].value if row in found else b""
+            try:
+                items[packet_id] = self._appending.intended(message_id, decode_intent(kept))
+            except CorruptRecordError as error:
+                log.error("open intent cannot be read", queue=known.queue_id, packet_id=packet_id, why=str(error))
+        self._appending.route(list(items.values()))
+        self._readers.apply([_routed(Inbound(known.queue_id, epoch, packet_id)) for packet_id in items])
+        _report(known, items)
+        return list(items)
+
+    def _ask(self, asked: dict[Reader, list[Publish]]) -> None:
+        moves = {
+            reader: [move for each in publishes for move in self._moves(each)] for reader, publishes in asked.items()
+        }
+        before = {id(each.item): each.item.is_asked for publishes in asked.values() for each in publishes}
+        for publishes in asked.values():
+            for _, item in publishes:
+                item.is_asked = True
+        moved = self._readers.send(moves)
+        for reader, publishes in asked.items():
+            if not moved[reader].is_done:
+                for _, item in publishes:
+                    _refuse(item, Appended((), is_stale=True))
+                continue
+            for (_, item), (result, kept) in zip(publishes, requests.intended(moved[reader].told), strict=True):
+                _take(item, result, kept, is_repeat=before[id(item)])
+
+    def _moves(self, publish: Publish) -> list[bytes]:
+        inbound, item = publish
+        if len(item.message_id) != _ID_BYTES:
+            item.message_id = self._bodies.new_id()
+        move = requests.intent(inbound.packet_id, item.message_id, encode_intent(_intent(item)))
+        return [move] if item.shares else [move, requests.move(_routed(inbound))]
+
+
+def _intent(item: Item) -> Intent:
+    targets = tuple(
+        [
+            Target(each.queue_id, each.qos, each.flags, tuple(each.subscription_ids))
+            for each in (share.delivery for share in item.shares)
+        ]
+    )
+    return Intent(item.expires_at_ms, targets, item.body if targets else _NOTHING)
+
+
+def _take(item: Item, result: int, kept: bytes, *, is_repeat: bool) -> None:
+    """Take what the publisher's queue says of an intent. `is_repeat`: one of before may have been ours, and its answer was lost."""
+    is_ours = result == _NEW or (is_repeat and kept == item.message_id)
+    if result == _ROUTED and not is_ours:
+        _refuse(item, Appended((), is_duplicate=True))
+        return
+    item.message_id = kept  # of an earlier attempt, perhaps: the queues may have it under that id
+    item.is_intended = True
+    item.is_routed = not item.shares
+
+
+def _refuse(item: Item, answer: Appended) -> None:
+    item.answer = answer
+    item.shares = []
+
+
+def _routed(inbound: Inbound) -> Move:
+    return Move(MoveKind.RECORD_INBOUND, inbound.queue_id, inbound.epoch, inbound.packet_id)
+
+
+def _report(known: KnownQueue, items: dict[int, Item]) -> None:
+    """Nobody is there any more who counts what was refused or dropped; say it here."""
+    refused = sum(share.position == Refused.FULL for item in items.values() for share in item.shares)
+    dropped = sum(len(share.dropped) for item in items.values() for share in item.shares)
+    log.info("open intents finished", queue=known.queue_id, intents=len(items), refused=refused, dropped=dropped)

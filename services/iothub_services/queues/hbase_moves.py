@@ -1,0 +1,90 @@
+"""What readers do to their own queues in HBase: moves and inbound intents, fenced by epoch and by a sequence.
+
+Knows no append. A repeat of a move changes nothing, so an uncertain call is simply made again, with a higher sequence: the one before it
+comes too late then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from iothub.errors import BackendError
+from iothub_services.queues import hbase_requests as requests
+from iothub_services.queues.hbase_index import KnownQueue, QueueIndex
+from iothub_services.queues.hbase_regions import Outcome, Regions
+from iothub_services.queues.hbase_requests import Status, Told
+from iothub_services.queues.port import Move
+
+Reader = tuple[int, int]  # queue id, epoch
+
+
+class Moved(NamedTuple):
+    """What became of one reader's moves. `told` is empty if it is fenced, or its queue is gone."""
+
+    is_done: bool
+    told: bytes = b""
+
+
+_FENCED = Moved(is_done=False)
+
+
+class Readers:
+    """Sends moves. `sequence` rises with every call: no two calls of one epoch have the same."""
+
+    def __init__(self, index: QueueIndex, regions: Regions, sequence: Iterator[int]) -> None:
+        self._index = index
+        self._regions = regions
+        self._sequence = sequence
+
+    def apply(self, moves: Sequence[Move]) -> list[bool]:
+        """Do moves. Raises BackendError: some may be done."""
+        by_reader: dict[Reader, list[bytes]] = {}
+        for move in moves:
+            by_reader.setdefault((move.queue_id, move.epoch), []).append(requests.move(move))
+        moved = self.send(by_reader)
+        return [moved[move.queue_id, move.epoch].is_done for move in moves]
+
+    def send(self, by_reader: Mapping[Reader, Sequence[bytes]]) -> dict[Reader, Moved]:
+        """Do moves, as `hbase_requests` writes them, of each reader. Raises BackendError: some may be done."""
+        self._index.find(queue_id for queue_id, _ in by_reader)
+        moved = dict.fromkeys(by_reader, _FENCED)
+        sent: list[tuple[Reader, KnownQueue]] = []
+        steps = []
+        for reader, each in by_reader.items():
+            queue_id, epoch = reader
+            known = self._index.get(queue_id)
+            if known is not None:
+                sent.append((reader, known))
+                steps.append(requests.moves(known.key, epoch, next(self._sequence), each))
+        for (reader, known), told in zip(sent, require(self._regions.send(steps)), strict=True):
+            moved[reader] = self._moved(known, told)
+        return moved
+
+    def _moved(self, known: KnownQueue, told: Told) -> Moved:
+        if told.status == Status.DONE:
+            known.holds(*requests.moved(told.octets))
+            return Moved(is_done=True, told=told.octets)
+        if told.status == Status.GONE:
+            self._index.forget(known.queue_id)
+        return _FENCED
+
+
+def require(outcomes: Sequence[Outcome]) -> list[Told]:
+    """Return what all operations were told. Raises BackendError: of several errors one that will not pass by itself."""
+    told = [outcome for outcome in outcomes if isinstance(outcome, Told) and problem(outcome) is None]
+    errors = [error for outcome in outcomes if (error := problem(outcome)) is not None]
+    if errors:
+        worst = min(errors, key=lambda error: error.retryable)
+        is_written = bool(told) or any(error.is_written for error in errors)
+        raise BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+    return told
+
+
+def problem(outcome: Outcome) -> BackendError | None:
+    """Return what was in the way of an operation; a damaged queue is refused by name."""
+    if isinstance(outcome, BackendError):
+        return outcome
+    if outcome.status == Status.DAMAGED:
+        return BackendError(f"HBase has a damaged queue: {outcome.text}", retryable=False)
+    return None

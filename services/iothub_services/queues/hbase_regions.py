@@ -1,0 +1,132 @@
+"""The regions of table `queues`, and operations on their way into them: one call of the coprocessor takes queues of one region.
+
+Knows how operations are grouped, and what an error of a call means for each of them; knows nothing of what they do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from iothub.errors import BackendError, CorruptRecordError
+from iothub.records import keys
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call
+from iothub_services.queues import hbase_requests as requests
+from iothub_services.queues.hbase_index import all_of
+from iothub_services.queues.hbase_requests import Step, Told
+
+REQUEST_BYTES = 4 << 20  # of one call, but for a single operation that is larger: frames have bounds
+_MOVED = "is not in region"
+_FIRST_ROW = b"\0"
+_PROBE_TENANT = 0  # no account has it
+_ROW_BYTES = 8
+
+Outcome = Told | BackendError
+
+
+class Regions:
+    """Sends operations.
+
+    Invariants: calls for one region take the same connection, one after another. `failing`: starts of regions whose last call failed.
+    """
+
+    def __init__(self, caller: Caller, table: bytes) -> None:
+        self._caller = caller
+        self._table = table
+        self._starts: list[bytes] = [b""]
+        self.failing: set[bytes] = set()
+
+    def load(self) -> None:
+        """Learn where the regions begin. Raises BackendError."""
+        starts = [region.start for region in self._caller.call(calls.regions(self._table))]
+        self._starts = sorted({b"", *starts})
+
+    def send(self, steps: Sequence[Step]) -> list[Outcome]:
+        """Do operations; return the outcome of each, in their order. Those of one queue go in their order.
+
+        An error is one of the whole call that an operation was in: it may be sent again as it is. If it is not `is_written`, nothing of it
+        was done.
+        """
+        outcomes: list[Outcome] = [_UNSENT] * len(steps)
+        moved = self._send(steps, range(len(steps)), outcomes)
+        if moved:  # the regions are others than before
+            self.load()
+            self._send(steps, moved, outcomes)
+        return outcomes
+
+    def one(self, step: Step) -> Told:
+        """Do one operation. Raises BackendError."""
+        (outcome,) = self.send((step,))
+        if isinstance(outcome, BackendError):
+            raise outcome
+        return outcome
+
+    def ask(self, column: bytes, asked: bytes) -> list[bytes]:
+        """Get a column of each region, with an attribute. Raises BackendError."""
+        attributes = {requests.ASKED: asked}
+        gets = [calls.get_row(self._table, start or _FIRST_ROW, (column,), attributes) for start in self._starts]
+        return [b"" if row is None else row.cells[column].value for row in all_of(self._caller.call_many(gets))]
+
+    def probe_keys(self) -> list[bytes]:
+        """Return the key of a queue of nobody in each region that fails, or in the first."""
+        starts = [start for start in self._starts if start in self.failing] or self._starts[:1]
+        return [
+            start.ljust(_ROW_BYTES, b"\0")[: _ROW_BYTES - 1] + b"\xff" + keys.tenant_key(_PROBE_TENANT)
+            for start in starts
+        ]
+
+    def _send(self, steps: Sequence[Step], chosen: Iterable[int], outcomes: list[Outcome]) -> list[int]:
+        """Fill in outcomes of the chosen operations; return those that were sent to a region that does not have them."""
+        parts = self._parts(steps, chosen)
+        sent = [self._call(start, [steps[at] for at in part]) for start, part in parts]
+        moved: list[int] = []
+        for (start, part), answer in zip(parts, self._caller.call_many(sent), strict=True):
+            told = _told(answer, len(part))
+            if isinstance(told, BackendError):
+                self.failing.add(start)
+                moved += part if _MOVED in str(told) else ()
+                for at in part:
+                    outcomes[at] = told
+            else:
+                self.failing.discard(start)
+                for at, each in zip(part, told, strict=True):
+                    outcomes[at] = each
+        return moved
+
+    def _parts(self, steps: Sequence[Step], chosen: Iterable[int]) -> list[tuple[bytes, list[int]]]:
+        """Group operations into calls: by region, of bounded size."""
+        starts = self._starts
+        parts: list[tuple[bytes, list[int]]] = []
+        open_parts: dict[int, tuple[list[int], int]] = {}
+        for at in chosen:
+            key, octets = steps[at]
+            region = bisect_right(starts, key) - 1
+            part, size_bytes = open_parts.get(region, ([], 0))
+            if not part or size_bytes + len(octets) > REQUEST_BYTES or len(part) == requests.MOST_STEPS:
+                part, size_bytes = [], 0
+                parts.append((starts[region], part))
+            part.append(at)
+            open_parts[region] = part, size_bytes + len(octets)
+        return parts
+
+    def _call(self, start: bytes, steps: Sequence[Step]) -> Call[bytes]:
+        row = keys.meta_row(steps[0].key)
+        return calls.append(self._table, row, requests.CHANGE, requests.request(steps), pin=b"region " + start)
+
+
+_UNSENT = BackendError("not sent to HBase", retryable=True)
+
+
+def _told(answer: bytes | BackendError, count: int) -> list[Told] | BackendError:
+    if isinstance(answer, BackendError):
+        return answer
+    try:
+        told = requests.answers(answer)
+    except CorruptRecordError as error:
+        return BackendError(str(error), retryable=False, is_written=True)
+    if len(told) != count:
+        text = f"the queue coprocessor answered {len(told)} of {count} operations: is the table `queues` ours?"
+        return BackendError(text, retryable=False, is_written=True)
+    return told

@@ -1,0 +1,88 @@
+"""What was already done of operations that come again: a failed group is repeated whole, and HBase has no commit around a group.
+
+Knows no operation's kind. Operations are told by identity: whoever repeats brings the same objects.
+
+Theory: the writer's thread repeats a batch until it succeeds, without those that it has given up, or takes it apart. An operation that was
+done before something behind it failed must not be done twice, so what came of it is kept until a group with it has ended well. Operations
+that were given up never come again; so that they do not stay for ever, the oldest are forgotten when there are too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+Op = TypeVar("Op")
+Kept = TypeVar("Kept")
+
+MOST = 20_000  # a multiple of what one batch has
+MOST_BYTES = 64 << 20
+
+
+class Repeats(Generic[Op, Kept]):
+    """Operations and what came of them.
+
+    Invariants: an operation is kept while a group that it was in has not ended well, the newest `most` and about `most_bytes` at any rate.
+    """
+
+    def __init__(
+        self, on_forgotten: Callable[[Kept], None] | None = None, most: int = MOST, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._on_forgotten = on_forgotten
+        self._most = most
+        self._most_bytes = most_bytes
+        self._kept: dict[int, tuple[Op, Kept, int]] = {}  # oldest first
+        self._bytes = 0
+        self._over: list[int] = []
+        self._depth = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, op: Op) -> Kept | None:
+        """Return what is kept of an operation, None if it is new."""
+        found = self._kept.get(id(op))
+        return None if found is None else found[1]
+
+    def keep(self, op: Op, kept: Kept, size_bytes: int = 0) -> None:
+        """Remember from now on."""
+        self._kept[id(op)] = op, kept, size_bytes
+        self._bytes += size_bytes
+        if len(self._kept) > self._most or self._bytes > self._most_bytes:
+            self._make_room()
+
+    def answered(self, op: Op) -> None:
+        """The operation's answer is given back: it can be forgotten when the group ends well."""
+        self._over.append(id(op))
+        if not self._depth:
+            self._end()
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Operations inside are repeated together if one of them fails."""
+        self._depth += 1
+        is_well = False
+        try:
+            yield
+            is_well = True
+        finally:
+            self._depth -= 1
+            if is_well and not self._depth:
+                self._end()
+            elif not self._depth:
+                self._over.clear()
+
+    def _end(self) -> None:
+        for key in self._over:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._bytes -= found[2]
+        self._over.clear()
+
+    def _make_room(self) -> None:
+        while len(self._kept) > 1 and (len(self._kept) > self._most or self._bytes > self._most_bytes):
+            _, kept, size_bytes = self._kept.pop(next(iter(self._kept)))
+            self._bytes -= size_bytes
+            if self._on_forgotten is not None:
+                self._on_forgotten(kept)

@@ -1,0 +1,32 @@
+"""The queue driver `hbase` on a gateway and a coprocessor in memory.
+
+Knows how they are put together.
+"""
+
+from __future__ import annotations
+
+from iothub.testing.clock import ManualClock
+from iothub_services.hbase.tables import Tables, split_keys
+from iothub_services.queues.hbase import HBaseQueues
+from tests.support.hbase_calls import FakeCaller
+from tests.support.hbase_gateway import FakeGateway
+from tests.support.queue_coprocessor import QueueCoprocessor
+
+TABLES = Tables("test")
+REGIONS = 4
+
+
+class HBase:
+    """Tables in memory. Several stores may use them, each with a caller of its own."""
+
+    def __init__(self) -> None:
+        self.gateway = FakeGateway()
+        for table in (TABLES.queue_index, TABLES.bodies):
+            self.gateway.tables[table] = {}
+        self.coprocessor = QueueCoprocessor(self.gateway, TABLES.queues, split_keys(REGIONS))
+        self.clock = ManualClock()
+
+    def store(self, incarnation: int = 1) -> tuple[HBaseQueues, FakeCaller]:
+        """Return a hub's store, and its caller."""
+        caller = FakeCaller(self.gateway)
+        return HBaseQueues(caller, TABLES, incarnation, self.clock), caller
