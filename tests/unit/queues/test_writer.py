@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -390,6 +391,33 @@ def test_writer_leaves_an_open_batch_of_the_plane_open(house: House) -> None:
     house.run("writes")
 
     assert (house.plane.turn.is_open, house.plane.batches) == (True, 0)
+
+
+def test_writer_whose_thread_hangs_leaves_its_stores_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is bounded, and nothing is closed under a commit; the others have written what they had."""
+    house, gate, is_running, closed = House(), threading.Event(), threading.Event(), list[str]()
+    monkeypatch.setattr(house.queues, "close", lambda: closed.append("queues"), raising=False)
+    monkeypatch.setattr(house.retained, "close", lambda: closed.append("retained"), raising=False)
+    group = house.queues.group
+
+    @contextmanager
+    def hanging() -> Iterator[None]:
+        is_running.set()
+        assert gate.wait(10)
+        with group():
+            yield
+
+    monkeypatch.setattr(house.queues, "group", hanging)
+    house.writer.start(house.plane)
+    house.writer.call("create", (7, 1, QueueLimits()), lambda _: None, pytest.fail)
+    assert is_running.wait(10)
+
+    assert not house.writer.close(0.05)
+
+    assert closed == []
+    gate.set()
+    assert house.writer.close()
+    assert closed == ["queues", "retained"]
 
 
 def test_writer_that_is_closed_has_written_what_was_asked(house: House) -> None:
