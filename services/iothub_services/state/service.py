@@ -97,9 +97,7 @@ class StateService:
             FutureRecordError: The log or a record is of a newer program.
         """
         self._is_begun = True
-        checkpoint = self._checkpoints and find_checkpoint(
-            self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint
-        )
+        checkpoint = find_checkpoint(self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint)
         return self._load_stored() if checkpoint is None else self._load_from(checkpoint)
 
     def _load_from(self, checkpoint: Checkpoint) -> list[SessionState]:
@@ -237,7 +235,7 @@ class StateService:
         """Trim the log as far as store and checkpoint have it, and forget tombstones below. Returns how many events went."""
         self._flush()
         upto = tuple(map(min, upto, self._store.applied_offsets()))
-        pointer = self._checkpoints and self._checkpoints.pointer()
+        pointer = None if self._checkpoints is None else self._checkpoints.pointer()
         if pointer is not None:
             upto = tuple(map(min, upto, pointer.offsets))
         count = self._log.trim(upto)

@@ -27,12 +27,14 @@ class Checkpoint:
 
 
 def find_checkpoint(
-    store: CheckpointStore, log: EventLog, applied: Offsets, on_unusable: Callable[[str], None]
+    store: CheckpointStore | None, log: EventLog, applied: Offsets, on_unusable: Callable[[str], None]
 ) -> Checkpoint | None:
     """Read the checkpoint that counts; None: there is none, or `on_unusable` has heard why it cannot be used.
 
     `applied`: what the live states include. When they have seen more than the log has, they alone know it.
     """
+    if store is None:
+        return None
     tried: Pointer | None = None
     why = ""
     for _ in range(_ATTEMPTS):

@@ -73,7 +73,7 @@ def verify(
     _require_tail(applied, begin, end)
     rebuilt: _States = {}
     base = NOWHERE
-    checkpoint = checkpoints and find_checkpoint(checkpoints, log, applied, found.unusable.append)
+    checkpoint = find_checkpoint(checkpoints, log, applied, found.unusable.append)
     if checkpoint is not None:
         rebuilt, base, found.checkpoint = checkpoint.states, checkpoint.pointer.offsets, checkpoint.pointer.version
     first = tuple(max(min(reached(base, at), reached(applied, at)), begin[at] - 1) for at in range(len(end)))

@@ -1,0 +1,205 @@
+"""What the contract does not ask of retained messages on HBase: versions of several hubs, late writes, the index of what expires."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from iothub.errors import BackendError, FutureRecordError
+from iothub.records import keys
+from iothub_services.hbase.tables import Tables
+from iothub_services.retained.hbase import BODY_COLUMN, META_COLUMN, HBaseRetained
+from iothub_services.retained.port import RetainedBody, RetainedWrite
+from tests.support.timed_gateway import GatewayCaller, TimedGateway
+
+TABLES = Tables("t")
+KEY = keys.retained_key(1, b"a")
+MINUTE_MS = 60_000
+
+
+class House:
+    """A table, and hubs that share it."""
+
+    def __init__(self) -> None:
+        self.gateway = TimedGateway(TABLES.retained)
+        self.fates: deque[tuple[str, str]] = deque()  # (verb, fate), each for one call
+        self.caller = GatewayCaller(self.gateway, self._fate)
+        self.one, self.other = HBaseRetained(self.caller, TABLES), HBaseRetained(self.caller, TABLES)
+
+    def _fate(self, verb: str) -> str:
+        if self.fates and self.fates[0][0] == verb:
+            return self.fates.popleft()[1]
+        return "done"
+
+    @property
+    def rows(self) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
+        return self.gateway.tables[TABLES.retained]
+
+    @property
+    def index(self) -> list[tuple[int, int, bytes]]:
+        return [keys.expiry_of(key) for key in sorted(self.rows) if key.startswith(keys.tenant_key(0))]
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_row_holds_the_message_at_the_time_of_its_version(house: House) -> None:
+    """Golden: what one sees with HBase's own tools."""
+    house.one.put([RetainedWrite(1, b"a", b"body", 9)])
+
+    assert {key: {name: cell[0] for name, cell in cells.items()} for key, cells in house.rows.items()} == {
+        bytes.fromhex("00000000" + "0000000000000009" + "00000001") + b"a": {b"r:e": b"\1"},
+        bytes.fromhex("00000001"): {b"r:v": (1).to_bytes(8)},
+        bytes.fromhex("00000001") + b"a": {
+            b"r:m": bytes.fromhex("01" + "0000000000000009" + "00000004"),
+            b"r:b": b"body",
+        },
+    }
+    assert house.rows[KEY][META_COLUMN][1] == house.rows[KEY][BODY_COLUMN][1] == 1
+
+
+def test_no_two_hubs_give_the_same_version(house: House) -> None:
+    """The counter is in the store."""
+    given = [hub.put([RetainedWrite(1, b"a", b"x")] * 3) for hub in (house.one, house.other, house.one)]
+
+    assert given == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+
+
+def test_late_write_of_another_hub_changes_nothing(house: House) -> None:
+    """It has the lower version, whether the newer one put or deleted."""
+    late = [house.one._change(RetainedWrite(1, topic, b"late"), 1) for topic in (b"a", b"b")]
+    house.one.put([RetainedWrite(1, b"x", b"x")])
+    house.other.put([RetainedWrite(1, b"a", b"new"), RetainedWrite(1, b"b", None)])
+
+    house.caller.call_all(late)
+
+    assert house.one.fetch(1, [b"a", b"b"]) == [RetainedBody(b"a", 2, 0, b"new")]
+
+
+@pytest.mark.parametrize("verb", ["atomicIncrement", "mutateRowTs", "mutateRow"])
+@pytest.mark.parametrize("fate", ["lost", "refused"])
+def test_failed_put_is_repeated_with_new_versions(house: House, verb: str, fate: str) -> None:
+    """A hole in the versions does no harm; nothing is there twice."""
+    house.fates.append((verb, fate))
+    write = RetainedWrite(1, b"a", b"x", 9)
+
+    with pytest.raises(BackendError) as caught:
+        house.one.put([write])
+    (version,) = house.one.put([write])
+
+    assert caught.value.retryable
+    assert version == (1 if (verb, fate) == ("atomicIncrement", "refused") else 2)
+    assert house.other.fetch(1, [b"a"]) == [RetainedBody(b"a", version, 9, b"x")]
+
+
+def test_large_bodies_are_fetched_in_pieces(house: House) -> None:
+    """Sizes are asked for first; what one call answers stays bounded."""
+    house.one.put([RetainedWrite(1, b"%d" % number, b"x" * 1_500_000) for number in range(7)])
+    house.gateway.seen.clear()
+
+    found = house.one.fetch(1, [b"6", b"0", b"nobody", b"3", b"1", b"2"])
+
+    assert [body.topic for body in found] == [b"6", b"0", b"3", b"1", b"2"]
+    asked = [len(arguments[2]) for verb, arguments in house.gateway.seen if verb == "getRowsWithColumns"]
+    assert asked == [6, 2, 2, 1]
+
+
+def test_one_body_is_fetched_with_one_call(house: House) -> None:
+    house.one.put([RetainedWrite(1, b"a", b"x")])
+    house.gateway.seen.clear()
+
+    assert len(house.one.fetch(1, [b"a"])) == 1
+    assert house.one.fetch(1, []) == []
+    assert len(house.gateway.seen) == 1
+
+
+def test_message_with_a_new_time_is_not_expired_by_its_old_one(house: House) -> None:
+    """The entry is only where to look; it goes when no write of its time can come any more."""
+    house.one.put([RetainedWrite(1, b"a", b"x", 100), RetainedWrite(1, b"b", b"x", 100)])
+    house.one.put([RetainedWrite(1, b"a", b"y", 500), RetainedWrite(1, b"b", b"y")])
+
+    assert house.one.expire(100 + MINUTE_MS - 1, 10) == [(1, b"a")]
+    house.one.put([RetainedWrite(1, b"a", b"y", 900_000)])
+    assert house.index == [(100, 1, b"a"), (100, 1, b"b"), (900_000, 1, b"a")]
+    assert house.one.expire(100 + MINUTE_MS, 10) == []
+    assert house.index == [(900_000, 1, b"a")]
+    assert [topic.topic for topic in house.one.load(1)] == [b"a", b"b"]
+
+
+def test_entry_comes_before_the_message(house: House) -> None:
+    """A crash between the two leaves an entry without a message, never a message that nobody finds (!)."""
+    house.fates.append(("mutateRowTs", "refused"))
+    with pytest.raises(BackendError):
+        house.one.put([RetainedWrite(1, b"a", b"x", 100)])
+
+    assert house.index == [(100, 1, b"a")]
+    assert house.one.expire(200, 10) == []
+    assert house.one.expire(100 + MINUTE_MS, 10) == []
+    assert house.index == []
+
+
+def test_message_that_is_replaced_while_it_expires_stays(house: House) -> None:
+    """It is deleted at the version that was due."""
+    house.one.put([RetainedWrite(1, b"a", b"x", 100)])
+    read = house.gateway.verbs["getRowsWithColumns"]
+
+    def replaced(arguments: dict[int, object]) -> object:
+        answer = read(arguments)
+        house.gateway.verbs["getRowsWithColumns"] = read
+        house.other.put([RetainedWrite(1, b"a", b"new")])
+        return answer
+
+    house.gateway.verbs["getRowsWithColumns"] = replaced  # type: ignore[assignment]
+    assert house.one.expire(100, 10) == [(1, b"a")]
+
+    assert house.one.fetch(1, [b"a"]) == [RetainedBody(b"a", 2, 0, b"new")]
+
+
+def test_tenant_that_was_dropped_stays_empty(house: House) -> None:
+    """A late write is hidden, its counter is gone, and the entries go with time."""
+    house.one.put([RetainedWrite(1, b"a", b"x", 100), RetainedWrite(2, b"a", b"x")])
+    assert house.one.drop_tenant(1) == 1
+
+    house.caller.call(house.other._change(RetainedWrite(1, b"a", b"late"), 9))
+
+    assert list(house.one.load(1)) == []
+    assert keys.tenant_key(1) not in house.rows
+    assert house.one.expire(100 + MINUTE_MS, 10) == []
+    assert house.index == []
+    assert len(list(house.one.load(2))) == 1
+
+
+def test_messages_of_a_newer_program_are_refused_by_name(house: House) -> None:
+    house.rows[KEY] = {META_COLUMN: (b"\2new", 3), BODY_COLUMN: (b"x", 3)}
+
+    for look in (lambda: list(house.one.load(1)), lambda: house.one.fetch(1, [b"a"])):
+        with pytest.raises(FutureRecordError, match="table t:retained, retained message 1/a: format version 2"):
+            look()
+
+
+@pytest.mark.parametrize("meta", [b"", b"\0", b"\1short", None])
+def test_damaged_message_is_left_out(house: House, meta: bytes | None) -> None:
+    """The others of its tenant are served; the log names it."""
+    house.one.put([RetainedWrite(1, b"a", b"x"), RetainedWrite(1, b"b", b"x")])
+    if meta is None:
+        del house.rows[KEY][BODY_COLUMN]
+    else:
+        house.rows[KEY][META_COLUMN] = (meta, 1)
+
+    assert [body.topic for body in house.one.fetch(1, [b"a", b"b"])] == [b"b"]
+    assert b"b" in [topic.topic for topic in house.one.load(1)]
+
+
+def test_probe_writes(house: House) -> None:
+    """It ends an alarm, so it must not be content with reading; nobody sees what it wrote."""
+    house.fates.append(("mutateRow", "refused"))
+    with pytest.raises(BackendError):
+        house.one.probe()
+
+    house.one.probe()
+
+    assert house.one.expire(1 << 50, 10) == []
+    assert list(house.one.load(0)) == []

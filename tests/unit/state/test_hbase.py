@@ -1,0 +1,172 @@
+"""What the contract does not ask of the states on HBase: cells, several hubs, lost answers, records of others."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
+from iothub.records import keys
+from iothub_services.hbase import calls
+from iothub_services.hbase.tables import Tables
+from iothub_services.state.hbase import APPLIED_COLUMN, RECORD_COLUMN, HBaseStates, decode_applied, encode_applied
+from iothub_services.state.port import StateWrite, StoredState
+from tests.support.timed_gateway import GatewayCaller, TimedGateway
+
+TABLES = Tables("t")
+KEY = keys.state_key(1, "a")
+
+
+class House:
+    """A table, and hubs that share it."""
+
+    def __init__(self) -> None:
+        self.gateway = TimedGateway(TABLES.state)
+        self.fates: deque[tuple[str, str]] = deque()  # (verb, fate), each for one call
+        self.caller = GatewayCaller(self.gateway, self._fate)
+        self.one, self.other = HBaseStates(self.caller, TABLES), HBaseStates(self.caller, TABLES)
+
+    def _fate(self, verb: str) -> str:
+        if self.fates and self.fates[0][0] == verb:
+            return self.fates.popleft()[1]
+        return "done"
+
+    @property
+    def rows(self) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
+        return self.gateway.tables[TABLES.state]
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_row_holds_the_record_at_the_time_of_its_offset(house: House) -> None:
+    """Golden: what one sees with HBase's own tools."""
+    house.one.apply(((1 << 40) + 5, 2), [StateWrite(1, "a", (1 << 40) + 5, b'{"v":1}')])
+
+    assert house.rows == {
+        b"\0": {b"s:o": (bytes.fromhex("01" + "0002" + "0000010000000005" + "0000000000000002"), 1_790_000_000_002)},
+        b"\0\0\0\1a": {b"s:r": (b'\1{"v":1}', (1 << 40) + 5)},
+    }
+
+
+def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
+    """Not even after a major compaction, which forgets deletes (!)."""
+    house.one.apply((5,), [StateWrite(1, "a", 5, b"r")])
+    house.one.apply((7,), [StateWrite(1, "a", 7, None)])
+    house.gateway.compact()
+
+    house.other.apply((8,), [StateWrite(1, "a", 6, b"late"), StateWrite(1, "b", 8, b"r")])
+
+    assert house.other.get(1, "a") is None
+    assert [row.client_id for row in house.one.load()] == ["b"]
+    assert house.one.drop_tenant(1) == 1
+    assert list(house.rows) == [b"\0"]
+
+
+def test_forget_spares_what_was_written_meanwhile(house: House) -> None:
+    """A session that was created anew is not its predecessor's tombstone."""
+    house.one.apply((5,), [StateWrite(1, "a", 5, b"tombstone")])
+    row = house.caller.call(calls.get_row(TABLES.state, KEY, (RECORD_COLUMN,)))
+    assert row is not None
+    house.other.apply((6,), [StateWrite(1, "a", 6, b"new")])
+
+    house.caller.call(house.one._delete(KEY, row.cells[RECORD_COLUMN]))
+
+    assert house.one.get(1, "a") == StoredState(1, "a", 6, b"new")
+
+
+def test_rows_are_durable_before_the_log_counts_as_applied(house: House) -> None:
+    """A hub that dies in between repeats what changes nothing (!)."""
+    house.fates.extend([("mutateRowTs", "done"), ("mutateRowTs", "refused")])
+    writes = [StateWrite(1, "a", 1, b"1"), StateWrite(1, "b", 2, b"2")]
+
+    with pytest.raises(BackendError) as caught:
+        house.one.apply((2,), writes)
+
+    assert (caught.value.retryable, caught.value.is_written) == (True, True)
+    assert house.one.applied_offsets() == ()
+    assert house.one.apply((2,), writes)
+    assert len(list(house.one.load())) == 2
+
+
+@pytest.mark.parametrize("verb", ["mutateRowTs", "checkAndPut"])
+def test_lost_answer_is_repeated_without_harm(house: House, verb: str) -> None:
+    """It was done, and nobody said so."""
+    house.fates.append((verb, "lost"))
+    writes = [StateWrite(1, "a", 1, b"1")]
+
+    with pytest.raises(BackendError, match="silent"):
+        house.one.apply((1,), writes)
+    house.one.apply((1,), writes)
+
+    assert house.one.applied_offsets() == (1,)
+    assert house.one.get(1, "a") == StoredState(1, "a", 1, b"1")
+
+
+def test_hubs_move_the_applied_offsets_together(house: House) -> None:
+    """Each is ahead in a partition; between look and swap the other one comes."""
+    look = house.one._applied
+    others = deque([(1, 9), (2, 9)])
+
+    def interrupted() -> tuple[bytes | None, tuple[int, ...]]:
+        found = look()
+        if others and len(others) < 3:
+            house.other.apply(others.popleft(), [])
+        return found
+
+    house.one._applied = interrupted  # type: ignore[method-assign]
+    house.one._advance((5, 3))
+
+    assert house.other.applied_offsets() == (5, 9)
+
+
+def test_swap_that_never_succeeds_is_given_up(house: House) -> None:
+    house.gateway.verbs["checkAndPut"] = lambda _: (2, b"\0")
+
+    with pytest.raises(BackendError, match="others move the applied offsets") as caught:
+        house.one.apply((1,), [])
+    assert caught.value.retryable
+
+
+def test_records_of_a_newer_program_are_refused_by_name(house: House) -> None:
+    """Skipped, the session would be lost."""
+    house.rows[KEY] = {RECORD_COLUMN: (b"\2new", 3)}
+    for look in (lambda: house.one.get(1, "a"), lambda: list(house.one.load())):
+        with pytest.raises(
+            FutureRecordError, match="table t:state, session 1/a: format version 2, this program knows 1"
+        ):
+            look()
+
+    house.rows[b"\0"] = {APPLIED_COLUMN: (b"\2new", 3)}
+    with pytest.raises(FutureRecordError, match="table t:state, the applied offsets: format version 2"):
+        house.one.applied_offsets()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        (KEY, b"", "session 1/a: a damaged cell \\(empty\\)"),
+        (KEY, b"\0x", "session 1/a: a damaged cell \\(0078\\)"),
+        (b"\0\0\1", b"\1r", "a key that begins with its tenant, got 000001"),
+        (b"\0\0\0\1\xff", b"\1r", "the row key of a session's state, got 00000001ff"),
+    ],
+)
+def test_damaged_rows_are_refused_by_name(house: House, key: bytes, value: bytes, text: str) -> None:
+    house.rows[key] = {RECORD_COLUMN: (value, 3)}
+
+    with pytest.raises(CorruptRecordError, match=f"table t:state.*{text}"):
+        list(house.one.load())
+
+
+@pytest.mark.parametrize("value", [b"\1", b"\1\0\2" + bytes(8), encode_applied((1,)) + b"x"])
+def test_damaged_applied_offsets_are_refused_by_name(value: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="here: damaged"):
+        decode_applied(value, "here")
+
+
+def test_applied_offsets_come_back() -> None:
+    assert decode_applied(encode_applied(()), "") == ()
+    assert decode_applied(encode_applied((1, (3 << 40) + 1)), "") == (1, (3 << 40) + 1)
