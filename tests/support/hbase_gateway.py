@@ -46,7 +46,8 @@ class FakeGateway:
             "scannerClose": self._close_scan,
             "getTableNames": lambda _: (thrift.LIST, thrift.texts(sorted(self.tables))),
         }
-        self._scanners: dict[int, list[bytes]] = {}
+        self._scanners: dict[int, tuple[bytes, list[bytes], object]] = {}
+        self._opened = -1
         self._now = 1000
 
     def table(self, name: bytes) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
@@ -81,7 +82,8 @@ class FakeGateway:
         cells = self.table(table).setdefault(row, {})
         for change in changes:
             if change.get(1):
-                cells.pop(change[2], None)
+                for column in [each for each in cells if each == change[2] or each.split(b":")[0] == change[2]]:
+                    del cells[column]
             else:
                 cells[change[2]] = (change[3], timestamp or self._now)
         if not cells:
@@ -124,17 +126,21 @@ class FakeGateway:
         return self._rows(arguments[1], arguments[2], arguments.get(3))
 
     def _rows(self, name: bytes, keys: list[bytes], wanted: object = None) -> Answer:
-        table, rows = self.table(name), []
+        rows = []
         for key in keys:
-            cells = table.get(key, {})
-            if isinstance(wanted, list):
-                cells = {each: cells[each] for each in cells if each in wanted or each.split(b":")[0] in wanted}
+            cells = self._shown(name, key, wanted)
             if cells:
                 pairs = [thrift.text(column) + _cell(*cell) for column, cell in sorted(cells.items())]
                 head = struct.pack(">bbi", thrift.STRING, thrift.STRUCT, len(pairs))
                 shown = thrift.field(thrift.MAP, 2) + head + b"".join(pairs)
                 rows.append(thrift.field(thrift.STRING, 1) + thrift.text(key) + shown + thrift.END)
         return thrift.LIST, thrift.structs(rows)
+
+    def _shown(self, name: bytes, key: bytes, wanted: object) -> dict[bytes, tuple[bytes, int]]:
+        cells = self.table(name).get(key, {})
+        if not isinstance(wanted, list):
+            return cells
+        return {each: cells[each] for each in cells if each in wanted or each.split(b":")[0] in wanted}
 
     def _open_scan(self, arguments: dict[int, Any]) -> Answer:
         name, options = arguments[1], arguments[2]
@@ -144,16 +150,20 @@ class FakeGateway:
             keys = [key for key in reversed(keys) if (not start or key <= start) and key > stop]
         else:
             keys = [key for key in keys if key >= start and (not stop or key < stop)]
-        scanner = len(self._scanners)
-        self._scanners[scanner] = [name, *keys]
-        return thrift.I32, thrift.i32(scanner)
+        self._opened += 1
+        self._scanners[self._opened] = (
+            name,
+            [key for key in keys if self._shown(name, key, options.get(4))],
+            options.get(4),
+        )
+        return thrift.I32, thrift.i32(self._opened)
 
     def _next_rows(self, arguments: dict[int, Any]) -> Answer:
         if arguments[1] not in self._scanners:
             raise RefusedError("scanner ID is invalid", 2)
-        name, *keys = self._scanners[arguments[1]]
-        self._scanners[arguments[1]] = [name, *keys[arguments[2] :]]
-        return self._rows(name, keys[: arguments[2]])
+        name, keys, columns = self._scanners[arguments[1]]
+        self._scanners[arguments[1]] = (name, keys[arguments[2] :], columns)
+        return self._rows(name, keys[: arguments[2]], columns)
 
     def _close_scan(self, arguments: dict[int, Any]) -> Answer:
         if self._scanners.pop(arguments[1], None) is None:

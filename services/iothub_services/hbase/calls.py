@@ -66,6 +66,10 @@ class Call(Generic[T_co]):
         verb, body = self.verb, self.body
         return b"".join((thrift.i32(verb.body_at + len(body)), verb.head, thrift.i32(sequence), body))
 
+    def pinned(self, pin: bytes) -> Call[T_co]:
+        """Return the same call with another pin."""
+        return Call(self.verb, self.body, pin)
+
     def decode(self, frame: bytes) -> T_co:
         """Read the answer to this call (a frame that `Pipeline` matched with it).
 

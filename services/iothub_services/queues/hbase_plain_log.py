@@ -1,0 +1,371 @@
+"""The calls of driver `hbase-plain`: queues loaded, rows read, meta rows changed by compare-and-swap.
+
+Knows the rows and the gateway's calls; knows no limits and no publisher. What it learns it tells the `LogQueue`s.
+
+Theory: a meta row is swapped against the value that was seen, and no two values are equal, so a late swap of the past changes nothing.
+A row is deleted only after the meta row says that it is vacated. Two threads work here: the writing one changes meta rows, the reading
+one loads queues and finds rows; `lock` is held while the memory of a queue is looked at or changed, never during a call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from iothub import log as logging
+from iothub.clock import Clock
+from iothub.errors import BackendError, CorruptRecordError
+from iothub.records import keys
+from iothub.records.queue_batch import Batch, Known, decode_batch
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.replies import Row
+from iothub_services.queues.hbase_index import QueueIndex, all_of, unknown
+from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta, decode_meta, encode_meta
+from iothub_services.queues.hbase_plain_queue import LogQueue
+
+log = logging.get(__name__)
+T = TypeVar("T")
+
+ROWS_AT_ONCE = 32  # of a page or a scan: 8 MiB at most
+_METAS_AT_ONCE = 500
+_SCANNERS_AT_ONCE = 256
+_ROUNDS = 16  # of a swap that somebody else was faster than
+_KNOWN_RECORDS = 200_000  # so many are kept in memory, those of the queues used last
+_KNOWN_QUEUES = 100_000
+_DOOMED = 10_000  # rows that could not be deleted at once; what is beyond stays until the queue is claimed
+
+Change = Callable[[LogQueue], "tuple[Meta, Sequence[Call[None]]]"]
+"""Gives the next meta row (the same one: nothing to do) and what is to be written before it; asked again when the queue has changed."""
+
+
+class QueueLog:
+    """The queues of table `queues_plain`."""
+
+    def __init__(self, caller: Caller, table: bytes, index: QueueIndex, clock: Clock) -> None:
+        self.caller = caller
+        self.table = table
+        self.index = index
+        self.clock = clock
+        self.lock = threading.RLock()
+        self._queues: OrderedDict[int, LogQueue] = OrderedDict()
+        self._learnt = 0
+        self._doomed: list[Mutation] = []
+
+    @property
+    def now_ms(self) -> int:
+        return int(self.clock.wall() * 1000)
+
+    # --- queues in memory
+
+    def get(self, queue_id: int) -> LogQueue | None:
+        """Return a queue that is loaded."""
+        with self.lock:
+            queue = self._queues.get(queue_id)
+            if queue is not None:
+                self._queues.move_to_end(queue_id)
+            return queue
+
+    def existing(self, queue_id: int) -> LogQueue:
+        """Return a queue. Raises NotFoundError, BackendError."""
+        self.load((queue_id,))
+        queue = self.get(queue_id)
+        if queue is None:
+            raise unknown(queue_id)
+        return queue
+
+    def loaded(self) -> list[LogQueue]:
+        with self.lock:
+            return list(self._queues.values())
+
+    def forget(self, queue: LogQueue) -> None:
+        """A queue is gone. In the writing thread."""
+        with self.lock:
+            self._queues.pop(queue.known.queue_id, None)
+        self.index.forget(queue.known.queue_id)
+
+    def keep(self, queue: LogQueue) -> LogQueue:
+        """Know a queue that was made or loaded."""
+        with self.lock:
+            return self._queues.setdefault(queue.known.queue_id, queue)
+
+    def learn(self, queue: LogQueue, batch: Batch) -> bool:
+        with self.lock:
+            self._learnt += len(batch.records)
+            return queue.learn(batch)
+
+    def count(self, queues: Iterable[LogQueue]) -> None:
+        """Tell the sums of the tenants what queues hold. In the writing thread."""
+        for queue in queues:
+            queue.known.holds(queue.messages, queue.size_bytes)
+
+    def trim(self) -> None:
+        """Forget the rows of queues that were not used lately. In the writing thread, between verbs."""
+        with self.lock:
+            if self._learnt <= _KNOWN_RECORDS and len(self._queues) <= _KNOWN_QUEUES:
+                return
+            kept = 0
+            for queue in reversed(list(self._queues.values())):
+                records = sum([len(batch.records) for batch in queue.batches.values()])
+                if kept + records <= _KNOWN_RECORDS // 2:
+                    kept += records
+                else:
+                    queue.forget_rows()
+            self._learnt = kept
+            idle = [queue_id for queue_id, queue in self._queues.items() if not queue.coming_messages]
+            for queue_id in idle[: max(len(self._queues) - _KNOWN_QUEUES, 0)]:
+                del self._queues[queue_id]
+
+    # --- loading
+
+    def load(self, queue_ids: Iterable[int]) -> None:
+        """Load those queues that are there and not loaded: the meta row and the last row. Raises BackendError."""
+        missing = [queue_id for queue_id in dict.fromkeys(queue_ids) if queue_id not in self._queues]
+        if not missing:
+            return
+        self.index.find(missing)
+        found = [known for queue_id in missing if (known := self.index.get(queue_id)) is not None]
+        for part in parts(found, _SCANNERS_AT_ONCE):
+            raws = self.metas([known.key for known in part])
+            queues = [
+                LogQueue(known, self.decoded(known.queue_id, decode_meta, raws[known.key]), raws[known.key])
+                for known in part
+                if known.key in raws
+            ]
+            self.seek_tails(queues)
+            for queue in queues:
+                self.keep(queue)
+
+    def metas(self, queue_keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the meta rows of those queues that are there. Raises BackendError."""
+        asked = [
+            calls.get_rows(self.table, [keys.meta_row(key) for key in part], (STATE,))
+            for part in parts(queue_keys, _METAS_AT_ONCE)
+        ]
+        return {
+            row.key[: keys.QUEUE_KEY_BYTES]: row.cells[STATE].value
+            for rows in all_of(self.caller.call_many(asked))
+            for row in rows
+        }
+
+    def refresh(self, queues: Sequence[LogQueue]) -> list[LogQueue]:
+        """Read where queues stand; return those that are gone. In the writing thread. Raises BackendError."""
+        raws = self.metas([queue.key for queue in queues])
+        for queue in queues:
+            if queue.key in raws:
+                self.adopt_raw(queue, raws[queue.key])
+        self.seek_tails([queue for queue in queues if queue.key in raws])
+        return [queue for queue in queues if queue.key not in raws]
+
+    def seek_tails(self, queues: Sequence[LogQueue]) -> None:
+        """Find the last row of each queue, and remove what late writes of the past have left there. Raises BackendError."""
+        waiting = list(queues)
+        while waiting:
+            rows = zip(waiting, self._last_rows(waiting), strict=True)
+            strange = {queue: row for queue, row in rows if row is not None and not self._take(queue, row)}
+            raws = self.metas([queue.key for queue in strange])  # as they are after the rows were read
+            for queue in strange:
+                if queue.key in raws:
+                    self.adopt_raw(queue, raws[queue.key])
+            waiting = [queue for queue, row in strange.items() if queue.key in raws and not self._take(queue, row)]
+            for queue in waiting:
+                self.doom(strange[queue].key)
+            self.sweep(is_needed=True)
+
+    def _take(self, queue: LogQueue, row: Row) -> bool:
+        return self.learn(queue, self.batch(queue, row))
+
+    def _last_rows(self, queues: Sequence[LogQueue]) -> list[Row | None]:
+        scans = []
+        for queue in queues:
+            vacated = queue.meta.vacated
+            floor = vacated[0][1] if vacated and vacated[0][0] == 1 else 0
+            start, stop = keys.record_row(queue.key, (1 << 64) - 1), keys.record_row(queue.key, floor)
+            scans.append(Scan(self.table, start, stop, (BATCH,), 1, is_reversed=True))
+        rows = self._scanned(scans, 1)
+        return [each[0] if each else None for each in rows]
+
+    def _scanned(self, scans: Sequence[Scan], count: int) -> list[list[Row]]:
+        """Return the first rows of each scan."""
+        opened = all_of(self.caller.call_many([calls.open_scan(scan) for scan in scans]))
+        pairs = list(zip(opened, scans, strict=True))
+        reads: list[Call[object]] = []
+        for scanner, scan in pairs:
+            reads += [calls.next_rows(scanner, count, scan.pin), calls.close_scan(scanner, scan.pin)]
+        return [rows for rows in all_of(self.caller.call_many(reads)[::2]) if isinstance(rows, list)]
+
+    def rows_from(self, key: bytes, position: int, count: int = ROWS_AT_ONCE) -> list[Row]:
+        """Return rows from the one that begins at a position, or is next behind it; fewer than `count`: the tail was reached."""
+        start = keys.record_row(key, position)
+        (rows,) = self._scanned([Scan(self.table, start, keys.prefix_end(key + keys.RECORD), (BATCH,), count)], count)
+        return rows
+
+    def know(self, queue: LogQueue, upto: int) -> None:
+        """Know all rows from the head to a position. Raises BackendError."""
+        while (position := queue.missing(upto)) is not None:
+            start = queue.boundary(position)
+            rows = self.rows_from(queue.key, start)
+            found = [self.batch(queue, row) for row in rows]
+            for batch in found:
+                self.learn(queue, batch)
+            if queue.batch_at(position) is None:
+                self._bridge(queue, start, found)
+
+    def _bridge(self, queue: LogQueue, start: int, found: Sequence[Batch]) -> None:
+        """HBase has lost rows that nobody removed: take what is between for one message without a body, so that the others go on."""
+        behind = next((batch for batch in found if batch.first > start), None)
+        last = queue.tail if behind is None else behind.first - 1
+        log.error("rows of a queue are missing", queue=queue.known.queue_id, first=start, last=last)
+        lost = (Known(0, 1, 0, b""),) * max(last - start + 1, 1)
+        self.learn(queue, Batch(queue.meta.born, 0, 0, start, 0, 0, lost))
+
+    def batch(self, queue: LogQueue, row: Row) -> Batch:
+        """Read a row. Raises BackendError: it is damaged or of the future."""
+        batch = self.decoded(queue.known.queue_id, decode_batch, row.cells[BATCH].value)
+        if batch.first != keys.position_of(row.key):
+            raise damaged(queue.known.queue_id, f"row {row.key.hex()} says that it begins at {batch.first}")
+        return batch
+
+    def decoded(self, queue_id: int, decode: Callable[[bytes], T], raw: bytes) -> T:
+        try:
+            return decode(raw)
+        except CorruptRecordError as error:
+            raise damaged(queue_id, str(error)) from None
+
+    # --- changing meta rows, in the writing thread
+
+    def adopt(self, queue: LogQueue, meta: Meta, raw: bytes) -> None:
+        with self.lock:
+            gone = queue.adopt(meta, raw)
+        for first in gone:
+            self.doom(keys.record_row(queue.key, first))
+
+    def adopt_raw(self, queue: LogQueue, raw: bytes) -> None:
+        """Take a meta row as it was read. Raises BackendError: it is damaged or of the future."""
+        if raw != queue.raw:
+            self.adopt(queue, self.decoded(queue.known.queue_id, decode_meta, raw), raw)
+
+    def change(self, changes: Iterable[tuple[LogQueue, Change]]) -> set[LogQueue]:
+        """Change meta rows, all at the same time; return the queues that are gone. Raises BackendError when one could not be changed."""
+        waiting = dict(changes)
+        gone: set[LogQueue] = set()
+        failed: list[BackendError] = []
+        for _ in range(_ROUNDS):
+            if waiting:
+                self._swap(waiting, gone, failed)
+        if waiting:
+            failed.append(BackendError("the state of a queue is changed by others all the time", retryable=True))
+        self.sweep()
+        raise_first(failed)
+        return gone
+
+    def _swap(self, waiting: dict[LogQueue, Change], gone: set[LogQueue], failed: list[BackendError]) -> None:
+        """Try once; what is done, gone or failed leaves `waiting`."""
+        wanted = self._wanted(waiting, failed)
+        swaps = [self._swap_call(queue, raw) for queue, (_, raw) in wanted.items()]
+        lost: list[LogQueue] = []
+        for (queue, (meta, raw)), outcome in zip(wanted.items(), self.caller.call_many(swaps), strict=True):
+            if outcome is True:
+                self.adopt(queue, meta, raw)
+                del waiting[queue]
+            elif isinstance(outcome, BackendError) and not outcome.is_written:
+                failed.append(outcome)
+                del waiting[queue]
+            else:
+                lost.append(queue)
+        self._look(lost, wanted, waiting, gone, failed)
+
+    def _wanted(
+        self, waiting: dict[LogQueue, Change], failed: list[BackendError]
+    ) -> dict[LogQueue, tuple[Meta, bytes]]:
+        """Ask for the next meta rows, and write what belongs before them."""
+        wanted: dict[LogQueue, tuple[Meta, bytes]] = {}
+        before: list[tuple[LogQueue, Call[None]]] = []
+        for queue, change in list(waiting.items()):
+            with self.lock:
+                meta, first = change(queue)
+            if meta is queue.meta:
+                del waiting[queue]
+                continue
+            meta = replace(meta, revision=queue.meta.revision + 1)
+            wanted[queue] = (meta, encode_meta(meta))
+            before += [(queue, call) for call in first]
+        outcomes = self.caller.call_many([call for _, call in before])
+        for (queue, _), outcome in zip(before, outcomes, strict=True):
+            if isinstance(outcome, BackendError) and queue in wanted:
+                failed.append(outcome)
+                del wanted[queue], waiting[queue]
+        return wanted
+
+    def _look(
+        self,
+        lost: Sequence[LogQueue],
+        wanted: dict[LogQueue, tuple[Meta, bytes]],
+        waiting: dict[LogQueue, Change],
+        gone: set[LogQueue],
+        failed: list[BackendError],
+    ) -> None:
+        """See what became of swaps that were refused, or not answered."""
+        try:
+            raws = self.metas([queue.key for queue in lost])
+        except BackendError as error:
+            failed.append(BackendError(str(error), retryable=error.retryable, is_written=True))
+            for queue in lost:
+                del waiting[queue]
+            return
+        for queue in lost:
+            raw = raws.get(queue.key)
+            if raw is None:
+                gone.add(queue)
+                del waiting[queue]
+            elif raw == wanted[queue][1]:
+                self.adopt(queue, *wanted[queue])
+                del waiting[queue]
+            else:
+                self.adopt_raw(queue, raw)
+
+    def _swap_call(self, queue: LogQueue, raw: bytes) -> Call[bool]:
+        row = keys.meta_row(queue.key)
+        return calls.check_and_put(self.table, row, STATE, queue.raw, (STATE, raw)).pinned(queue.key)
+
+    # --- deleting rows
+
+    def doom(self, row: bytes) -> None:
+        """Delete a row with the next sweep."""
+        if len(self._doomed) < _DOOMED:
+            self._doomed.append(Mutation(row, {}, (BATCH,)))
+
+    def sweep(self, *, is_needed: bool = False) -> None:
+        """Delete vacated rows. What fails is tried again next time, unless it is needed now: then it raises BackendError."""
+        with self.lock:
+            doomed, self._doomed = self._doomed, []
+        chunks = list(parts(doomed, _METAS_AT_ONCE))
+        outcomes = self.caller.call_many([calls.mutate_rows(self.table, chunk) for chunk in chunks])
+        for chunk, outcome in zip(chunks, outcomes, strict=True):
+            if isinstance(outcome, BackendError):
+                with self.lock:
+                    self._doomed += chunk
+                if is_needed:
+                    raise outcome
+
+
+def parts(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Return what one call takes, in order."""
+    return [items[at : at + size] for at in range(0, len(items), size)]
+
+
+def damaged(queue_id: int, what: str) -> BackendError:
+    """Return the error for what no retry mends."""
+    return BackendError(f"queue {queue_id}: {what}", retryable=False, is_written=False)
+
+
+def raise_first(failed: Sequence[BackendError]) -> None:
+    """Raise an error, if there is one: one that will not pass before one that may; it may be written if any may."""
+    if failed:
+        worst = min(failed, key=lambda error: error.retryable)
+        worst.is_written = any(error.is_written for error in failed)
+        raise worst

@@ -1,0 +1,196 @@
+"""What the reading thread asks of queues of driver `hbase-plain`: pages, tails, where queues stand.
+
+Knows rows; changes nothing in HBase. Rows are read before the meta row: what is missing then was vacated, and the meta row says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from iothub.records import keys
+from iothub.records.queue_batch import records_of
+from iothub.records.queued import Record
+from iothub_services.hbase import calls
+from iothub_services.hbase.replies import Row
+from iothub_services.queues.hbase_bodies import Bodies, Wanted
+from iothub_services.queues.hbase_index import all_of, unknown
+from iothub_services.queues.hbase_plain_log import ROWS_AT_ONCE, QueueLog, parts
+from iothub_services.queues.hbase_plain_meta import BATCH, Meta, decode_meta
+from iothub_services.queues.hbase_plain_queue import LogQueue, holds, is_gone, run_of
+from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError
+
+_STEPS = 4  # rows behind a known tail that are looked for one by one
+_LISTED_AT_ONCE = 256
+
+
+class Reading:
+    """Everything that only looks. It shares the queues with the writing thread, and tells them what it finds."""
+
+    def __init__(self, log: QueueLog, bodies: Bodies) -> None:
+        self._log = log
+        self._bodies = bodies
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        queue = self._log.existing(queue_id)
+        page = _Filling(after, count, size_bytes)
+        start = after + 1
+        while not page.is_full:
+            rows, start, is_end = self._rows(queue, start, count, size_bytes)
+            meta = self._meta(queue, epoch)
+            for row in rows:
+                self._fill(queue, meta, row, page)
+            run = run_of(meta.vacated, start)
+            if run is not None:
+                start, is_end = run[1] + 1, False
+            elif is_end:
+                page.end(max(start - 1, meta.top))
+                break
+        return Page(self._with_bodies(queue, page.found), page.upto, page.is_end)
+
+    def _rows(self, queue: LogQueue, start: int, count: int, size_bytes: int) -> tuple[list[Row], int, bool]:
+        """Return rows from the one that holds `start`, the next row's position, and whether there is none behind."""
+        with self._log.lock:
+            start = queue.boundary(start)
+            asked, behind = _planned(queue, start, count, size_bytes)
+            is_tail = behind > queue.tail
+        if not asked:
+            rows = self._log.rows_from(queue.key, start)
+            behind = self._log.batch(queue, rows[-1]).last + 1 if rows else start
+            return rows, behind, len(rows) < ROWS_AT_ONCE
+        names = [keys.record_row(queue.key, first) for first in (*asked, behind)]
+        rows = self._log.caller.call(calls.get_rows(self._log.table, names, (BATCH,), pin=queue.key))
+        last = next((row for row in rows if row.key == names[-1]), None)
+        if last is not None:
+            return rows, self._log.batch(queue, last).last + 1, False
+        return rows, behind, is_tail
+
+    def _meta(self, queue: LogQueue, epoch: int) -> Meta:
+        queue_id = queue.known.queue_id
+        raw = self._log.metas((queue.key,)).get(queue.key)
+        if raw is None:
+            raise unknown(queue_id)
+        meta = queue.meta if raw == queue.raw else self._log.decoded(queue_id, decode_meta, raw)
+        if meta.epoch != epoch:
+            raise StaleEpochError(f"queue {queue_id} is at epoch {meta.epoch}, the reader at {epoch}")
+        return meta
+
+    def _fill(self, queue: LogQueue, meta: Meta, row: Row, page: _Filling) -> None:
+        batch = self._log.batch(queue, row)
+        if batch.born != meta.born or holds(meta.vacated, batch.first):
+            return
+        self._log.learn(queue, batch)
+        for position, record in enumerate(records_of(row.cells[BATCH].value), batch.first):
+            if position > page.after and not page.is_full and not is_gone(meta, position):
+                page.add(position, record)
+
+    def _with_bodies(self, queue: LogQueue, found: Sequence[tuple[int, Record]]) -> list[QueuedRecord]:
+        """Put bodies that lie apart in place; one that is lost leaves nothing, which cannot be read as a message."""
+        tenant_id = queue.known.tenant_id
+        wanted = [Wanted(tenant_id, each.body.id, each.body.size) for _, each in found if each.body.id]
+        bodies = self._bodies.fetch(wanted) if wanted else {}
+        records = []
+        for position, each in found:
+            body = bodies.get(each.body.id, b"") if each.body.id else each.body.octets
+            records.append(
+                QueuedRecord(position, each.qos, each.flags, each.subscription_ids, each.expires_at_ms, body)
+            )
+        return records
+
+    # --- tails
+
+    def tails(self, queue_ids: Sequence[int]) -> dict[int, int]:
+        log = self._log
+        log.load(queue_ids)
+        queues = [queue for queue_id in queue_ids if (queue := log.get(queue_id)) is not None]
+        raws = log.metas([queue.key for queue in queues])
+        queues = [queue for queue in queues if queue.key in raws]
+        for queue in queues:
+            raw = raws[queue.key]
+            if raw != queue.raw:
+                meta = log.decoded(queue.known.queue_id, decode_meta, raw)
+                with log.lock:
+                    queue.reach(meta)
+        self._discover(queues)
+        return {queue.known.queue_id: queue.tail for queue in queues}
+
+    def _discover(self, queues: Sequence[LogQueue]) -> None:
+        """Look behind the known tails: another hub may have appended."""
+        waiting = list(queues)
+        for _ in range(_STEPS):
+            slots = {keys.record_row(queue.key, queue.tail + 1): queue for queue in waiting}
+            asked = [calls.get_rows(self._log.table, part, (BATCH,)) for part in parts(list(slots), ROWS_AT_ONCE)]
+            waiting = []
+            for rows in all_of(self._log.caller.call_many(asked)):
+                for row in rows:
+                    queue = slots[row.key]
+                    if self._log.learn(queue, self._log.batch(queue, row)):
+                        waiting.append(queue)
+            if not waiting:
+                return
+        self._log.seek_tails(waiting)
+
+    # --- where queues stand
+
+    def stats(self, queue_id: int) -> QueueStats:
+        found = next(self._standing((queue_id,)), None)
+        if found is None:
+            raise unknown(queue_id)
+        return found
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        listed = [queue_id for _, queue_id in self._log.index.listed(tenant_id)]
+        return [stats for part in parts(listed, _LISTED_AT_ONCE) for stats in self._standing(part)]
+
+    def _standing(self, queue_ids: Sequence[int]) -> Iterator[QueueStats]:
+        """Read meta rows and last rows, not what this hub has in memory: others may have changed them."""
+        log = self._log
+        log.index.find(queue_ids)
+        found = [known for queue_id in queue_ids if (known := log.index.get(queue_id)) is not None]
+        raws = log.metas([known.key for known in found])
+        queues = [
+            LogQueue(known, log.decoded(known.queue_id, decode_meta, raws[known.key]), raws[known.key])
+            for known in found
+            if known.key in raws
+        ]
+        log.seek_tails(queues)
+        for queue in queues:
+            yield queue.stats()
+
+
+class _Filling:
+    """A page that is being filled."""
+
+    def __init__(self, after: int, count: int, size_bytes: int) -> None:
+        self.after = after
+        self.upto = after
+        self.found: list[tuple[int, Record]] = []
+        self.is_full = count <= 0
+        self.is_end = False
+        self._count = count
+        self._size_bytes = size_bytes
+
+    def add(self, position: int, record: Record) -> None:
+        self.found.append((position, record))
+        self.upto = position
+        self._size_bytes -= record.body.size
+        self.is_full = self._size_bytes <= 0 or len(self.found) >= self._count
+
+    def end(self, tail: int) -> None:
+        """There is nothing behind `tail`."""
+        if not self.is_full:
+            self.upto = max(self.after, tail)
+        self.is_end = self.upto >= tail
+
+
+def _planned(queue: LogQueue, start: int, count: int, size_bytes: int) -> tuple[list[int], int]:
+    """Return the known rows, without a gap from `start` on, that make up the page, and the position behind them."""
+    asked: list[int] = []
+    for batch in islice(queue.between(start, queue.tail), ROWS_AT_ONCE - 1):
+        if batch.first != start or count <= 0 or size_bytes <= 0:
+            break
+        asked.append(start)
+        start = batch.last + 1
+        count -= len(batch.records)
+        size_bytes -= sum([record.size for record in batch.records])
+    return asked, start
