@@ -250,7 +250,7 @@ class DataDir:
             _write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
 
     def read_obeyed(self) -> int | None:
-        """Return that change, None when no hub has run here yet."""
+        """Return that change, None when no hub has noted one here yet."""
         note = _read_note(self.obeyed_file)
         change = None if note is None else note.get("change")
         return change if isinstance(change, int) else None

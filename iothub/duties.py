@@ -5,7 +5,7 @@ Knows the node's parts by reference; how duties are run, and what happens when o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class Duties:
         self._obedience = Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan)
         self._errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief)
         self._deletions = Deletions(node)
-        self._departures = Departures(node.hub)
+        self._departures = Departures(node.hub, self._forget_devices)
         # rights that others lose do not wait for a disk
         self._departing = Aside("departures", node.reactor.callLater, PATIENCE_S)
         self._asked = Aside("errands", node.reactor.callLater, PATIENCE_S)
@@ -79,6 +79,14 @@ class Duties:
 
     async def _tenants_on_plan(self, plan: str) -> list[int]:
         return await self._run("accounts.plan", self._node.registry.tenants_on_plan, plan)
+
+    async def _forget_devices(self, tenant_id: int, names: Collection[str]) -> None:
+        """What a deleted device had used of its rates, and the bans for its wrong credentials, are not its successor's."""
+        node = self._node
+        node.usage.forget_devices(tenant_id, names)
+        tenant = await self._run("accounts.tenant", node.registry.tenant_by_id, tenant_id)
+        if tenant is not None:
+            node.authenticator.failures.forget_devices(tenant.name, names)
 
     async def watch(self) -> None:
         """Live visibly, and look at the machine; while it is overloaded nobody new comes in."""
@@ -125,11 +133,13 @@ class Duties:
         await self._note_obeyed(self._departures.settled)
 
     async def catch_up(self) -> None:
-        """End the sessions of devices that were deleted while no hub ran here."""
+        """End the sessions of devices that were deleted while no hub ran here.
+
+        What was obeyed and could not be noted is heard of again, and what was never noted from the log's beginning: it does no harm.
+        """
         node = self._node
-        obeyed = await self._run("housekeeping.obeyed", node.data_dir.read_obeyed)
-        if obeyed is not None:
-            await self.end_departed(await self._run("accounts.deleted", deleted_devices, node.accounts, obeyed))
+        obeyed = await self._run("housekeeping.obeyed", node.data_dir.read_obeyed) or 0
+        await self.end_departed(await self._run("accounts.deleted", deleted_devices, node.accounts, obeyed))
         if not self._departures.is_pending:
             await self._note_obeyed(node.watcher.after)
 

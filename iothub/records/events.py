@@ -123,23 +123,35 @@ def decode_event(value: bytes) -> Event:
 
 
 def session_created(
-    subject: Subject, *, device: str, queue_id: int, protocol_version: int, session_expiry_s: int
+    subject: Subject,
+    *,
+    device: str,
+    queue_id: int,
+    protocol_version: int,
+    session_expiry_s: int,
+    device_id: int = 0,
 ) -> Event:
-    """A persistent session's incarnation begins; `subject.epoch` must lie above that of every predecessor."""
-    return _event(
-        EventType.SESSION_CREATED,
-        subject,
-        device=device,
-        queue_id=queue_id,
-        protocol_version=protocol_version,
-        session_expiry_s=session_expiry_s,
-    )
+    """A persistent session's incarnation begins; `subject.epoch` must lie above that of every predecessor.
+
+    `device_id`: the number of the device among all that ever had its name; 0: it has none.
+    """
+    facts: dict[str, Fact] = {
+        "device": device,
+        "queue_id": queue_id,
+        "protocol_version": protocol_version,
+        "session_expiry_s": session_expiry_s,
+    }
+    return _event(EventType.SESSION_CREATED, subject, **facts, **_numbered(device_id))
 
 
-def session_resumed(subject: Subject, *, protocol_version: int, session_expiry_s: int) -> Event:
+def session_resumed(subject: Subject, *, protocol_version: int, session_expiry_s: int, device_id: int = 0) -> Event:
     """A reader claimed the session's queue: `subject.epoch` is the claim's."""
     facts: dict[str, Fact] = {"protocol_version": protocol_version, "session_expiry_s": session_expiry_s}
-    return _event(EventType.SESSION_RESUMED, subject, **facts)
+    return _event(EventType.SESSION_RESUMED, subject, **facts, **_numbered(device_id))
+
+
+def _numbered(device_id: int) -> dict[str, Fact]:
+    return {"device_id": device_id} if device_id else {}
 
 
 def session_connected(

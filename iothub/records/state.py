@@ -70,6 +70,7 @@ class SessionState:
     will: WillState | None = None
     is_ended: bool = False
     offset: int = 0
+    device_id: int = 0  # of the device that the session is of; 0: it has none
 
     @property
     def key(self) -> tuple[int, str]:
@@ -108,12 +109,18 @@ def _created(state: SessionState | None, event: Event, offset: int) -> SessionSt
         created_at_ms=event.at_ms,
         disconnected_at_ms=event.at_ms,
         offset=offset,
+        device_id=facts.get("device_id", 0),
     )
 
 
 def _resumed(state: SessionState, event: Event) -> SessionState:
     facts: Mapping[str, Any] = event.facts
-    return replace(state, protocol_version=facts["protocol_version"], session_expiry_s=facts["session_expiry_s"])
+    return replace(
+        state,
+        protocol_version=facts["protocol_version"],
+        session_expiry_s=facts["session_expiry_s"],
+        device_id=facts.get("device_id", state.device_id),
+    )
 
 
 def _connected(state: SessionState, event: Event) -> SessionState:
@@ -212,6 +219,8 @@ def encode_state(state: SessionState) -> bytes:
     """Return the whole record: JSON with a version, subscriptions in order, so that equal states are equal bytes."""
     value: dict[str, Any] = {"v": STATE_VERSION}
     value.update((name, getattr(state, name)) for name in _PLAIN)
+    if state.device_id:
+        value["device_id"] = state.device_id  # not there in records of programs that did not know of it
     value["subscriptions"] = [
         [group, topic_filter, o.qos, o.no_local, o.retain_as_published, o.retain_handling, o.identifier]
         for (group, topic_filter), o in sorted(
@@ -243,7 +252,10 @@ def decode_state(record: bytes) -> SessionState:
             for group, topic_filter, *options in value["subscriptions"]
         }
         return SessionState(
-            **{name: value[name] for name in _PLAIN}, subscriptions=subscriptions, will=_decode_will(value["will"])
+            **{name: value[name] for name in _PLAIN},
+            device_id=value.get("device_id", 0),
+            subscriptions=subscriptions,
+            will=_decode_will(value["will"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptRecordError(f"damaged session state ({type(error).__name__})") from error

@@ -288,5 +288,6 @@ def _without_row(name: str) -> DeviceRecord:
     return DeviceRecord(name, "")
 
 
-def _credential(device: DeviceRecord) -> tuple[CredentialKind, str]:
-    return device.credential_kind, device.credential
+def _credential(device: DeviceRecord) -> tuple[int, CredentialKind, str]:
+    """What must not change under a connected device. Another one of its name may be let in by the same certificate or token."""
+    return device.id, device.credential_kind, device.credential

@@ -6,6 +6,7 @@ Names need not exist: unknown ones count alike, or the ban would tell which do.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -84,6 +85,11 @@ class Failures:
     def clear(self, tenant: str, device: str, address: str) -> None:
         """Forget the failures: a credential was proven, or a person lifted the ban."""
         self._records.pop((tenant, device, address), None)
+
+    def forget_devices(self, tenant: str, names: Collection[str]) -> None:
+        """Forget everything about devices that were deleted: others may get their names. O(entries)."""
+        for key in [key for key in self._records if key[0] == tenant and key[1] in names]:
+            del self._records[key]
 
     def forget_tenant(self, tenant: str) -> None:
         """Forget everything about a tenant that was deleted: another one may get its name. O(entries)."""

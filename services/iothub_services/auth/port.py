@@ -165,7 +165,10 @@ class TenantRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRecord:
-    """One device. `rules`: those of device scope. `limits`: text of the quota grammar, the device's override."""
+    """One device. `rules`: those of device scope. `limits`: text of the quota grammar, the device's override.
+
+    `id`: its number, which no other device ever has, not even one of the same name; 0: it has none.
+    """
 
     name: str
     credential: str = field(repr=False)
@@ -174,6 +177,7 @@ class DeviceRecord:
     groups: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     limits: str = ""
+    id: int = 0
 
 
 class Run(Protocol):

@@ -246,6 +246,10 @@ class RateBook:
         while len(self._idle) > IDLE_DEVICES:
             self._idle.popitem(last=False)
 
+    def forget(self, device: str) -> None:
+        """The device was deleted: what it has spent is not remembered for another one of its name."""
+        self._idle.pop(device, None)
+
 
 def _of_device(limits: EffectiveLimits) -> EffectiveLimits:
     """Only what is counted per device: the tenant's own names are metered once, for all."""

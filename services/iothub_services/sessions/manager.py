@@ -87,6 +87,10 @@ class SessionManager:
     async def open(self, home: SessionHome, request: SessionRequest) -> Opened:
         """Make or resume the session. The caller holds the directory's lock for it."""
         present = home.plane.sessions.get(request.client_id)
+        if present is not None and present.control.is_of_predecessor(request.device_id):
+            present.control.will = None  # the right to publish it went with its device
+            await self._evict(home, present, "device_deleted", Reason.CREDENTIAL_REVOKED)
+            present = None
         if present is not None and present.connection is not None:
             self._take_over(home, present)
             present = home.plane.sessions.get(request.client_id)
@@ -113,7 +117,7 @@ class SessionManager:
 
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
-        session.control = SessionControl(request.version, request.expiry_s, request.will)
+        session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
         return session
 
     async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
@@ -132,7 +136,7 @@ class SessionManager:
         session = self._plane.create_session(
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
         )
-        session.control = SessionControl(request.version, request.expiry_s, request.will)
+        session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
         self._plane.restore(session, claim)
         if home.queue_limits(request.device) != limits:
             Deferred.fromCoroutine(self._keep_within(home, session, limits))
@@ -155,6 +159,7 @@ class SessionManager:
             queue_id=queue_id,
             protocol_version=request.version,
             session_expiry_s=request.expiry_s,
+            device_id=request.device_id,
         )
         try:
             await self._journal.record([created, *_will_events(subject, request.will)])
@@ -169,6 +174,7 @@ class SessionManager:
         before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
         control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
+        control.device_id = request.device_id or control.device_id
         session.epoch = claim.epoch
         try:
             await self._journal.record(self._resumed(session, had_will=before.will is not None))
@@ -182,7 +188,12 @@ class SessionManager:
         """What makes the log say what `session.control` says."""
         control: SessionControl = session.control
         subject = self._subject(session)
-        resumed = events.session_resumed(subject, protocol_version=control.version, session_expiry_s=control.expiry_s)
+        resumed = events.session_resumed(
+            subject,
+            protocol_version=control.version,
+            session_expiry_s=control.expiry_s,
+            device_id=control.device_id,
+        )
         cleared = [events.will_cleared(subject)] if had_will and control.will is None else []
         return [resumed, *cleared, *_will_events(subject, control.will)]
 
@@ -290,13 +301,17 @@ class SessionManager:
             session = home.plane.sessions.get(client_id)
             if session is None or only not in (None, session):
                 return False
-            connection = session.connection
-            if connection is not None:
-                home.vacate(connection, Reason.SESSION_DISCARDED)
-                self._plane.close(connection, Reason.SESSION_DISCARDED)
-            if home.plane.sessions.get(client_id) is session:
-                await self._end(home, session, reason, Drop.PURGED)
+            await self._evict(home, session, reason, Reason.SESSION_DISCARDED)
             return True
+
+    async def _evict(self, home: SessionHome, session: Session, reason: str, told: Reason) -> None:
+        """End a session whether its client is connected or not. The directory's lock is held."""
+        connection = session.connection
+        if connection is not None:
+            home.vacate(connection, told)
+            self._plane.close(connection, told)
+        if home.plane.sessions.get(session.client_id) is session:
+            await self._end(home, session, reason, Drop.PURGED)
 
     async def _end(self, home: SessionHome, session: Session, reason: str, drop: Drop = Drop.SESSION_ENDED) -> None:
         control: SessionControl = session.control

@@ -51,6 +51,7 @@ class SessionRequest:
     is_clean_start: bool
     expiry_s: int  # 0: ends with the connection; NEVER_EXPIRES
     will: Will | None = None
+    device_id: int = 0  # `DeviceRecord.id`
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,11 @@ class SessionControl:
     """The control plane's half of one session; the engine's half points at it by `session.control`.
 
     Invariants: `expires_at` and `will_at` are monotonic deadlines, 0.0 when not running; both run only while the session is offline.
-    `queued_at` belongs to `sessions.deadlines`.
+    `queued_at` belongs to `sessions.deadlines`. `device_id`: of the device that began the session, 0: it has none.
     """
 
     __slots__ = (
+        "device_id",
         "expires_at",
         "expiry_s",
         "queued_at",
@@ -80,13 +82,18 @@ class SessionControl:
         "will_at",
     )
 
-    def __init__(self, version: int, expiry_s: int, will: Will | None) -> None:
+    def __init__(self, version: int, expiry_s: int, will: Will | None, device_id: int = 0) -> None:
+        self.device_id = device_id
         self.version = version
         self.expiry_s = expiry_s
         self.will = will
         self.expires_at = 0.0
         self.will_at = 0.0
         self.queued_at = 0.0
+
+    def is_of_predecessor(self, device_id: int) -> bool:
+        """Say whether the session is of another device than this one, which has its name now."""
+        return self.device_id not in (0, device_id)
 
     def terms(self) -> Terms:
         return Terms(self.version, self.expiry_s, self.will, self.expires_at, self.will_at)

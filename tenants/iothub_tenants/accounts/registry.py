@@ -125,6 +125,7 @@ def _device(connection: Connection, row: RowMapping) -> DeviceRecord:
         groups=tuple(connection.execute(mine).scalars()),
         rules=_rules(connection, own_rules),
         limits=limits.load_text(connection, quota_override, own_limits),
+        id=row["id"],
     )
 
 

@@ -24,7 +24,7 @@ async def rights_of(hub: Hub, tenant: TenantRecord, session: Session) -> Rights 
     device = await directory.device(record, session.device)
     if device is None and hub.hooks.authenticate is not None:
         device = DeviceRecord(session.device, "")  # a plug-in lets in devices that the accounts do not know
-    if device is None or not device.is_enabled:
+    if device is None or not device.is_enabled or session.control.is_of_predecessor(device.id):
         return None
     policy = hub.policies.policy(record, device, session.client_id)
     if hub.hooks.authorise is None:

@@ -5,7 +5,7 @@ Knows no packets and gives no answers: it says which quota refuses; the caller r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from iothub.clock import Clock
@@ -234,6 +234,11 @@ class Allowance:
                 rates.rate(Quota.DEVICE_DELIVER_MESSAGES),
                 rates.rate(Quota.DEVICE_DELIVER_BYTES),
             )
+
+    def forget_devices(self, names: Iterable[str]) -> None:
+        """They were deleted, and their sessions have ended: others of their names begin with nothing spent."""
+        for name in names:
+            self.rates.forget(name)
 
     def _unequip(self, session: Session) -> None:
         if session.meters is not None:

@@ -97,7 +97,7 @@ class Awakening:
             disconnected_at_ms = self._lost_at_ms(state, now_ms)
             subject = Subject(broker.tenant_id, state.client_id, state.epoch, disconnected_at_ms)
             self._hub.journal.note([events.session_disconnected(subject, reason="hub_lost")])
-        control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state))
+        control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state), state.device_id)
         session.control = control
         broker.allowance.restore(session)
         self._hub.sessions.adopt(broker, session, control, max(now_ms - disconnected_at_ms, 0) / 1000)

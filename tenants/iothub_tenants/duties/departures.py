@@ -1,19 +1,21 @@
 """A deleted device's sessions end: connections, subscriptions, queues and reservations go, and its Wills are not published.
 
-Knows no SQL: it is given the lines of the change log. A successor of the same name finds nothing, and loses nothing of its own: the sessions
-that end are those that are there when the deletion is heard of, however long a failing store keeps them.
+Knows no SQL: it is given the lines of the change log. A successor of the same name finds nothing: neither sessions nor bans for its
+predecessor's wrong credentials nor what that had used of its rates. And it loses nothing of its own: the sessions that end are those that
+are there when the deletion is heard of, however long a failing store keeps them, but for those of the device that has the name now. So a
+deletion may be heard of again, at the next start, by a hub that could not note that it has obeyed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from twisted.internet.defer import Deferred, DeferredList
 
 from iothub import log as logging
 from iothub.engine.session import Session
-from iothub.errors import IotHubError
+from iothub.errors import IotHubError, UnavailableError
 from iothub.reasons import Reason
 from iothub_services.sessions.port import SessionControl
 from iothub_tenants.accounts.changes import Change
@@ -26,6 +28,9 @@ PER_TURN = 2_000  # sessions ended before other changes are obeyed
 
 log = logging.get(__name__)
 
+Forget = Callable[[int, Collection[str]], Awaitable[None]]
+"""Tenant id, names of deleted devices: forget what was remembered of them outside sessions. May raise IotHubError."""
+
 
 @dataclass(slots=True)
 class _Leaving:
@@ -36,20 +41,26 @@ class _Leaving:
     device: str
     broker: TenantBroker | None
     sessions: list[Session] = field(default_factory=list)
+    successor: int = 0  # the number of the device that has the name now; 0: none
 
     def left(self) -> list[Session]:
-        """Return those that have not ended."""
+        """Return those that have not ended, and have to."""
         if self.broker is None:
             return []
         present = self.broker.plane.sessions
-        return [session for session in self.sessions if present.get(session.client_id) is session]
+        there = [session for session in self.sessions if present.get(session.client_id) is session]
+        return [
+            session for session in there if session.control.is_of_predecessor(self.successor) or not _number(session)
+        ]
 
 
 class Departures:
     """Invariants: a deletion that was noted is kept until none of its sessions is left; `settled`: the last change before all kept."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, forget: Forget) -> None:
         self._hub = hub
+        self._forget = forget
+        self._gone: dict[int, set[str]] = {}  # by tenant: whose sessions have ended, but are remembered otherwise
         self._leaving: dict[int, _Leaving] = {}  # by the change that deleted the device
         self._noted = 0
         self.settled = 0
@@ -82,19 +93,41 @@ class Departures:
         """End sessions of deleted devices, a bounded number of them; what a failing store refuses is tried again in the next turn."""
         left = PER_TURN
         for leaving in list(self._leaving.values()):
+            try:
+                await self._look_for_successor(leaving)
+            except UnavailableError as error:
+                log.warning("a deleted device may have a successor", device=leaving.device, error=str(error))
+                continue
             sessions = leaving.left()
             if leaving.broker is not None and sessions:
                 await self._end(leaving.broker, sessions[:left])
                 left -= len(sessions)
             if not leaving.left():
-                del self._leaving[leaving.change]
-                count = len(leaving.sessions)
-                log.info(
-                    "sessions of a deleted device ended", tenant=leaving.tenant_id, device=leaving.device, count=count
-                )
+                self._done(leaving, len(sessions))
             if left <= 0:
                 break
         self.settled = min(self._leaving, default=self._noted + 1) - 1
+        await self._forget_gone()
+
+    async def _look_for_successor(self, leaving: _Leaving) -> None:
+        """Only when somebody is in doubt. Raises UnavailableError."""
+        if leaving.broker is not None and any(_number(session) for session in leaving.left()):
+            device = await self._hub.authenticator.directory.device(leaving.broker.record, leaving.device)
+            leaving.successor = 0 if device is None else device.id
+
+    def _done(self, leaving: _Leaving, count: int) -> None:
+        del self._leaving[leaving.change]
+        self._gone.setdefault(leaving.tenant_id, set()).add(leaving.device)
+        if count:
+            log.info("sessions of a deleted device ended", tenant=leaving.tenant_id, device=leaving.device, count=count)
+
+    async def _forget_gone(self) -> None:
+        for tenant_id, names in list(self._gone.items()):
+            broker = self._hub.brokers.present(tenant_id)
+            if broker is not None:
+                broker.allowance.forget_devices(names)
+            await self._forget(tenant_id, names)
+            del self._gone[tenant_id]
 
     async def _end(self, broker: TenantBroker, sessions: list[Session]) -> None:
         for start in range(0, len(sessions), AT_ONCE):
@@ -112,3 +145,9 @@ class Departures:
             log.warning(
                 "a session of a deleted device could not be ended yet", tenant=broker.record.name, error=str(error)
             )
+
+
+def _number(session: Session) -> int:
+    """Return the number of its device, 0 for one that has none: then nothing tells it from a deleted one of its name."""
+    control: SessionControl = session.control
+    return control.device_id

@@ -161,7 +161,7 @@ def _check_client_id(arrival: Arrival) -> None:
     if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, arrival.client_id):
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"the tenant's policy is `{policy.value}`")
     present = arrival.broker.plane.sessions.get(arrival.client_id)
-    if present is not None and present.device != device.name:
+    if present is not None and (present.device != device.name or present.control.device_id > device.id > 0):
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "the session belongs to another device")
 
 
@@ -261,6 +261,7 @@ def _request(arrival: Arrival) -> SessionRequest:
         is_clean_start=packet.is_clean_start,
         expiry_s=arrival.broker.expiry_of(arrival.login.device.name, asked_s),
         will=None if packet.will is None else _will(packet.will),
+        device_id=arrival.login.device.id,
     )
 
 

@@ -155,6 +155,35 @@ def test_successor_of_a_deleted_device_inherits_nothing(
     witness.nothing()
 
 
+def test_deletions_that_could_not_be_noted_are_obeyed_and_spare_successors(
+    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+) -> None:
+    """`obeyed.json` cannot be written: each start hears of every deletion again, and of those of the meantime."""
+    hub = make_hub(auth__failure_reply_ms="0")
+    (hub.data_dir / "obeyed.json").unlink(missing_ok=True)
+    (hub.data_dir / "obeyed.json").mkdir()
+    hub.start()
+    join = party(hub)
+    join(5, "sleeper", keep=True).subscribe(("a", 1))
+    hub.run("device", "delete", "acme", "dev1", "--yes")
+    hub.device("acme", "dev1")
+    successor = join(5, "sleeper", keep=True)
+    assert not successor.connack.session_present
+    successor.subscribe(("b", 1))
+    join(5, "other", device="dev2", keep=True).publish("b", b"new", 1)
+    hub.kill()
+    with closing(AccountStore(sqlite_url(hub.data_dir / "accounts.db"))) as store:
+        devices.delete(store, "acme", "dev2")
+        devices.create(store, "acme", "dev2", password="secret")
+
+    hub.start()
+
+    again = join(5, "sleeper", keep=True)
+    assert again.connack.session_present
+    assert again.payloads() == [b"new"]
+    assert not join(5, "other", device="dev2", keep=True).connack.session_present
+
+
 def test_device_deleted_while_the_hub_was_killed_is_not_resumed(
     make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
 ) -> None:

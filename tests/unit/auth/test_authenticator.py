@@ -410,6 +410,19 @@ def test_review_tells_who_may_stay() -> None:
     assert review().reason is Reason.CREDENTIAL_REVOKED
 
 
+def test_review_closes_the_predecessor_of_a_device_that_shows_the_same() -> None:
+    """Deleted and made anew between two looks: a certificate or a token lets in both."""
+    house = House()
+    house.add("dev2", "CN=dev2", credential_kind=CredentialKind.X509, id=4)
+    proven = house.connect("dev2", None, certificate_subject="CN=dev2")
+    house.add("dev2", "CN=dev2", credential_kind=CredentialKind.X509, id=5)
+    house.auth.invalidate(1, "dev2")
+
+    (outcome,) = collect(house.auth.review(proven, client_id="c1", address="192.0.2.1"))
+
+    assert outcome.reason is Reason.CREDENTIAL_REVOKED
+
+
 def test_secrets_do_not_show_in_a_log() -> None:
     """A record that is printed by mistake tells nothing."""
     shown = Credentials("acme", "dev1", b"hush-hush", "192.0.2.1")

@@ -105,6 +105,20 @@ def test_source_is_what_one_host_has_to_itself(address: str, source: str) -> Non
     assert source_of(address) == source
 
 
+def test_failures_of_a_deleted_device_are_forgotten() -> None:
+    """From every address; another tenant's device of that name is another one."""
+    failures = Failures(FailureSettings(failures=1), ManualClock())
+    others = [("acme", "dev2", "192.0.2.1"), ("beta", "dev1", "192.0.2.1")]
+    for who in (WHO, ("acme", "dev1", "192.0.2.9"), *others):
+        failures.count(*who)
+
+    failures.forget_devices("acme", {"dev1"})
+
+    assert not failures.is_banned(*WHO)
+    assert all(failures.is_banned(*who) for who in others)
+    assert len(failures) == 2
+
+
 def test_failures_of_a_deleted_tenant_are_not_its_successors() -> None:
     failures = Failures(FailureSettings(failures=1), ManualClock())
     failures.count(*WHO)

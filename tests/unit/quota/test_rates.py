@@ -236,3 +236,17 @@ def test_remembered_devices_are_bounded(house: House) -> None:
         house.book.leave(f"dev{number}")
 
     assert house.book.join("dev", limits) is not first
+
+
+def test_deleted_device_leaves_nothing_to_another_one_of_its_name(house: House) -> None:
+    """What it has spent is gone; sessions that share rates now go on sharing them."""
+    limits = resolve_texts("device_publish_messages=5/1m")
+    first = house.book.join("dev1", limits)
+    house.book.forget("dev1")
+    assert house.book.join("dev1", limits) is first
+    house.book.leave("dev1")
+    house.book.leave("dev1")
+
+    house.book.forget("dev1")
+
+    assert house.book.join("dev1", limits) is not first

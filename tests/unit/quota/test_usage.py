@@ -145,3 +145,24 @@ def test_deleted_tenant_leaves_memory_slots_and_file(tmp_path: Path, clock: Manu
     assert [row.key.tenant_id for row in store.load()] == [2]
     assert [record.tenant_id for record in slots.records()] == [2]
     assert usage.figures(1) == []
+
+
+def test_deleted_device_begins_anew_also_in_the_file(clock: ManualClock, store: UsageStore) -> None:
+    """Figures that were asked for in this run and those that were not; the tenant's own and other devices' stay."""
+    mine, unasked = (
+        usage_key(1, "dev1", quota, DAY) for quota in (Quota.DEVICE_PUBLISH_MESSAGES, Quota.DEVICE_PUBLISH_BYTES)
+    )
+    others = [
+        KEY,
+        usage_key(1, "dev2", Quota.DEVICE_PUBLISH_MESSAGES, DAY),
+        usage_key(2, "dev1", Quota.DEVICE_PUBLISH_MESSAGES, DAY),
+    ]
+    store.write([row(5, key) for key in (mine, unasked, *others)], clock.wall())
+    usage = Usage(store, clock)
+    held = usage.cell(mine)
+
+    usage.forget_devices(1, {"dev1"})
+    Deferred.fromCoroutine(usage.flush(lambda _name, call, *args: succeed(call(*args))))  # type: ignore[arg-type]
+
+    assert held.used == 0
+    assert {figure.key: figure.used for figure in store.load()} == {mine: 0, unasked: 0} | dict.fromkeys(others, 5)

@@ -237,3 +237,18 @@ def test_state_of_a_newer_program_is_known_as_such() -> None:
         decode_state(GOLDEN_V1.replace(b'"v":1', b'"v":2'))
     with pytest.raises(CorruptRecordError, match="format version '2'"):
         decode_state(GOLDEN_V1.replace(b'"v":1', b'"v":"2"'))
+
+
+def test_fold_keeps_whose_session_it_is() -> None:
+    """A session that began without a number gets that of the device that resumes it; a connection says nothing of it."""
+    numbered = events.session_created(
+        at(1), device="d", queue_id=9, protocol_version=5, session_expiry_s=60, device_id=4
+    )
+    connected = events.session_connected(
+        at(1), device="d", protocol_version=5, session_expiry_s=60, peer="p", keep_alive_s=30
+    )
+    resumed = events.session_resumed(at(2), protocol_version=5, session_expiry_s=60, device_id=5)
+    states = [folded(created()), folded(created(), resumed), folded(numbered, connected)]
+
+    assert [state and state.device_id for state in states] == [0, 5, 4]
+    assert [state and decode_state(encode_state(state)) == state for state in states] == [True, True, True]

@@ -12,7 +12,7 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import EPOCH_BITS
 from tests.support import property_names as names
-from tests.support.control_house import EVERYTHING, House, now
+from tests.support.control_house import EVERYTHING, House, device, now
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 
@@ -492,3 +492,55 @@ def test_queue_that_is_made_while_its_limits_change_gets_the_new_ones(house: Hou
     house.journal.release()
 
     assert house.queues.limits[1].messages == 5
+
+
+def number(house: House, device_id: int) -> None:
+    """Have `dev1` be another device of this name."""
+    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=device_id))
+    house.hub.authenticator.invalidate(7, "dev1")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_successor_of_a_device_does_not_resume_its_session(house: House, watcher: Guest, is_there: bool) -> None:
+    """Deleted and made anew before the hub has heard of it: neither subscriptions nor messages, and the old Will is nobody's."""
+    number(house, 1)
+    old = keep(house, will=WILL, will_props=[(names.WILL_DELAY, 10)])
+    old.subscribe(("a", 1))
+    if not is_there:
+        old.drop()
+    house.join("p", username="acme/dev2").publish("a", b"old", 1)
+    number(house, 2)
+
+    new = keep(house)
+    house.pass_time(50)
+
+    assert not new.connack.session_present
+    assert house.session("c").subscriptions == {}
+    assert payloads(watcher) == payloads(new) == []
+    assert (house.used(Quota.SESSIONS), house.used(Quota.CONNECTIONS)) == (1, 3)
+    assert len(house.queues.dropped) == 1
+    if is_there:
+        assert [packet.code for packet in old.expect_closed() if packet.kind == DISCONNECT] == [0x87]
+
+
+def test_session_of_a_device_that_got_its_number_later_is_its_own(house: House) -> None:
+    """A plug-in has let it in before it was in the accounts; from now on the session is of this device alone."""
+    keep(house).disconnect()
+    number(house, 1)
+
+    assert keep(house).connack.session_present
+
+    created, resumed = (
+        event for event in house.journal.events if event.type.value in ("session.created", "session.resumed")
+    )
+    assert ("device_id" in created.facts, resumed.facts["device_id"]) == (False, 1)
+
+
+def test_predecessor_does_not_get_the_session_of_its_successor(house: House) -> None:
+    """Its record is still in memory here."""
+    number(house, 2)
+    keep(house).disconnect()
+    number(house, 1)
+
+    assert house.ask("c", clean=False, props=KEPT).connack.code == 0x87
+    assert house.session("c").control.device_id == 2

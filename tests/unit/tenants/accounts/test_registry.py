@@ -124,3 +124,18 @@ def test_tenants_are_found_by_plan_and_by_id(store: AccountStore, registry: Regi
 
     assert registry.tenants_on_plan("unlimited") == [other.id]
     assert registry.tenant_names()[other.id] == "other"
+
+
+def test_another_device_of_the_same_name_has_another_number(store: AccountStore, registry: Registry) -> None:
+    """Whatever else of it is the same: what is remembered of its predecessor is told apart by it."""
+    tenant = registry.find_tenant("acme")
+    assert tenant is not None
+    before = registry.find_device(tenant.id, "dev1")
+    devices.delete(store, "acme", "dev1")
+    devices.create(store, "acme", "dev1")
+
+    after = registry.find_device(tenant.id, "dev1")
+
+    assert before is not None
+    assert after is not None
+    assert 0 < before.id < after.id

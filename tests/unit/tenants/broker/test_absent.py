@@ -16,6 +16,7 @@ from tests.support.control_house import House, now, plugged
 
 
 def leave_a_session(house: House) -> None:
+    house.accounts.add(house.accounts.tenants["acme"], replace(house.accounts.devices[7, "dev1"], id=3))
     house.join("c", clean=False, props=[(names.SESSION_EXPIRY, 100)]).disconnect()
 
 
@@ -31,7 +32,9 @@ def test_device_may_do_what_the_rules_say(house: House) -> None:
     assert rights(house).may_publish(b"a")
 
 
-@pytest.mark.parametrize("change", ["disabled", "suspended", "deleted", "another tenant of that name"])
+@pytest.mark.parametrize(
+    "change", ["disabled", "suspended", "deleted", "another device of that name", "another tenant of that name"]
+)
 def test_device_that_may_not_come_in_may_do_nothing(house: House, change: str) -> None:
     leave_a_session(house)
     tenant, device = house.accounts.tenants["acme"], house.accounts.devices[7, "dev1"]
@@ -41,6 +44,8 @@ def test_device_that_may_not_come_in_may_do_nothing(house: House, change: str) -
         house.accounts.add(replace(tenant, state=TenantState.SUSPENDED))
     elif change == "deleted":
         del house.accounts.devices[7, "dev1"]
+    elif change == "another device of that name":
+        house.accounts.add(tenant, replace(device, id=device.id + 1))
     else:
         house.accounts.add(replace(tenant, id=8))
     house.hub.authenticator.invalidate(7)

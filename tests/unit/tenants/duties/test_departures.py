@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from twisted.internet.defer import Deferred
 
+from iothub.errors import UnavailableError
 from iothub_services.quota.names import Quota
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.duties import departures
 from iothub_tenants.duties.departures import Departures
 from tests.support import property_names as names
-from tests.support.control_house import House, now
+from tests.support.control_house import House, device, now
 from tests.support.packets import DISCONNECT, PUBLISH
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
@@ -20,6 +23,29 @@ WILL = ("wills/x", b"gone", 1, False)
 
 def deleted(number: int, device: str = "dev1", tenant_id: int = 7) -> Change:
     return Change(number, tenant_id, ChangeKind.DEVICE_DELETED, device, 0)
+
+
+class Remembered:
+    """Asked to forget devices; `is_down`: the accounts do not say whose they are."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[tuple[int, set[str]]] = []
+        self.is_down = False
+
+    async def forget(self, tenant_id: int, names: Collection[str]) -> None:
+        if self.is_down:
+            raise UnavailableError("accounts.db: database is locked")
+        self.forgotten.append((tenant_id, set(names)))
+
+
+def departures_of(house: House) -> Departures:
+    return Departures(house.hub, Remembered().forget)
+
+
+def number(house: House, device_id: int, name: str = "dev1") -> None:
+    """Have the device of this name be another one; whoever has its name is let in by the same secret."""
+    house.accounts.add(house.accounts.tenants["acme"], device(name, id=device_id))
+    house.hub.authenticator.invalidate(7, name)
 
 
 def end(house: House, leaving: Departures) -> None:
@@ -33,7 +59,7 @@ def test_sessions_end_with_queues_subscriptions_and_reservations(house: House) -
     house.join("kept", props=KEPT).subscribe(("a", 1))
     house.join("transient").subscribe(("a", 0))
     other = house.join("other", username="acme/dev2", props=KEPT)
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(5)])
 
     end(house, leaving)
@@ -49,7 +75,7 @@ def test_sessions_end_with_queues_subscriptions_and_reservations(house: House) -
 def test_connections_hear_that_their_credential_is_gone(house: House) -> None:
     """0x87, as after any other revocation."""
     guest = house.join("c", props=KEPT)
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(1)])
 
     end(house, leaving)
@@ -64,7 +90,7 @@ def test_wills_of_a_deleted_device_are_not_published(house: House) -> None:
     house.join("transient", will=WILL)
     house.join("kept", props=KEPT, will=WILL)
     house.join("waiting", props=KEPT, will=WILL, will_props=[(names.WILL_DELAY, 50)]).close()
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(1)])
 
     end(house, leaving)
@@ -77,7 +103,7 @@ def test_wills_of_a_deleted_device_are_not_published(house: House) -> None:
 def test_what_the_store_refuses_is_tried_again(house: House) -> None:
     """The deletion is not settled before; a later one does not hide it."""
     house.join("c", props=KEPT).disconnect()
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(3)])
     house.journal.is_down = True
     end(house, leaving)
@@ -98,7 +124,7 @@ def test_turn_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(departures, "PER_TURN", 2)
     for name in ("one", "two", "three"):
         house.join(name, props=KEPT).disconnect()
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(1)])
 
     end(house, leaving)
@@ -110,7 +136,7 @@ def test_turn_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_device_of_another_tenant_and_other_changes_mean_nobody_here(house: House) -> None:
     """A tenant that is not here has no sessions."""
     house.join("c", props=KEPT).disconnect()
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(1, tenant_id=8), Change(2, 7, ChangeKind.DEVICE, "dev1", 0)])
 
     end(house, leaving)
@@ -123,7 +149,7 @@ def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_cl
     """Clients come back at once: their old record must not let them begin a session that nobody ends."""
     guest = house.join("c", props=KEPT)
     del house.accounts.devices[7, "dev1"]
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(1)])
 
     end(house, leaving)
@@ -136,7 +162,7 @@ def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_cl
 def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(house: House) -> None:
     """The sessions that end are those that were there when the hub heard of the deletion."""
     house.join("old", props=KEPT).disconnect()
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(3)])
     house.journal.is_down = True
     end(house, leaving)
@@ -155,7 +181,7 @@ def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(house: Hous
 def test_successor_under_the_same_client_id_is_not_hit(house: House) -> None:
     """While the end of the old session waits for its turn, the successor begins anew under the same Client Identifier."""
     house.join("c", props=KEPT).disconnect()
-    leaving = Departures(house.hub)
+    leaving = departures_of(house)
     leaving.note([deleted(3)])
     house.journal.is_held = True
     successor = house.stranger()
@@ -170,3 +196,76 @@ def test_successor_under_the_same_client_id_is_not_hit(house: House) -> None:
     end(house, leaving)
     assert leaving.is_pending is False
     successor.ping()
+
+
+def test_successor_that_came_before_the_deletion_was_heard_of_is_spared(house: House) -> None:
+    """Deleted and made anew between two looks at the accounts: both have sessions, only the successor's stay."""
+    number(house, 1)
+    house.join("old", props=KEPT).subscribe(("a", 1))
+    number(house, 2)
+    successor = house.join("new", props=KEPT)
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+
+    end(house, leaving)
+
+    assert list(house.acme.plane.sessions) == ["new"]
+    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    successor.ping()
+
+
+def test_deletion_that_is_heard_of_again_does_no_harm(house: House) -> None:
+    """A hub that could not note that it has obeyed hears of it at its next start; the successor has gone on since."""
+    number(house, 1)
+    house.join("old", props=KEPT).disconnect()
+    first = departures_of(house)
+    first.note([deleted(3)])
+    end(house, first)
+    number(house, 2)
+    successor = house.join("old", props=KEPT)
+    house.journal.words()
+
+    again = departures_of(house)
+    again.note([deleted(3)])
+    end(house, again)
+
+    assert list(house.acme.plane.sessions) == ["old"]
+    assert (again.is_pending, again.settled) == (False, 3)
+    assert house.journal.words() == []
+    successor.ping()
+
+
+def test_nobody_is_ended_while_it_is_not_known_whether_there_is_a_successor(house: House) -> None:
+    """The accounts do not answer: later."""
+    number(house, 1)
+    house.join("c", props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+    house.accounts.is_down = True
+    end(house, leaving)
+    assert (leaving.is_pending, leaving.settled) == (True, 2)
+
+    house.accounts.is_down = False
+    del house.accounts.devices[7, "dev1"]
+    end(house, leaving)
+
+    assert house.acme.plane.sessions == {}
+    assert (leaving.is_pending, leaving.settled) == (False, 3)
+
+
+def test_what_was_remembered_of_a_device_is_forgotten_when_its_sessions_have_ended(house: House) -> None:
+    """By all devices of a tenant at once; what cannot be forgotten now is tried again."""
+    remembered = Remembered()
+    leaving = Departures(house.hub, remembered.forget)
+    house.join("c", props=KEPT).disconnect()
+    leaving.note([deleted(3), deleted(4, "dev2"), deleted(5, tenant_id=8)])
+    house.journal.is_down = remembered.is_down = True
+    with pytest.raises(UnavailableError):
+        end(house, leaving)
+    assert leaving.settled == 2
+
+    house.journal.is_down = remembered.is_down = False
+    end(house, leaving)
+    end(house, leaving)
+
+    assert remembered.forgotten == [(7, {"dev1", "dev2"}), (8, {"dev1"})]
