@@ -96,7 +96,7 @@ class DataDir:
     @property
     def is_initialised(self) -> bool:
         """Has `init` been here? What it writes last is the configuration; who has lost that alone still has a hub."""
-        return self.has_config or _holds(self.accounts) or bool(self._worked_in())
+        return (self.has_config and not self._is_configured_only) or _holds(self.accounts) or bool(self._worked_in())
 
     @property
     def has_config(self) -> bool:
@@ -118,6 +118,12 @@ class DataDir:
 
     def require_fresh(self) -> None:
         """Raise ConflictError when `init` has been here before, UnavailableError when what is left must not be covered up."""
+        self.require_directory()
+        if self._is_configured_only:
+            raise ConflictError(
+                f"{self.config_file} is there, and nothing else of a hub: move it away, run `iothub init`, and put it in the "
+                "place of the new one; if a hub has worked here, restore a backup of the whole directory"
+            )
         if self.has_config:
             raise ConflictError(
                 f"{self.path} is initialised already; to start over, move it away or choose another --data-dir"
@@ -127,6 +133,13 @@ class DataDir:
         with _unavailable(self.path):
             if _holds(self.accounts) and not self.pepper_file.exists():
                 raise _no_pepper(self.pepper_file)
+
+    @property
+    def _is_configured_only(self) -> bool:
+        """Has somebody written a configuration before `init`, which makes the pepper first, or lost everything else?"""
+        with _unavailable(self.path):
+            has_pepper = self.pepper_file.exists()
+        return self.has_config and not has_pepper and not _holds(self.accounts) and not self._worked_in()
 
     def prepare(self) -> None:
         """Make the directory and the pepper; `finish` follows when the stores are made. Repeatable after a crash."""
@@ -142,11 +155,17 @@ class DataDir:
 
     def require_initialised(self) -> None:
         """Raise NotFoundError, with the command to run, unless `init` has been here; UnavailableError for what is no directory."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UnavailableError(f"{self.path} is a file, expected a directory: name another one with --data-dir")
+        self.require_directory()
         if not self.is_initialised:
             where = shlex.quote(str(self.path))
             raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {where} init` first")
+
+    def require_directory(self) -> None:
+        """Raise UnavailableError for a path that something else than a directory has, itself or on the way to it."""
+        with _unavailable(self.path):
+            taken = next((part for part in (self.path, *self.path.parents) if part.exists()), None)
+        if taken is not None and not taken.is_dir():
+            raise UnavailableError(f"{taken} is a file, expected a directory: name another one with --data-dir")
 
     def require_accounts(self) -> None:
         """Raise UnavailableError when the accounts, which `init` made, have gone: a new file would be a hub without tenants."""

@@ -21,7 +21,7 @@ from iothub_tenants.accounts.changes import trim as changes_trim
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.duties.departures import Departures
-from iothub_tenants.duties.errands import Errands
+from iothub_tenants.duties.errands import QUICK, Errands
 from iothub_tenants.duties.obey import Obedience
 from iothub_tenants.walks.aside import Aside
 
@@ -38,6 +38,23 @@ DOORSTEP_INTERVAL_S = 0.2
 PATIENCE_S = 0.3  # what waits for a disk does not keep rights from changing within a second
 
 
+class CommandRows:
+    """The command table as the errands write it, in a thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._run = node.threads.run
+        self._accounts = node.accounts
+
+    async def answer(self, number: int, result: Mapping[str, object]) -> None:
+        await self._run("accounts.answer", commands.answer, self._accounts, number, result)
+
+    async def fail(self, number: int, error: IotHubError) -> None:
+        await self._run("accounts.fail", commands.fail, self._accounts, number, error)
+
+    async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
+        await self._run("accounts.progress", commands.progress, self._accounts, number, so_far)
+
+
 class Duties:
     """Plans and does them, on the reactor thread."""
 
@@ -52,6 +69,7 @@ class Duties:
         # rights that others lose do not wait for a disk
         self._departing = Aside("departures", node.reactor.callLater, PATIENCE_S)
         self._asked = Aside("errands", node.reactor.callLater, PATIENCE_S)
+        self._asked_quick = Aside("quick errands", node.reactor.callLater, PATIENCE_S)
         self._obeyed = -1
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
@@ -100,21 +118,17 @@ class Duties:
         self._node.sys_topics.publish()
 
     async def _look_at_accounts(self) -> None:
-        node, run = self._node, self._run
-
-        async def answer(number: int, result: Mapping[str, object]) -> None:
-            await run("accounts.answer", commands.answer, node.accounts, number, result)
-
-        async def fail(number: int, error: IotHubError) -> None:
-            await run("accounts.fail", commands.fail, node.accounts, number, error)
-
+        node, rows = self._node, CommandRows(self._node)
         is_asked = await self._obey()
         while is_asked:
-            taken = await run("accounts.take", commands.take, node.accounts)
+            taken = await self._run("accounts.take", commands.take, node.accounts)
             try:
                 is_asked = await self._obey()  # what was changed before a command was given is obeyed before it is done
             finally:
-                await self._asked.do(partial(self._errands.run, taken, answer, fail))
+                for aside, is_quick in ((self._asked_quick, True), (self._asked, False)):
+                    errands = [command for command in taken if (command.verb in QUICK) is is_quick]
+                    if errands:
+                        await aside.do(partial(self._errands.run, errands, rows))
 
     async def _obey(self) -> bool:
         """Obey what was changed since the last look; whether there are commands, too."""

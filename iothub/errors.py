@@ -56,6 +56,12 @@ class UnavailableError(IotHubError):
     exit_code = 7
 
 
+class InterruptedWorkError(IotHubError):
+    """A person stopped it with Ctrl-C; the text says what is done, what is not, and how to go on."""
+
+    exit_code = 130
+
+
 class BackendError(UnavailableError):
     """A store failed. `retryable`: the same call may succeed later; `is_written` is False only when nothing was written for certain."""
 

@@ -15,3 +15,6 @@ class Verb(StrEnum):
     SESSION_DISCARD = "session.discard"  # tenant, {"client_id": text} -> {}; NotFoundError
     QUEUE_PURGE = "queue.purge"  # tenant, {"client_id": text} -> {"messages": number}; NotFoundError
     RETAIN_DELETE = "retain.delete"  # tenant, {"filter": Topic Filter} -> {"messages": number}
+    # tenant, {"limit": number} -> {"bans": [{"device", "address", "until_ms"}], "left_out": number, "reason": text}
+    BAN_LIST = "ban.list"
+    BAN_LIFT = "ban.lift"  # tenant, {"device": text, "address": text or null: all} -> {"bans": number}; NotFoundError

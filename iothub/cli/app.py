@@ -6,6 +6,7 @@ Knows no noun and prints nothing but through `output`.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iothub.cli import output
+from iothub.cli.durations import DURATION
 from iothub.cli.files import cannot_be_read
 from iothub.cli.hints import Hints
 from iothub.cli.output import Row
@@ -26,11 +28,17 @@ from iothub.settings import Config
 if TYPE_CHECKING:
     from iothub_tenants.accounts.store import AccountStore
 
-COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer
+COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer, or to tell how far it is
 _UNWRAPPED = ("Example", "First steps")
 _SECRET_LIMIT_BYTES = 4096
 
 AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+TIMEOUT = click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    help='How long a running hub may take, such as "5m". Default: as long as it tells of progress.',
+)
 DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
 
 
@@ -103,11 +111,31 @@ class App:
                 raise
         return self._store
 
-    def ask_hub(self, tenant: str, verb: str, argument: Row, timeout_s: float | None = None) -> dict[str, object]:
-        """Have the running hub do something. Raises UnavailableError when it does not answer in time."""
+    def ask_hub(
+        self,
+        tenant: str,
+        verb: str,
+        argument: Row,
+        timeout_s: float | None = None,
+        told: Callable[[int, int], None] | None = None,
+    ) -> dict[str, object]:
+        """Have the running hub do something: for `timeout_s` at most, else as long as it tells of progress.
+
+        `told(done, of)` hears of it.
+
+        Raises:
+            UnavailableError: The hub does not answer in time.
+            InterruptedWorkError: Ctrl-C; the text says whether the hub goes on.
+        """
         from iothub_tenants.accounts import commands
 
-        return commands.call(self.store(), tenant, verb, argument, timeout_s or COMMAND_TIMEOUT_S)
+        def tell(so_far: commands.Json) -> None:
+            if told is not None:
+                told(int(str(so_far["done"])), int(str(so_far["total"])))
+
+        silence_s, total_s = (COMMAND_TIMEOUT_S, math.inf) if timeout_s is None else (timeout_s, timeout_s)
+        patience = commands.Patience(silence_s, total_s, tell)
+        return commands.call(self.store(), tenant, verb, argument, patience)
 
     def close(self) -> None:
         if self._store is not None:

@@ -1,41 +1,58 @@
-"""`iothub ban`: keep somebody out of a tenant, until a time or for good.
+"""`iothub ban`: keep somebody out of a tenant, until a time or for good; and those whom the hub keeps out by itself.
 
-Knows no failed login: those ban by themselves (setting auth.failures).
+Knows no failed login: the running hub counts them (setting auth.failures), keeps those bans in its memory, and tells and lifts them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from iothub.cli.app import App, noun, verb
-from iothub.errors import ConfigError
-from iothub.units import parse_duration
+from iothub.cli.content import time_of
+from iothub.cli.durations import DURATION
+from iothub.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.verbs import Verb
 from iothub_tenants.accounts import bans
 from iothub_tenants.accounts.plain import plain
 
 command = noun("ban", "Bans: keep a device, a client id or an address out of a tenant.")
-KIND = click.Choice(("device", "client_id", "address"))
+KINDS = ("device", "client_id", "address")
+FAILURES = "failures"
+COLUMNS = ("name", "kind", "address", "until", "reason")
+_ASK_TIMEOUT_S = 3.0
+_LIMIT = 1000  # of the hub's own bans
 
 
 @verb(command, "list")
 @click.argument("tenant")
-def list_all(app: App, tenant: str) -> None:
-    """List the bans in force.
+@click.pass_context
+def list_all(context: click.Context, app: App, tenant: str) -> None:
+    """List the bans in force: yours, and those that a running hub has made after failed logins (kind: failures).
+
+    Exit code 7 when the hub does not tell its own; the others are listed all the same.
 
     Example:
       iothub --data-dir ./hub ban list acme
     """
-    rows = [_row(entry) for entry in bans.list_all(app.store(), tenant)]
-    app.rows(rows, "name", "kind", "until", "reason")
+    rows, code = [_row(entry) for entry in bans.list_all(app.store(), tenant)], 0
+    try:
+        rows += _made_by_hub(app, tenant)
+    except (UnavailableError, ConfigError) as error:  # or the hub is of an older version
+        app.say(f"iothub: warning: bans after failed logins are not shown: {error}")
+        code = UnavailableError.exit_code
+    app.rows(rows, *COLUMNS)
+    context.exit(code)
 
 
 @verb(command, "add")
 @click.argument("tenant")
-@click.argument("kind", type=KIND)
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("value")
-@click.option("--for", "duration", metavar="DURATION", help='Such as "15m" or "7d". Without it: until removed.')
+@click.option("--for", "duration_s", type=DURATION, help='Such as "15m" or "7d". Without it: until removed.')
 @click.option("--reason", default="", help="Why, for whoever reads the list.")
-def add(app: App, tenant: str, kind: str, value: str, duration: str | None, reason: str) -> None:
+def add(app: App, tenant: str, kind: str, value: str, duration_s: float | None, reason: str) -> None:
     """Ban a device, a client id or an address (or network).
 
     Examples:
@@ -43,32 +60,62 @@ def add(app: App, tenant: str, kind: str, value: str, duration: str | None, reas
       iothub --data-dir ./hub ban add acme device dev1
     """
     store = app.store()
-    entry = bans.add(store, tenant, kind, value, until_ms=_until_ms(store.now_ms(), duration), reason=reason)
+    until_ms = 0 if duration_s is None else store.now_ms() + int(duration_s * 1000)
+    entry = bans.add(store, tenant, kind, value, until_ms=until_ms, reason=reason)
     app.done(f"banned {kind} {entry.value}", _row(entry))
 
 
 @verb(command, "remove")
 @click.argument("tenant")
-@click.argument("kind", type=KIND)
+@click.argument("kind", type=click.Choice((*KINDS, FAILURES)))
 @click.argument("value")
-def remove(app: App, tenant: str, kind: str, value: str) -> None:
-    """Lift a ban.
+@click.option("--from", "address", metavar="ADDRESS", help="With failures: only the ban from this address.")
+def remove(app: App, tenant: str, kind: str, value: str, address: str | None) -> None:
+    """Lift a ban. Kind failures with a device: the running hub forgets its failed logins.
 
-    Example:
+    Examples:
       iothub --data-dir ./hub ban remove acme device dev1
+      iothub --data-dir ./hub ban remove acme failures dev1 --from 192.0.2.7
     """
-    bans.remove(app.store(), tenant, kind, value)
+    if kind == FAILURES:
+        _lift_by_hub(app, tenant, value, address)
+    elif address is not None:
+        raise click.UsageError("--from goes with the kind failures")
+    else:
+        bans.remove(app.store(), tenant, kind, value)
     app.done(f"lifted the ban of {kind} {value}", {"name": value, "kind": kind})
 
 
+def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
+    """Ask the running hub; without one there are none. Raises UnavailableError."""
+    if app.data_dir.holder() is None:
+        return []
+    answer = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
+    if answer["left_out"]:
+        app.say(f"iothub: warning: {answer['left_out']} more bans after failed logins are left out")
+    found = answer["bans"]
+    return [_row_of_hub(tenant, ban, str(answer["reason"])) for ban in found] if isinstance(found, list) else []
+
+
+def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:
+    if app.data_dir.holder() is None:
+        raise NotFoundError("no hub runs here, and bans after failed logins end with the hub: there are none")
+    app.ask_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
+
+
 def _row(entry: bans.BanEntry) -> dict[str, object]:
-    return {"name": entry.value, **plain(entry)}
+    return {"name": entry.value, **plain(entry), "address": None}
 
 
-def _until_ms(now_ms: int, duration: str | None) -> int:
-    if duration is None:
-        return 0
-    try:
-        return now_ms + int(parse_duration(duration) * 1000)
-    except ValueError as error:
-        raise ConfigError(f"--for {duration!r}: {error}") from None
+def _row_of_hub(tenant: str, ban: Mapping[str, object], reason: str) -> dict[str, object]:
+    device = str(ban["device"])
+    return {
+        "name": device,
+        "tenant": tenant,
+        "kind": FAILURES,
+        "value": device,
+        "until": time_of(int(str(ban["until_ms"]))),
+        "reason": f"automatic: {reason}",
+        "created": None,
+        "address": ban["address"],
+    }

@@ -5,24 +5,21 @@ Knows no hash: `iothub_tenants.accounts.devices` makes credentials. A secret com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
-from iothub.cli import leftovers, output
+from iothub.cli import belongings, leftovers, output
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
-from iothub.cli.files import NamedPath, cannot_be_read
-from iothub.cli.progress import Progress
-from iothub.cli.secrets_file import SecretsFile
+from iothub.cli.bulk import Import
+from iothub.cli.files import NamedPath
 from iothub.errors import ConfigError
-from iothub_tenants.accounts import devices, imports
+from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.plain import plain
 
 command = noun("device", "Devices: accounts of a tenant. Username in MQTT: TENANT/DEVICE.")
-COLUMNS = ("name", "credential", "is_enabled", "groups", "created")
 
 C = TypeVar("C", bound=Callable[..., object])
 
@@ -37,27 +34,25 @@ def _secret_options(function: C) -> C:
     return function
 
 
-@verb(command, "list")
-@click.argument("tenant")
-def list_all(app: App, tenant: str) -> None:
+belongings.add_list(
+    command,
+    devices.list_all,
+    ("name", "credential", "is_enabled", "groups", "created"),
     """List the devices of a tenant.
 
     Example:
       iothub --data-dir ./hub device list acme -o json
-    """
-    app.rows([plain(device) for device in devices.list_all(app.store(), tenant)], *COLUMNS)
-
-
-@verb(command, "show")
-@click.argument("tenant")
-@click.argument("name")
-def show(app: App, tenant: str, name: str) -> None:
+    """,
+)
+belongings.add_show(
+    command,
+    devices.show,
     """Show one device; its secret is stored as a hash and cannot be shown.
 
     Example:
       iothub --data-dir ./hub device show acme dev1
-    """
-    app.record(plain(devices.show(app.store(), tenant, name)))
+    """,
+)
 
 
 @verb(command, "create")
@@ -96,43 +91,26 @@ def create(
 @verb(command, "import")
 @click.argument("tenant")
 @click.argument("file", type=NamedPath(allow_dash=True))
-@click.option("--secrets-to", type=NamedPath(), help="Generate secrets where there is no password, into this new file.")
+@click.option(
+    "--secrets-to",
+    type=NamedPath(allow_dash=True),
+    help="Generate secrets where there is no password, into this new file; -: to standard output.",
+)
 def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None) -> None:
     """Create many devices from a CSV file with the header name,password: all of them or none.
 
     Bad lines are named with their numbers (exit code 4). FILE may be - for standard input.
 
     With --secrets-to the header may also be name alone, and a password may be empty: those devices get generated secrets,
-    thousands per second, written as name,username,secret into a new file that you alone can read.
+    thousands per second, written as name,username,secret into a new file that you alone can read. With - they go to
+    standard output; in JSON as the list `secrets` of the one object.
 
     Examples:
       iothub --data-dir ./hub device import acme devices.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to fleet-secrets.csv
+      iothub --data-dir ./hub device import acme fleet.csv --secrets-to - -o json
     """
-    if secrets_to is None:
-        names = _import(app, tenant, file, None)
-        app.done(f"imported {output.counted(len(names), 'device')}", {"name": tenant, "devices": names})
-        return
-    with SecretsFile(secrets_to) as secrets:
-        names = _import(app, tenant, file, partial(_write_secrets, secrets, tenant))
-    record = {"name": tenant, "devices": names, "secrets_file": str(secrets_to)}
-    app.done(f"imported {output.counted(len(names), 'device')}\ngenerated secrets are in {secrets_to}", record)
-
-
-def _import(app: App, tenant: str, file: Path, keep: imports.Keep | None) -> list[str]:
-    """Read the file leniently: the reader of the rows names the line that is no UTF-8."""
-    try:
-        with (
-            click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as lines,
-            Progress("passwords are hashed") as progress,
-        ):
-            return imports.import_devices(app.store(), tenant, lines, keep=keep, on_progress=progress)
-    except OSError as error:
-        raise cannot_be_read(file, error) from None
-
-
-def _write_secrets(file: SecretsFile, tenant: str, made: Sequence[tuple[str, str]]) -> None:
-    file.write(["name,username,secret", *(f"{name},{tenant}/{name},{secret}" for name, secret in made)])
+    Import(app, tenant, file, secrets_to).run()
 
 
 @verb(command, "rotate-secret")
@@ -185,40 +163,39 @@ def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
     app.done(f"{tenant}/{name} now proves itself with a certificate", plain(device))
 
 
-@verb(command, "set-jwt")
-@click.argument("tenant")
-@click.argument("name")
-def set_jwt(app: App, tenant: str, name: str) -> None:
+belongings.add_change(
+    command,
+    "set-jwt tenant name",
+    devices.set_jwt,
+    "{tenant}/{name} now proves itself with a token",
     """Let the device in by a token (JWT) of one of the tenant's token issuers, and by nothing else.
 
     Example:
       iothub --data-dir ./hub device set-jwt acme dev1
-    """
-    app.done(f"{tenant}/{name} now proves itself with a token", plain(devices.set_jwt(app.store(), tenant, name)))
-
-
-@verb(command, "enable")
-@click.argument("tenant")
-@click.argument("name")
-def enable(app: App, tenant: str, name: str) -> None:
+    """,
+)
+belongings.add_change(
+    command,
+    "enable tenant name",
+    devices.enable,
+    "enabled device {tenant}/{name}",
     """Let the device connect again.
 
     Example:
       iothub --data-dir ./hub device enable acme dev1
-    """
-    app.done(f"enabled device {tenant}/{name}", plain(devices.enable(app.store(), tenant, name)))
-
-
-@verb(command, "disable")
-@click.argument("tenant")
-@click.argument("name")
-def disable(app: App, tenant: str, name: str) -> None:
+    """,
+)
+belongings.add_change(
+    command,
+    "disable tenant name",
+    devices.disable,
+    "disabled device {tenant}/{name}",
     """Close the device's connections and refuse new ones; its account and sessions stay.
 
     Example:
       iothub --data-dir ./hub device disable acme dev1
-    """
-    app.done(f"disabled device {tenant}/{name}", plain(devices.disable(app.store(), tenant, name)))
+    """,
+)
 
 
 @verb(command, "delete")

@@ -1,6 +1,6 @@
 """Files that a person names on the command line: read with a bound, written for the owner alone.
 
-Knows no content beyond "this is JSON".
+Knows no content beyond "this is JSON". `-` is standard input or output where a command says so, and a file nowhere; `./-` is one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
-from iothub.errors import ConfigError, IotHubError, UnavailableError
+from iothub.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 
 JSON_LIMIT_BYTES = 256 << 20
+DASH = Path("-")
 
 
 class NamedPath(click.Path):
@@ -25,10 +26,16 @@ class NamedPath(click.Path):
         super().__init__(path_type=Path, readable=False, **options)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse the empty name: a variable that is not set must not mean the working directory."""
+        """Refuse names that mean something else than they seem to.
+
+        The empty one: a variable that is not set must not mean the working directory. `-` where it is neither input nor output.
+        """
         if value == "":
             self.fail("the name is empty; is a variable not set?", param, ctx)
-        return super().convert(value, param, ctx)
+        if value == "-" and not self.allow_dash:
+            self.fail("- stands for no file here; a file of that name is ./-", param, ctx)
+        path = super().convert(value, param, ctx)
+        return Path.cwd() / path if value != "-" and path == DASH else path
 
 
 def cannot_be_read(path: object, error: OSError) -> IotHubError:
@@ -50,6 +57,14 @@ def read_json(path: Path) -> object:
         return json.loads(octets)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected JSON: {error}") from None
+
+
+def require_free(path: Path, *, is_forced: bool) -> None:
+    """Raise ConflictError when a file would be overwritten that nobody gave up, and for what is no file at all."""
+    if path.exists() and not path.is_file():
+        raise ConflictError(f"{path} is there and is no file: name a new file, or - for standard output")
+    if os.path.lexists(path) and not is_forced:
+        raise ConflictError(f"{path} exists already: name a new file, or overwrite it with --force")
 
 
 def write_secret_file(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ import time
 
 from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.cli.stores import working_alone
-from iothub.errors import NotFoundError, UnavailableError
+from iothub.errors import InterruptedWorkError, NotFoundError, UnavailableError
 from iothub.verbs import Verb
 from iothub_tenants.accounts import devices, tenants
 from iothub_tenants.accounts.tenants import Deletion
@@ -19,12 +19,17 @@ _POLL_S = 0.1
 
 def finish_deletion(app: App, deletion: Deletion) -> bool:
     """Empty the tenant's other stores, or see the hub do it; False when the hub is still at it after a while."""
-    with working_alone(app.data_dir, "iothub tenant delete", app.loaded.config) as stores:
-        if stores is not None:
-            stores.drop_tenant(deletion.tenant_id)
-            tenants.finish_deletion(app.store(), deletion.tenant_id)
-            return True
-    return _wait_for_hub(app, deletion)
+    try:
+        with working_alone(app.data_dir, "iothub tenant delete", app.loaded.config) as stores:
+            if stores is not None:
+                stores.drop_tenant(deletion.tenant_id)
+                tenants.finish_deletion(app.store(), deletion.tenant_id)
+                return True
+        return _wait_for_hub(app, deletion)
+    except KeyboardInterrupt:
+        raise InterruptedWorkError(
+            f"interrupted: tenant {deletion.name} is being deleted; the hub goes on with it, at its next start if none runs"
+        ) from None
 
 
 def delete_device(app: App, tenant: str, name: str) -> None:
@@ -43,7 +48,7 @@ def _await_hub(app: App, otherwise: str) -> None:
     """Wait until the hub has obeyed what was changed: it does that before it answers anything."""
     try:
         app.ask_hub("", Verb.PING, {})
-    except UnavailableError as error:
+    except (UnavailableError, InterruptedWorkError) as error:
         app.say(f"iothub: warning: {otherwise}: {error}")
 
 

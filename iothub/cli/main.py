@@ -19,7 +19,7 @@ from iothub.cli import output
 from iothub.cli.app import App, keep_examples, output_option
 from iothub.cli.files import NamedPath
 from iothub.cli.hints import Hints
-from iothub.errors import IotHubError
+from iothub.errors import InterruptedWorkError, IotHubError
 from iothub.text import printable
 
 # In the order of a first acquaintance. Each module has an attribute `command`.
@@ -45,7 +45,6 @@ NOUNS = {
     "cert": ("cert", "Certificates: make a self-signed one for trying."),
     "version": ("version", "Say which program this is."),
 }
-INTERRUPTED = 130
 _HINT = "this is a defect; run the same command with --debug for details, and report it"
 
 
@@ -140,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         output.say("iothub: interrupted; nothing more was changed")
-        return INTERRUPTED
+        return InterruptedWorkError.exit_code
     except output.OutputError as error:
         _silence_stdout()
         return _explain(error, arguments, f"iothub: {error}", error.exit_code)

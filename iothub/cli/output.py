@@ -64,11 +64,16 @@ def write_record(record: Row, form: str) -> None:
 
 
 def write_json(content: object) -> None:
-    write_text(json.dumps(content, indent=2, default=str))
+    write_text(as_json(content, "json"))
 
 
 def write_json_line(content: object) -> None:
-    write_text(json.dumps(content, default=str))
+    write_text(as_json(content, "jsonl"))
+
+
+def as_json(content: object, form: str) -> str:
+    """Return an object as the form `json`, for people too, or `jsonl`, one line, has it."""
+    return json.dumps(content, indent=2 if form == "json" else None, default=str)
 
 
 def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:

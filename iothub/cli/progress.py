@@ -33,7 +33,8 @@ class Progress:
         if now - self._said >= self._interval_s:
             self._said = now
             per_s = done / (now - self._began)
-            self._say(f"{done} of {of} {self._what}, {per_s:.0f} per second, {_words((of - done) / per_s)} left")
+            left = f"{_words((of - done) / per_s)} left" if done else "no telling how long"
+            self._say(f"{done} of {of} {self._what}, {per_s:.0f} per second, {left}")
 
     def __enter__(self) -> Progress:
         return self

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import click
 
 from iothub.cli import output, stores
-from iothub.cli.app import AGREED, App, noun, verb
+from iothub.cli.app import AGREED, TIMEOUT, App, noun, verb
 from iothub.cli.content import describe, payload_of, time_of
+from iothub.cli.progress import Progress
 from iothub.engine.filters import check_topic_filter, topic_matches
 from iothub.errors import ConfigError, NotFoundError
 from iothub.verbs import Verb
@@ -74,10 +75,20 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
 @click.option("--filter", "topic_filter", help="The same as the argument.")
 @AGREED
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be deleted.")
+@TIMEOUT
 def delete(
-    app: App, tenant: str, topic: str | None, topic_filter: str | None, is_agreed: bool, is_dry_run: bool
+    app: App,
+    tenant: str,
+    topic: str | None,
+    topic_filter: str | None,
+    is_agreed: bool,
+    is_dry_run: bool,
+    timeout_s: float | None,
 ) -> None:
     """Delete the retained message of a topic, or of all topics that match a filter.
+
+    A running hub tells how far it is. It goes on when the command is interrupted, or has waited for --timeout (exit code 7);
+    `iothub status` shows it.
 
     Examples:
       iothub --data-dir ./hub retain delete acme room/temperature
@@ -98,7 +109,7 @@ def delete(
     if count:
         question = f"Delete {output.counted(count, 'retained message')} of tenant {tenant}?"
         app.confirm(question, is_agreed=is_agreed)
-    deleted = _delete(app, tenant, tenant_id, chosen)
+    deleted = _delete(app, tenant, tenant_id, chosen, timeout_s)
     _require_some(deleted, tenant, chosen)
     text = f"deleted {output.counted(deleted, 'retained message')}"
     app.done(text, {"name": chosen, "messages": deleted, "is_deleted": True})
@@ -116,12 +127,14 @@ def _missing(tenant: str, topic: str) -> NotFoundError:
     )
 
 
-def _delete(app: App, tenant: str, tenant_id: int, chosen: str) -> int:
+def _delete(app: App, tenant: str, tenant_id: int, chosen: str, timeout_s: float | None) -> int:
     with stores.working_alone(app.data_dir, "iothub retain delete", app.loaded.config) as alone:
         if alone is not None:
             topics = [found.topic for found in _matching(alone.retained, tenant_id, chosen.encode())]
             return alone.retained.delete(tenant_id, topics)
-    return int(str(app.ask_hub(tenant, Verb.RETAIN_DELETE, {"filter": chosen})["messages"]))
+    with Progress("retained messages are deleted") as progress:
+        answer = app.ask_hub(tenant, Verb.RETAIN_DELETE, {"filter": chosen}, timeout_s, progress)
+    return int(str(answer["messages"]))
 
 
 def _matching(

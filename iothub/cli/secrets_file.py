@@ -1,27 +1,43 @@
-"""A new file for secrets that nobody can tell again: written whole before they count, gone when what they are for fails for certain.
+"""Where secrets go that nobody can tell again: a new file, or standard output; whole before they count, gone when what they are for fails.
 
 Knows no device.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import signal
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TypeAlias
+from types import TracebackType
+from typing import Protocol
 
 from iothub.cli import output
-from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.errors import BackendError, ConflictError, IotHubError, UnavailableError
 
 _MODE = 0o600
+_LOOK = "look with `iothub device list TENANT`"
+_MAYBE = f"the database may have taken the devices before it failed; {_LOOK}"
 
-_Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+
+class Secrets(Protocol):
+    """A place for secrets, as a context: when it ends with an error, the secrets were for nothing."""
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Take everything, once, and have it safe. Raises UnavailableError."""
+
+    def __enter__(self) -> Secrets: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class SecretsFile:
-    """Takes its name at once, for its owner alone; a file that is there is never touched.
+    """Takes its name at once, for its owner alone; a file that holds anything is never touched.
+
+    An empty one is what an import leaves that was killed: it is taken over, unless its import still runs, which holds its lock.
 
     Raises:
         ConflictError: The name is taken.
@@ -30,21 +46,14 @@ class SecretsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._before: _Handler = None
         self._is_written = False
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-        except FileExistsError:
-            raise ConflictError(f"{path} exists already and may hold secrets: name a new file") from None
+            self._descriptor = self._opened()
         except OSError as error:
             raise self._unavailable(error) from None
 
     def write(self, lines: Iterable[str]) -> None:
-        """Write everything and have the disk take it. Raises UnavailableError.
-
-        From here on Ctrl-C is ignored: the rest takes seconds, and an interrupted commit may have happened or not.
-        """
-        self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        """Write everything and have the disk take it. Raises UnavailableError."""
         try:
             with os.fdopen(os.dup(self._descriptor), "w", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in lines)
@@ -60,16 +69,37 @@ class SecretsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._descriptor)
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
         if isinstance(error, BackendError) and self._is_written:  # the connection was lost at the commit, perhaps
-            output.say(
-                f"iothub: warning: {self._path} is kept: the database may have taken the devices before it failed; "
-                "look with `iothub device list`, and remove the file if they are not there"
-            )
+            output.say(f"iothub: warning: {self._path} is kept: {_MAYBE}, and remove the file if they are not there")
         elif error is not None:
             self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)  # and with it the lock: nobody takes over a file that is about to go
+
+    def _opened(self) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, _MODE)
+        except FileExistsError:
+            if self._path.is_symlink() or not self._path.is_file():
+                raise self._taken() from None
+            descriptor = os.open(self._path, flags)
+        try:
+            self._take(descriptor)
+        except (OSError, IotHubError):
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _take(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConflictError(f"{self._path}: another import is writing its secrets there; name a new file") from None
+        found = os.fstat(descriptor)
+        if found.st_size or not found.st_nlink:
+            raise self._taken()
+        if stat.S_IMODE(found.st_mode) != _MODE:
+            os.fchmod(descriptor, _MODE)
 
     def _sync_folder(self) -> None:
         folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -78,5 +108,37 @@ class SecretsFile:
         finally:
             os.close(folder)
 
+    def _taken(self) -> ConflictError:
+        return ConflictError(
+            f"{self._path} exists already and may hold secrets: name a new file; if it is of an import that was killed, "
+            f"{_LOOK}, and remove the file if its devices are not there"
+        )
+
     def _unavailable(self, error: OSError) -> UnavailableError:
         return UnavailableError(f"{self._path}: cannot be written: {error.strerror}")
+
+
+class SecretsOutput:
+    """Standard output, which a person named as `-`: a pipe into a vault, or a terminal."""
+
+    def __init__(self) -> None:
+        self._is_written = False
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Write everything. Raises OutputError, also when the reader of a pipe is gone: the secrets would be lost."""
+        try:
+            output.write_text("".join(f"{line}\n" for line in lines), end="")
+        except BrokenPipeError:
+            raise output.OutputError("standard output was closed: the secrets could not be written") from None
+        self._is_written = True
+
+    def __enter__(self) -> SecretsOutput:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_written and isinstance(error, BackendError):
+            output.say(f"iothub: warning: {_MAYBE}, and forget the secrets if they are not there")
+        elif self._is_written and error is not None:
+            output.say("iothub: warning: the secrets that were written open nothing")

@@ -57,8 +57,8 @@ def show(app: App, tenant: str, client_id: str) -> None:
     row |= {
         "created": time_of(state.created_at_ms),
         "connected": time_of(state.connected_at_ms),
-        "disconnected": time_of(state.disconnected_at_ms),
-        "disconnect_reason": state.disconnect_reason,
+        "disconnected": None if state.is_connected else time_of(state.disconnected_at_ms),
+        "disconnect_reason": None if state.is_connected else state.disconnect_reason,
         "session_expiry_s": "never" if state.session_expiry_s == _NEVER else state.session_expiry_s,
         "queue_id": state.queue_id,
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},

@@ -26,7 +26,7 @@ _PAGE_LIMIT_BYTES = 1 << 20
 @click.command("status", cls=Command)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Say whether the hub runs, since when, on which addresses, and whether it answers.
+    """Say whether the hub runs, since when, on which addresses, whether it answers, and what it is asked to do.
 
     Exit code 0 when it runs and answers, 7 when it does not.
 
@@ -65,19 +65,44 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     told = {**page, **answer, **readiness}
     facts |= {name: told.get(name) for name in ("ready", "reasons", "connections", "tenants")}
     facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
+    facts["commands"] = _under_way(app)
     if page:
         facts["health"] = {name: value for name, value in page.items() if name not in {*facts, "connections"}}
     return facts
 
 
+def _under_way(app: App) -> list[dict[str, object]] | None:
+    """Return what the hub is asked to do, or is doing, with how far it is; None where the accounts cannot be read."""
+    from iothub_tenants.accounts import commands
+
+    try:
+        found = commands.under_way(app.store())
+    except IotHubError:
+        return None
+    return [
+        {
+            "name": command.verb,
+            "tenant": command.tenant,
+            "argument": command.argument,
+            "state": command.state.value,
+            "since": time_of(command.at_ms),
+            "done": (command.answer or {}).get("done"),
+            "total": (command.answer or {}).get("total"),
+        }
+        for command in found
+        if command.verb != Verb.PING
+    ]
+
+
 def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Leave to a person what is worth a line; scripts get everything."""
-    hidden = {"name", "command", "reasons", "alarms", "health"}
+    hidden = {"name", "command", "reasons", "alarms", "health", "commands"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
     shown["not ready because"] = facts.get("reasons")
     alarms = _list(facts["alarms"])
     shown["alarms"] = None if facts["alarms"] is None else len(alarms)
     shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
+    shown |= {f"command {number}": _doing(doing) for number, doing in enumerate(_list(facts["commands"]), 1)}
     return {name: value for name, value in shown.items() if value is not None and value != []}
 
 
@@ -96,6 +121,12 @@ def _iso(seconds: object) -> str | None:
 def _words(alarm: Mapping[str, object]) -> str:
     subject = f" ({alarm['subject']})" if alarm.get("subject") else ""
     return f"{alarm.get('severity')}: {alarm.get('name')}{subject}: {alarm.get('detail')} - {alarm.get('advice')}"
+
+
+def _doing(command: Mapping[str, object]) -> str:
+    so_far = "" if command["done"] is None else f", {command['done']} of {command['total']}"
+    whose = f" of tenant {command['tenant']}" if command["tenant"] else ""
+    return f"{command['name']}{whose}: {command['state']} since {command['since']}{so_far}"
 
 
 def _over_http(address: str) -> tuple[Mapping[str, object], Mapping[str, object]]:

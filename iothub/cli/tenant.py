@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from iothub.cli import output
+from iothub.cli import belongings, output
 from iothub.cli.app import DRY_RUN, App, noun, verb
-from iothub.cli.files import NamedPath, read_json, write_secret_file
+from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
 from iothub.errors import ConfigError
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
 from iothub_tenants.accounts.plain import plain
@@ -109,48 +109,50 @@ def update(app: App, name: str, **changes: Any) -> None:
     app.done(f"updated tenant {name}", plain(tenants.update(app.store(), name, settings)))
 
 
-@verb(command, "suspend")
-@click.argument("name")
-def suspend(app: App, name: str) -> None:
+belongings.add_change(
+    command,
+    "suspend name",
+    tenants.suspend,
+    "suspended tenant {name}",
     """Close its connections and refuse new ones; everything stored is kept.
 
     Example:
       iothub --data-dir ./hub tenant suspend acme
-    """
-    app.done(f"suspended tenant {name}", plain(tenants.suspend(app.store(), name)))
-
-
-@verb(command, "resume")
-@click.argument("name")
-def resume(app: App, name: str) -> None:
+    """,
+)
+belongings.add_change(
+    command,
+    "resume name",
+    tenants.resume,
+    "resumed tenant {name}",
     """End a suspension.
 
     Example:
       iothub --data-dir ./hub tenant resume acme
-    """
-    app.done(f"resumed tenant {name}", plain(tenants.resume(app.store(), name)))
-
-
-@verb(command, "protect")
-@click.argument("name")
-def protect(app: App, name: str) -> None:
+    """,
+)
+belongings.add_change(
+    command,
+    "protect name",
+    tenants.protect,
+    "protected tenant {name}",
     """Make `tenant delete` refuse this tenant.
 
     Example:
       iothub --data-dir ./hub tenant protect acme
-    """
-    app.done(f"protected tenant {name}", plain(tenants.protect(app.store(), name)))
-
-
-@verb(command, "unprotect")
-@click.argument("name")
-def unprotect(app: App, name: str) -> None:
+    """,
+)
+belongings.add_change(
+    command,
+    "unprotect name",
+    tenants.unprotect,
+    "unprotected tenant {name}",
     """Let `tenant delete` have this tenant again.
 
     Example:
       iothub --data-dir ./hub tenant unprotect acme
-    """
-    app.done(f"unprotected tenant {name}", plain(tenants.unprotect(app.store(), name)))
+    """,
+)
 
 
 @verb(command, "delete")
@@ -181,20 +183,27 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
 
 @verb(command, "export")
 @click.argument("name")
-@click.option("--file", type=NamedPath(), help="Write here (readable by you alone) instead of the output.")
-def export(app: App, name: str, file: Path | None) -> None:
+@click.option(
+    "--file",
+    type=NamedPath(allow_dash=True),
+    help="Write here (readable by you alone) instead of the output; -: the output.",
+)
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite a file that is there.")
+def export(app: App, name: str, file: Path | None, is_forced: bool) -> None:
     """Write a tenant's accounts as JSON: settings, limits, devices, groups, rules, bans, token issuers; no sessions and no messages.
 
-    The text holds the hashes of passwords: treat it like the hub's own database.
+    The text holds the hashes of passwords: treat it like the hub's own database. A file that is there is left alone (exit code 4)
+    without --force.
 
     Examples:
-      iothub --data-dir ./hub tenant export acme --file acme.json
+      iothub --data-dir ./hub tenant export acme --file acme-backup.json
       iothub --data-dir ./hub tenant export acme > acme.json
     """
-    document = transfer.export_tenant(app.store(), name)
-    if file is None:
-        output.write_json(document)
+    if file is None or file == DASH:
+        output.write_json(transfer.export_tenant(app.store(), name))
         return
+    require_free(file, is_forced=is_forced)
+    document = transfer.export_tenant(app.store(), name)
     write_secret_file(file, json.dumps(document, indent=2) + "\n")
     app.done(f"exported tenant {name} to {file}", {"name": name, "file": str(file)})
 

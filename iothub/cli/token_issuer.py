@@ -12,17 +12,17 @@ from typing import TypeVar
 
 import click
 
+from iothub.cli import belongings
 from iothub.cli.app import App, noun, verb
+from iothub.cli.durations import DURATION
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
 from iothub.errors import ConfigError
-from iothub.units import parse_duration
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_tenants.accounts import token_issuers
 from iothub_tenants.accounts.plain import plain
 from iothub_tenants.accounts.token_issuers import Changes, Issuer
 
 command = noun("token-issuer", "Token issuers: whose tokens (JWT) may prove the devices of a tenant.")
-COLUMNS = ("name", "algorithm", "issuer", "audience", "leeway_s", "keys")
 _PEM_LIMIT_BYTES = 16_384
 
 C = TypeVar("C", bound=Callable[..., object])
@@ -39,13 +39,13 @@ class _Given:
     algorithm: str | None
     issuer: str | None
     audience: str | None
-    leeway: str | None
+    leeway: float | None
 
 
 def _issuer_options(function: C) -> C:
     path = NamedPath()
     for option in (
-        click.option("--leeway", metavar="DURATION", help='How far its clock may differ from ours, such as "30s".'),
+        click.option("--leeway", type=DURATION, help='How far its clock may differ from ours, such as "30s".'),
         click.option("--audience", help="What `aud` must name. Without one, tokens that have an `aud` are refused."),
         click.option("--issuer", help="What `iss` must be. Without one it is not looked at."),
         click.option(
@@ -62,27 +62,25 @@ def _issuer_options(function: C) -> C:
     return function
 
 
-@verb(command, "list")
-@click.argument("tenant")
-def list_all(app: App, tenant: str) -> None:
+belongings.add_list(
+    command,
+    token_issuers.list_all,
+    ("name", "algorithm", "issuer", "audience", "leeway_s", "keys"),
     """List the token issuers of a tenant.
 
     Example:
       iothub --data-dir ./hub token-issuer list acme -o json
-    """
-    app.rows([plain(issuer) for issuer in token_issuers.list_all(app.store(), tenant)], *COLUMNS)
-
-
-@verb(command, "show")
-@click.argument("tenant")
-@click.argument("name")
-def show(app: App, tenant: str, name: str) -> None:
+    """,
+)
+belongings.add_show(
+    command,
+    token_issuers.show,
     """Show one token issuer with the fingerprints of its public keys; a secret is stored sealed and cannot be shown.
 
     Example:
       iothub --data-dir ./hub token-issuer show acme fleet
-    """
-    app.record(plain(token_issuers.show(app.store(), tenant, name)))
+    """,
+)
 
 
 @verb(command, "add")
@@ -105,7 +103,7 @@ def add(app: App, tenant: str, name: str, **options: object) -> None:
     algorithm, keys = _read_keys(app, given)
     if algorithm is None or keys is None:
         raise ConfigError("no key given: use --public-key-file, --jwks-file, --secret-stdin or --secret-file")
-    wanted = TokenIssuer(name, algorithm, keys, given.issuer or "", given.audience or "", _seconds(given.leeway) or 0.0)
+    wanted = TokenIssuer(name, algorithm, keys, given.issuer or "", given.audience or "", given.leeway or 0.0)
     made = token_issuers.add(app.store(), tenant, wanted)
     app.done(f"tenant {tenant} trusts tokens of {name}\nnext: iothub device create {tenant} DEVICE --jwt", plain(made))
 
@@ -126,7 +124,7 @@ def update(app: App, tenant: str, name: str, **options: object) -> None:
     """
     given = _given(options)
     algorithm, keys = _read_keys(app, given)
-    changes = Changes(keys, given.issuer, given.audience, _seconds(given.leeway))
+    changes = Changes(keys, given.issuer, given.audience, given.leeway)
     if changes == Changes():
         raise ConfigError("nothing to change: give at least one option, see `iothub token-issuer update --help`")
     made: Issuer = token_issuers.change(app.store(), tenant, name, changes, algorithm)
@@ -155,15 +153,6 @@ def remove(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) 
 
 def _given(options: dict[str, object]) -> _Given:
     return _Given(**options)  # type: ignore[arg-type]  # click has typed them
-
-
-def _seconds(duration: str | None) -> float | None:
-    if duration is None:
-        return None
-    try:
-        return parse_duration(duration)
-    except ValueError as error:
-        raise ConfigError(f"--leeway {duration!r}: {error}") from None
 
 
 def _read_keys(app: App, given: _Given) -> tuple[TokenAlgorithm | None, tuple[TokenKey, ...] | None]:

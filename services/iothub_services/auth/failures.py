@@ -38,6 +38,15 @@ def source_of(address: str) -> str:
     return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
 
 
+@dataclass(frozen=True, slots=True)
+class FailureBan:
+    """A ban in force, of one device from one source (`source_of`); it is over in `left_s` seconds."""
+
+    device: str
+    address: str
+    left_s: float
+
+
 class _Record:
     __slots__ = ("banned_until", "count", "started_at")
 
@@ -51,7 +60,7 @@ class Failures:
     """The failures of late; must be used on one thread. Invariant: never more than `entries` records."""
 
     def __init__(self, settings: FailureSettings, clock: Clock) -> None:
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._records: dict[tuple[str, str, str], _Record] = {}  # the longest untouched first
 
@@ -68,7 +77,7 @@ class Failures:
         now = self._clock.monotonic()
         key = (tenant, device, address)
         record = self._records.pop(key, None)
-        is_over = record is None or now - max(record.started_at, record.banned_until) >= self._settings.window_s
+        is_over = record is None or now - max(record.started_at, record.banned_until) >= self.settings.window_s
         if record is None or is_over:
             record = _Record(now)
         self._make_room()
@@ -76,15 +85,33 @@ class Failures:
         if now < record.banned_until:
             return False  # a check that had begun before the ban
         record.count += 1
-        if record.count < self._settings.failures:
+        if record.count < self.settings.failures:
             return False
-        record.banned_until = now + self._settings.ban_s
+        record.banned_until = now + self.settings.ban_s
         record.count = 0
         return True
 
     def clear(self, tenant: str, device: str, address: str) -> None:
-        """Forget the failures: a credential was proven, or a person lifted the ban."""
+        """Forget the failures: a credential was proven."""
         self._records.pop((tenant, device, address), None)
+
+    def bans(self, tenant: str) -> list[FailureBan]:
+        """Return a tenant's bans in force by device and address. O(entries)."""
+        now = self._clock.monotonic()
+        found = [
+            FailureBan(device, address, record.banned_until - now)
+            for (owner, device, address), record in self._records.items()
+            if owner == tenant and now < record.banned_until
+        ]
+        return sorted(found, key=lambda ban: (ban.device, ban.address))
+
+    def lift(self, tenant: str, device: str, address: str | None = None) -> int:
+        """End a device's bans, those from one address or all, as a person wishes; return how many there were. O(entries)."""
+        sources = [ban.address for ban in self.bans(tenant) if ban.device == device]
+        lifted = [source for source in sources if address in (None, source)]
+        for source in lifted:
+            self.clear(tenant, device, source)
+        return len(lifted)
 
     def forget_devices(self, tenant: str, names: Collection[str]) -> None:
         """Forget everything about devices that were deleted: others may get their names. O(entries)."""
@@ -102,5 +129,5 @@ class Failures:
         return sum(now < record.banned_until for record in self._records.values())
 
     def _make_room(self) -> None:
-        while len(self._records) >= self._settings.entries:
+        while len(self._records) >= self.settings.entries:
             del self._records[next(iter(self._records))]

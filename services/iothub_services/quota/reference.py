@@ -49,6 +49,8 @@ _NOTES = """\
   most; a message that would have to wait longer is refused at once.
 - A CONNECT is held to `packet_bytes`, `user_properties`, and its Will to `will_bytes`, `topic_levels` and `topic_bytes`: the refusal is a
   CONNACK with the code of the table, in 3.x the connection closes without one.
+- It is read before its tenant is known, so it has two ceilings that no plan lifts, `unlimited` neither: 1,024 User Properties, and as many
+  in its Will (0x97), and 256 bytes of Client Identifier (0x85, in 3.x 2). The log says `CONNECT refused` with the limit as its `cause`.
 - `receive_maximum` in 3.x: a client cannot know it, so it is never closed for it. So many of its messages may wait for their PUBACK or
   PUBREC; until one of them is answered the client is not read.
 - `topic_levels` and `filter_levels` have a ceiling that no plan lifts: 1,024, which is what `unlimited` means there.

@@ -1,6 +1,6 @@
 """Verbs on bans: keep a device, a Client Identifier or an address out of a tenant, until a time or for good.
 
-Knows nothing of failed logins: whoever counts those calls `add` or keeps its own short list.
+Knows nothing of failed logins: who counts those keeps bans of its own (`iothub_services.auth.failures`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def remove(store: AccountStore, tenant: str, kind: str, value: str) -> None:
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         if not writer.connection.execute(delete(table).where(_is(owner.id, kind_, value))).rowcount:
-            raise NotFoundError(f"tenant {tenant} has no ban of {kind_.value} {shown(value)}")
+            raise NotFoundError(
+                f"tenant {tenant} has no ban of {kind_.value} {shown(value)}; `iothub ban list {tenant}` shows them"
+            )
         writer.changed(owner.id, ChangeKind.BAN, _changed_subject(kind_, value))
 
 

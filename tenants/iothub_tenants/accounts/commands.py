@@ -2,13 +2,14 @@
 
 Knows no verb: the CLI and the hub agree on them. Each side sees the other only through rows, so neither needs the other's address.
 
-    queued --take--> running --answer, fail--> done, failed
+    queued --take--> running --answer, fail--> done, failed        running --progress--> running
     queued --nobody takes it in time--> failed
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,15 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
-from iothub.errors import ConfigError, ConflictError, DeniedError, IotHubError, NotFoundError, UnavailableError
+from iothub.errors import (
+    ConfigError,
+    ConflictError,
+    DeniedError,
+    InterruptedWorkError,
+    IotHubError,
+    NotFoundError,
+    UnavailableError,
+)
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import command as table
@@ -45,7 +54,10 @@ class CommandState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. `tenant` is "" (id 0) where it concerns the whole hub. `answer` of a failed one: {"error": text, "exit_code": number}."""
+    """One command. `tenant` is "" (id 0) where it concerns the whole hub.
+
+    `answer` of a failed one: {"error": text, "exit_code": number}; of a running one how far it is, if it tells: {"done": number, "total": number}.
+    """
 
     id: int
     tenant_id: int
@@ -54,27 +66,41 @@ class Command:
     argument: Json
     state: CommandState
     answer: Json | None
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long somebody waits: `timeout_s` for a sign of life, `total_s` in all. `told` hears how far a running command is."""
+
+    timeout_s: float = 10.0
+    total_s: float = math.inf
+    told: Callable[[Json], None] | None = None
+    pause: Callable[[float], None] = time.sleep
+
+
+_USUAL = Patience()
 
 
 # --- the CLI's side
 
 
 def call(
-    store: AccountStore,
-    tenant: str,
-    verb: str,
-    argument: Mapping[str, object],
-    timeout_s: float = 10.0,
-    pause: Callable[[float], None] = time.sleep,
+    store: AccountStore, tenant: str, verb: str, argument: Mapping[str, object], patience: Patience = _USUAL
 ) -> Json:
     """Have the running hub do something and return its answer.
 
     Raises:
         NotFoundError: no such tenant; or what the hub says.
         UnavailableError: no answer in time. A command that no hub has taken by then is withdrawn: it will not be done later.
+        InterruptedWorkError: Ctrl-C; the same holds.
         IotHubError: the hub's own refusal, of the class that it had there.
     """
-    finished = wait(store, enqueue(store, tenant, verb, argument), timeout_s, pause)
+    command_id = enqueue(store, tenant, verb, argument)
+    try:
+        finished = wait(store, command_id, patience)
+    except KeyboardInterrupt:
+        finished = _give_up(store, command_id, InterruptedWorkError, "interrupted")
     answer = finished.answer or {}
     if finished.state is CommandState.FAILED:
         code = answer.get("exit_code")
@@ -96,18 +122,21 @@ def enqueue(store: AccountStore, tenant: str, verb: str, argument: Mapping[str, 
         return int(key[0])
 
 
-def wait(
-    store: AccountStore, command_id: int, timeout_s: float, pause: Callable[[float], None] = time.sleep
-) -> Command:
+def wait(store: AccountStore, command_id: int, patience: Patience = _USUAL) -> Command:
     """Return the command once it is done or failed. Raises UnavailableError (no answer in time), NotFoundError."""
-    deadline = store.clock.monotonic() + timeout_s
+    heard: tuple[CommandState, Json | None] | None = None
+    began = heard_at = store.clock.monotonic()
     while True:
-        found = show(store, command_id)
+        found, now = show(store, command_id), store.clock.monotonic()
         if found.state in (CommandState.DONE, CommandState.FAILED):
             return found
-        if store.clock.monotonic() >= deadline:
-            return _give_up(store, found, timeout_s)
-        pause(POLL_S)
+        if heard != (found.state, found.answer):
+            heard, heard_at = (found.state, found.answer), now
+            if found.answer is not None and patience.told is not None:
+                patience.told(found.answer)
+        if now - heard_at >= patience.timeout_s or now - began >= patience.total_s:
+            return _give_up(store, command_id, UnavailableError, f"no answer within {max(1, round(now - began))} s")
+        patience.pause(POLL_S)
 
 
 def show(store: AccountStore, command_id: int) -> Command:
@@ -117,6 +146,12 @@ def show(store: AccountStore, command_id: int) -> Command:
     if not rows:
         raise NotFoundError(f"there is no command {command_id}: it may be older than an hour")
     return rows[0]
+
+
+def under_way(store: AccountStore) -> list[Command]:
+    """Return what a hub is asked to do or is doing, oldest first."""
+    with store.read() as connection:
+        return _commands(connection, table.c.state.in_([CommandState.QUEUED.value, CommandState.RUNNING.value]))
 
 
 # --- the hub's side
@@ -131,6 +166,14 @@ def take(store: AccountStore, limit: int = 16) -> list[Command]:
             return []
         _set(writer, ids, CommandState.RUNNING, None)
         return _commands(writer.connection, table.c.id.in_(ids))
+
+
+def progress(store: AccountStore, command_id: int, so_far: Mapping[str, object]) -> None:
+    """Say how far a command is that was taken; whoever waits for it waits on."""
+    with store.write() as writer:
+        is_running = (table.c.id == command_id) & (table.c.state == CommandState.RUNNING.value)
+        values = {"answer": json.dumps(so_far), "changed_ms": writer.now_ms}
+        writer.connection.execute(update(table).where(is_running).values(values))
 
 
 def answer(store: AccountStore, command_id: int, result: Mapping[str, object]) -> None:
@@ -172,19 +215,19 @@ def _set(writer: Writer, ids: list[int], state: CommandState, result: Mapping[st
     writer.connection.execute(update(table).where(table.c.id.in_(ids)).values(values))
 
 
-def _give_up(store: AccountStore, found: Command, timeout_s: float) -> Command:
+def _give_up(store: AccountStore, command_id: int, kind: type[IotHubError], why: str) -> Command:
+    """Withdraw a command that no hub has taken, leave the hub to what it does; return the command if it has just ended."""
     with store.write() as writer:
-        (now,) = _commands(writer.connection, table.c.id == found.id) or [found]
+        (now,) = _commands(writer.connection, table.c.id == command_id)
         if now.state in (CommandState.DONE, CommandState.FAILED):
             return now
         if now.state is CommandState.QUEUED:
-            _set(writer, [found.id], CommandState.FAILED, _refusal("withdrawn", UnavailableError.exit_code))
-            text = f"no hub took the command within {timeout_s:g} s: it was withdrawn; see `iothub status`"
+            _set(writer, [command_id], CommandState.FAILED, _refusal("withdrawn", UnavailableError.exit_code))
+            what = "no hub took the command, and it was withdrawn"
         else:
-            text = (
-                f"the hub has not finished the command within {timeout_s:g} s: it goes on with it; see `iothub status`"
-            )
-    raise UnavailableError(text)
+            so_far = "" if now.answer is None else f" ({now.answer['done']} of {now.answer['total']})"
+            what = f"the hub has not finished the command{so_far}, and goes on with it"
+    raise kind(f"{why}: {what}; see `iothub status`")
 
 
 def _refusal(text: str, exit_code: int) -> Json:
@@ -208,4 +251,5 @@ def _command(row: RowMapping) -> Command:
         argument=json.loads(row["argument"]),
         state=CommandState(row["state"]),
         answer=None if row["answer"] is None else json.loads(row["answer"]),
+        at_ms=row["at_ms"],
     )

@@ -26,6 +26,9 @@ Progress = Callable[[int, int], None]
 Keep = Callable[[Sequence[tuple[str, str]]], None]
 """`keep([(name, secret), ...])`: the generated secrets, which nobody can tell again."""
 
+BeforeWrite = Callable[[Sequence[str]], None]
+"""`before_write(names)`: all is checked and hashed; what follows takes seconds and must not be interrupted by halves."""
+
 
 def hash_threads() -> int:
     """Return how many threads hash: argon2 releases the interpreter's lock, and one core is left to a running hub."""
@@ -39,13 +42,13 @@ def import_devices(
     *,
     keep: Keep | None = None,
     on_progress: Progress | None = None,
-    threads: int | None = None,
+    before_write: BeforeWrite | None = None,
 ) -> list[str]:
     """Create a device for every row and return the names in the order of the rows.
 
-    Chosen passwords take tens of milliseconds each (that is their purpose), in `threads` threads; then one transaction writes all.
-    With `keep` the rows without a password get generated secrets, microseconds each; it is called before anything is written, and
-    what it raises stops the import.
+    Chosen passwords take tens of milliseconds each (that is their purpose), in several threads; then one transaction writes all.
+    With `keep` the rows without a password get generated secrets, microseconds each. `keep`, then `before_write`, are called before
+    anything is written, and what they raise stops the import.
 
     Raises:
         NotFoundError: no such tenant.
@@ -56,9 +59,11 @@ def import_devices(
         owner = tenants.living(connection, tenant)
         _mark_taken(connection, owner.id, sheet)
     sheet.refuse()
-    credentials = _hashed(store, sheet, on_progress, threads or hash_threads())
+    credentials = _hashed(store, sheet, on_progress, hash_threads())
     if keep is not None:
         keep(_generate(store, sheet, credentials))
+    if before_write is not None:
+        before_write(list(sheet.passwords))
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         _mark_taken(writer.connection, owner.id, sheet)

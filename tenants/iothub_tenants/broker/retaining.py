@@ -6,7 +6,7 @@ Knows no driver: bodies are fetched through an injected store, a page at a time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -27,6 +27,10 @@ from iothub_services.retained.port import RetainedBody, RetainedTopic
 SLICE = 256  # bodies fetched at once
 PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that reads slowly
 NODES = 1024  # of the index looked at in one go
+
+
+Progress = Callable[[int, int], Awaitable[None]]
+"""`await progress(done, of)`: how far a long piece of work is."""
 
 
 class RetainedReads(Protocol):
@@ -190,7 +194,7 @@ class Retaining:
         now = self._clock.wall()
         return [message for message in messages if message is not None and not 0.0 < message.expires_at <= now]
 
-    async def delete(self, topic_filter: bytes) -> int:
+    async def delete(self, topic_filter: bytes, on_progress: Progress | None = None) -> int:
         """Delete all that match; returns how many there were."""
         topics = self._matching(topic_filter)
         deleted = 0
@@ -199,6 +203,8 @@ class Retaining:
             deleted += await self._store.delete(self._tenant_id, chosen)
             for topic in chosen:
                 self.gone(topic)
+            if on_progress is not None:
+                await on_progress(start + len(chosen), len(topics))
         return deleted
 
 

@@ -5,22 +5,42 @@ Knows no SQL beyond "take" and "answer", which are handed in; the verbs are `iot
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
 
+from iothub import log as logging
 from iothub.engine.filters import check_topic_filter
 from iothub.errors import ConfigError, IotHubError, NotFoundError
 from iothub.reasons import Drop
 from iothub.verbs import Verb
+from iothub_services.auth.failures import source_of
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues
 from iothub_tenants.accounts.commands import Command
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.retaining import Progress
+
+PROGRESS_INTERVAL_S = 0.5  # an answer "so far" costs the accounts a commit
+
+QUICK = frozenset({Verb.PING, Verb.BAN_LIST, Verb.BAN_LIFT})
+"""Done in memory: they need not wait for what waits for a store."""
 
 Json = Mapping[str, object]
-Answer = Callable[[int, Json], Awaitable[None]]
-Fail = Callable[[int, IotHubError], Awaitable[None]]
 FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
+
+log = logging.get(__name__)
+
+
+class Asked(Protocol):
+    """The command table, as far as it is written here."""
+
+    async def answer(self, number: int, result: Json) -> None: ...
+
+    async def fail(self, number: int, error: IotHubError) -> None: ...
+
+    async def progress(self, number: int, so_far: Json) -> None: ...
 
 
 class Errands:
@@ -31,37 +51,39 @@ class Errands:
         self._queues = queues
         self._find_tenant = find_tenant
         self._facts = facts
-        self._verbs: dict[str, Callable[[str, Json], Awaitable[Json]]] = {
+        self._verbs: dict[str, Callable[[Command, Asked], Awaitable[Json]]] = {
             Verb.PING: self._ping,
             Verb.SESSION_DISCARD: self._discard,
             Verb.QUEUE_PURGE: self._purge,
             Verb.RETAIN_DELETE: self._delete_retained,
+            Verb.BAN_LIST: self._list_bans,
+            Verb.BAN_LIFT: self._lift_bans,
         }
 
-    async def run(self, commands: list[Command], answer: Answer, fail: Fail) -> None:
+    async def run(self, commands: Iterable[Command], asked: Asked) -> None:
         for command in commands:
             try:
                 verb = self._verbs.get(command.verb)
                 if verb is None:
                     raise ConfigError(f"this hub does not know the command {command.verb!r}: it is of another version")
-                result = await verb(command.tenant, command.argument)
+                result = await verb(command, asked)
             except IotHubError as error:
-                await fail(command.id, error)
+                await asked.fail(command.id, error)
             else:
-                await answer(command.id, result)
+                await asked.answer(command.id, result)
 
-    async def _ping(self, _tenant: str, _argument: Json) -> Json:
+    async def _ping(self, _command: Command, _asked: Asked) -> Json:
         return self._facts()
 
-    async def _discard(self, tenant: str, argument: Json) -> Json:
-        client_id = str(argument["client_id"])
+    async def _discard(self, command: Command, _asked: Asked) -> Json:
+        tenant, client_id = command.tenant, str(command.argument["client_id"])
         broker = await self._broker(tenant)
         if not await self._hub.sessions.discard(broker, client_id, "operator"):
             raise NotFoundError(f"tenant {tenant} has no session {client_id!r}; `iothub session list {tenant}`")
         return {}
 
-    async def _purge(self, tenant: str, argument: Json) -> Json:
-        client_id = str(argument["client_id"])
+    async def _purge(self, command: Command, _asked: Asked) -> Json:
+        tenant, client_id = command.tenant, str(command.argument["client_id"])
         broker = await self._broker(tenant)
         session = broker.plane.sessions.get(client_id)
         if session is None or not session.is_persistent:
@@ -71,12 +93,47 @@ class Errands:
             self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
         return {"messages": count}
 
-    async def _delete_retained(self, tenant: str, argument: Json) -> Json:
-        topic_filter = str(argument["filter"]).encode()
+    async def _delete_retained(self, command: Command, asked: Asked) -> Json:
+        topic_filter = str(command.argument["filter"]).encode()
         if check_topic_filter(topic_filter, 65_536, 65_535):
-            raise ConfigError(f"{argument['filter']!r} is no Topic Filter: expected levels, + and a last #")
-        broker = await self._broker(tenant)
-        return {"messages": await broker.retained.delete(topic_filter)}
+            raise ConfigError(f"{command.argument['filter']!r} is no Topic Filter: expected levels, + and a last #")
+        broker = await self._broker(command.tenant)
+        return {"messages": await broker.retained.delete(topic_filter, self._progress_of(command, asked))}
+
+    def _progress_of(self, command: Command, asked: Asked) -> Progress:
+        clock, told_at = self._hub.clock, self._hub.clock.monotonic()
+
+        async def tell(done: int, of: int) -> None:
+            nonlocal told_at
+            if clock.monotonic() - told_at < PROGRESS_INTERVAL_S:
+                return
+            told_at = clock.monotonic()
+            with suppress(IotHubError):  # who waits hears less, and the work goes on
+                await asked.progress(command.id, {"done": done, "total": of})
+
+        return tell
+
+    async def _list_bans(self, command: Command, _asked: Asked) -> Json:
+        failures, limit = self._hub.authenticator.failures, int(str(command.argument["limit"]))
+        bans, now = failures.bans(command.tenant), self._hub.clock.wall()
+        rows = [
+            {"device": ban.device, "address": ban.address, "until_ms": int((now + ban.left_s) * 1000)}
+            for ban in bans[:limit]
+        ]
+        reason = f"{failures.settings.failures} failed logins within {failures.settings.window_s:g} s"
+        return {"bans": rows, "left_out": len(bans) - len(rows), "reason": reason}
+
+    async def _lift_bans(self, command: Command, _asked: Asked) -> Json:
+        tenant, device, address = command.tenant, str(command.argument["device"]), command.argument["address"]
+        source = None if address is None else source_of(str(address))
+        count = self._hub.authenticator.failures.lift(tenant, device, source)
+        if not count:
+            whence = "" if address is None else f" from {address}"
+            raise NotFoundError(
+                f"device {device!r} of tenant {tenant} is not banned for failed logins{whence}; `iothub ban list {tenant}`"
+            )
+        log.info("failure bans lifted", tenant=tenant, device=device, address=source, count=count)
+        return {"bans": count}
 
     async def _broker(self, tenant: str) -> TenantBroker:
         record = await self._find_tenant(tenant)

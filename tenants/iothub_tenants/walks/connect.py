@@ -13,6 +13,7 @@ from typing import cast
 
 from twisted.internet.defer import Deferred
 
+from iothub import log as logging
 from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings
 from iothub.errors import UnavailableError
@@ -32,6 +33,8 @@ from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.guests import Exchange, Guest
 from iothub_tenants.broker.hub import Hub, Rights
 from iothub_tenants.walks.proving import ConnectRefusedError, prove
+
+log = logging.get(__name__)
 
 ATTEMPTS = 3  # how often a CONNECT is checked anew because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
@@ -63,6 +66,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
     except MqttError as error:
         if error.version == 0:
             raise
+        log.info("CONNECT refused", peer=connection.peer, reason=error.reason.word, cause=str(error))
         await refuse(hub, connection, error.version, error.reason, answer_at)
     except ConnectRefusedError as refusal:
         await refuse(hub, connection, version, refusal.reason, answer_at + refusal.extra_s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from iothub_services.auth.failures import Failures, FailureSettings, source_of
+from iothub_services.auth.failures import FailureBan, Failures, FailureSettings, source_of
 
 
 @dataclass
@@ -127,3 +127,26 @@ def test_failures_of_a_deleted_tenant_are_not_its_successors() -> None:
 
     assert not failures.is_banned(*WHO)
     assert failures.is_banned("beta", "dev1", "192.0.2.1")
+
+
+def test_bans_of_a_tenant_are_told_and_lifted() -> None:
+    """By device and address; who only failed is not among them, and the count of who is let in again begins anew."""
+    clock = ManualClock()
+    failures = Failures(FailureSettings(failures=2, ban_s=900.0), clock)
+    for device, address in (("dev2", "b"), ("dev1", "b"), ("dev1", "a")):
+        failures.count("acme", device, address)
+        failures.count("acme", device, address)
+    failures.count("acme", "dev3", "a")
+    failures.count("beta", "dev1", "a")
+    clock.now += 100.0
+
+    assert failures.bans("acme") == [
+        FailureBan("dev1", "a", 800.0),
+        FailureBan("dev1", "b", 800.0),
+        FailureBan("dev2", "b", 800.0),
+    ]
+    assert failures.lift("acme", "dev1", "b") == 1
+    assert failures.lift("acme", "dev1") == 1
+    assert failures.lift("acme", "dev3") == 0
+    assert not failures.count("acme", "dev1", "a")
+    assert [ban.device for ban in failures.bans("acme")] == ["dev2"]

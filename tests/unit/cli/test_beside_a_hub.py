@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from iothub.datadir import DataDir
-from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
@@ -69,6 +69,23 @@ def test_status_reads_the_alarms_over_http_when_the_command_table_fails(
     assert "critical: disk_full (queues): full - Free some." in shown
 
 
+def test_status_shows_what_the_hub_is_doing(acme: Cli) -> None:
+    """Who gave up waiting looks here; the question itself is not part of it."""
+    store = AccountStore(sqlite_url(DataDir(acme.data_dir).accounts))
+    commands.enqueue(store, "acme", "retain.delete", {"filter": "a/#"})
+    (command,) = commands.take(store)
+    commands.progress(store, command.id, {"done": 256, "total": 1000})
+    store.close()
+
+    with AnsweringHub(acme.data_dir, lambda _command: {}):
+        (shown,) = acme("status", "-o", "json").json["commands"]
+        table = acme("status").out
+
+    assert (shown["name"], shown["tenant"], shown["argument"]) == ("retain.delete", "acme", {"filter": "a/#"})
+    assert (shown["state"], shown["done"], shown["total"]) == ("running", 256, 1000)
+    assert f"retain.delete of tenant acme: running since {shown['since']}, 256 of 1000" in table
+
+
 def test_status_says_when_http_is_gone(cli: Cli) -> None:
     with AnsweringHub(cli.data_dir, lambda _command: {}) as hub:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
@@ -117,6 +134,19 @@ def test_deletion_that_takes_long_says_so(acme: Cli, monkeypatch: pytest.MonkeyP
 
     assert "is being deleted" in result.err
     assert acme("tenant", "show", "acme", "-o", "json").json["state"] == "deleting"
+
+
+def test_interrupted_deletion_goes_on_in_the_hub(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 130, and no word of nothing having been changed."""
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("iothub.cli.leftovers.time.sleep", interrupt)
+    with AnsweringHub(acme.data_dir, None):
+        result = acme("tenant", "delete", "acme", "--confirm", "acme", code=130)
+
+    assert result.err.startswith("iothub: interrupted: tenant acme is being deleted; the hub goes on with it")
 
 
 def test_second_init_beside_a_hub_is_a_conflict(cli: Cli, call: Callable[..., Result]) -> None:

@@ -56,6 +56,33 @@ def test_init_refuses_an_initialised_directory(cli: Cli) -> None:
     assert "is initialised already" in result.err
 
 
+@pytest.mark.parametrize("below", ["", "hub", "deep/hub"])
+def test_init_of_a_path_that_is_a_file_says_what_to_do(call: Callable[..., Result], tmp_path: Path, below: str) -> None:
+    """The file itself, or one on the way."""
+    (tmp_path / "file").write_text("mine")
+
+    result = call("--data-dir", str(tmp_path / "file" / below), "init")
+
+    assert result.code == 7
+    assert result.err.endswith("file is a file, expected a directory: name another one with --data-dir\n")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_init_beside_a_configuration_says_what_to_do(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Written before the hub was: it is neither overwritten nor taken for a hub."""
+    (tmp_path / "iothub.toml").write_text("config_version = 1\n")
+
+    result = call("--data-dir", str(tmp_path), "init")
+
+    assert result.code == 4
+    assert (
+        f"iothub.toml is there, and nothing else of a hub: move it away, run `iothub --data-dir {tmp_path} init`"
+        in (result.err)
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["iothub.toml"]
+    assert "is no data directory yet" in call("--data-dir", str(tmp_path), "serve").err
+
+
 def test_init_again_after_a_crash_completes(cli: Cli) -> None:
     """The configuration file is written last; until it is there `init` may be repeated."""
     pepper = DataDir(cli.data_dir).pepper()

@@ -26,6 +26,12 @@ def test_progress_is_said_every_ten_seconds_in_a_log(capsys: pytest.CaptureFixtu
     ]
 
 
+def test_work_that_has_done_nothing_yet_foretells_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    run(ManualClock(), 10, per_s=0)
+
+    assert capsys.readouterr().err == "0 of 100000 passwords are hashed, 0 per second, no telling how long\n"
+
+
 def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     run(ManualClock(), 9)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
+from iothub.cli.progress import Progress
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.errors import ConfigError
@@ -14,6 +16,10 @@ from iothub.records.message import StoredMessage, encode_message
 from iothub_services.retained.port import RetainedWrite
 from iothub_services.retained.sqlite import SCHEMA, SqliteRetained
 from iothub_services.sqlite.database import open_database
+from iothub_tenants.accounts import commands
+from iothub_tenants.accounts.commands import Command, Json
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
 
@@ -105,6 +111,36 @@ def test_running_hub_deletes(kept: Cli) -> None:
     assert result.json["messages"] == 2
     assert hub.seen == [("acme", "retain.delete", {"filter": "a/+"})]
     assert len(names(kept)) == 4
+
+
+def test_running_hub_tells_how_far_it_is(kept: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command waits on, longer than it would for a silent hub, and says so."""
+    heard = threading.Event()
+    store = AccountStore(sqlite_url(DataDir(kept.data_dir).accounts))
+
+    class Told(Progress):
+        def __call__(self, done: int, of: int) -> None:
+            super().__call__(done, of)
+            heard.set()
+
+    def delete(command: Command) -> Json:
+        commands.progress(store, command.id, {"done": 256, "total": 1000})
+        assert heard.wait(10)
+        return {"messages": 1000}
+
+    monkeypatch.setattr("iothub.cli.progress.LOG_INTERVAL_S", 0.0)
+    monkeypatch.setattr("iothub.cli.retain.Progress", Told)
+    with AnsweringHub(kept.data_dir, delete):
+        result = kept("retain", "delete", "acme", "a/+", "--timeout", "1m")
+    store.close()
+
+    assert result.err.startswith("256 of 1000 retained messages are deleted, ")
+    assert result.err.endswith("deleted 1000 retained messages\n")
+
+
+def test_own_patience_ends_the_waiting_for_a_hub(kept: Cli) -> None:
+    with AnsweringHub(kept.data_dir, None):
+        assert "no answer within 1 s" in kept("retain", "delete", "acme", "a/+", "--timeout", "50ms", code=7).err
 
 
 def test_lists_are_read_beside_a_running_hub(kept: Cli) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import stat
 from pathlib import Path
 
 import pytest
 
-from iothub.cli.secrets_file import SecretsFile
+from iothub.cli.secrets_file import SecretsFile, SecretsOutput
 from iothub.errors import BackendError, ConflictError, UnavailableError
 
 
@@ -25,9 +24,10 @@ def test_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     """Also a link to nowhere: following it would write where nobody looks."""
     (tmp_path / "mine").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder").mkdir()
 
-    for name in ("mine", "link"):
-        with pytest.raises(ConflictError, match="exists already"):
+    for name in ("mine", "link", "folder"):
+        with pytest.raises(ConflictError, match="exists already and may hold secrets: name a new file; if it is of an"):
             SecretsFile(tmp_path / name)
     assert (tmp_path / "mine").read_text() == "x"
 
@@ -66,15 +66,34 @@ def test_file_stays_when_the_database_fails_after_it(tmp_path: Path, capsys: pyt
     assert "is kept" in capsys.readouterr().err
 
 
-def test_ctrl_c_is_ignored_once_the_secrets_are_written(tmp_path: Path) -> None:
-    """An interrupted commit may have happened, and its secrets would be gone."""
-    before = signal.getsignal(signal.SIGINT)
-    with SecretsFile(tmp_path / "secrets.csv") as file:
-        assert signal.getsignal(signal.SIGINT) == before
-        file.write(["a,1"])
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+def test_empty_file_of_a_killed_import_is_taken_over(tmp_path: Path) -> None:
+    """Private, whoever made it; `kill -9` must not block the next run."""
+    path = tmp_path / "secrets.csv"
+    path.touch(0o644)
 
-    assert signal.getsignal(signal.SIGINT) == before
+    with SecretsFile(path) as file:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        file.write(["a,1"])
+
+    assert path.read_text() == "a,1\n"
+
+
+def test_file_of_an_import_that_runs_is_left_to_it(tmp_path: Path) -> None:
+    """It is empty until everything is hashed."""
+    path = tmp_path / "secrets.csv"
+    with SecretsFile(path) as first:
+        with pytest.raises(ConflictError, match="another import is writing"):
+            SecretsFile(path)
+        first.write(["a,1"])
+
+    assert path.read_text() == "a,1\n"
+
+
+def test_standard_output_takes_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    with SecretsOutput() as secrets:
+        secrets.write(["a,1", "b,2"])
+
+    assert capsys.readouterr() == ("a,1\nb,2\n", "")
 
 
 def test_disk_that_refuses_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

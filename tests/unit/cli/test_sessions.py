@@ -108,6 +108,20 @@ def test_session_is_shown_with_its_subscriptions(busy: Cli) -> None:
     assert lines[-3:] == ["subscriptions", "NAME          QOS  NO LOCAL", "$share/g/a/#  1    no"]
 
 
+def test_connected_session_has_no_time_of_its_end(busy: Cli) -> None:
+    """The record keeps one of its beginning, which is no answer to "since when is it away?"."""
+    subject = Subject(tenant_id(busy, "acme"), "c1", 1 << 24, NOON_MS + 1000)
+    connected = events.session_connected(
+        subject, device="dev1", protocol_version=5, session_expiry_s=3600, peer="192.0.2.7:1", keep_alive_s=60
+    )
+    append(busy, connected)
+
+    shown = busy("session", "show", "acme", "c1", "-o", "json").json
+
+    assert (shown["is_connected"], shown["connected"]) == (True, "2027-01-15T08:00:01Z")
+    assert (shown["disconnected"], shown["disconnect_reason"]) == (None, None)
+
+
 def test_session_without_an_end_says_so(busy: Cli) -> None:
     """4294967295 is how the protocol writes it (§3.1.2.11.2)."""
     subject = Subject(tenant_id(busy, "acme"), "c9", 9 << 24, NOON_MS)

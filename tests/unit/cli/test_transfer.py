@@ -28,13 +28,36 @@ def test_export_without_a_file_is_the_output(acme: Cli, exported: Path) -> None:
     assert acme("tenant", "export", "acme").json == json.loads(exported.read_text())
 
 
-def test_export_replaces_a_file_with_one_that_is_private(acme: Cli, tmp_path: Path) -> None:
+def test_export_overwrites_nothing_unless_forced(acme: Cli, tmp_path: Path) -> None:
+    """Then the new file is private, whatever the old one was."""
     path = tmp_path / "old.json"
     path.write_text("old")
     path.chmod(0o644)
-    acme("tenant", "export", "acme", "--file", str(path))
+
+    refused = acme("tenant", "export", "acme", "--file", str(path), code=4)
+    assert "exists already: name a new file, or overwrite it with --force" in refused.err
+    assert path.read_text() == "old"
+    acme("tenant", "export", "acme", "--file", str(path), "--force")
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(path.read_text())["format"] == "iothub-tenant"
+
+
+def test_export_replaces_nothing_but_files(acme: Cli, tmp_path: Path) -> None:
+    """Above all no device: root could."""
+    for path in (str(tmp_path), "/dev/null"):
+        assert "is no file" in acme("tenant", "export", "acme", "--file", path, "--force", code=4).err
+
+
+def test_dash_is_the_output(acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And ./- a file of that name."""
+    monkeypatch.chdir(tmp_path)
+
+    assert acme("tenant", "export", "acme", "--file", "-").json["format"] == "iothub-tenant"
+    assert list(tmp_path.glob("-")) == []
+    acme("tenant", "export", "acme", "--file", "./-")
+    assert json.loads((tmp_path / "-").read_text())["format"] == "iothub-tenant"
+    acme("tenant", "import", "./-", "--name", "beta")
 
 
 def test_import_under_another_name(acme: Cli, exported: Path) -> None:

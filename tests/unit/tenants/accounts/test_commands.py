@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.errors import ConflictError, IotHubError, NotFoundError, UnavailableError
+from iothub.errors import ConflictError, InterruptedWorkError, IotHubError, NotFoundError, UnavailableError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.accounts.commands import CommandState
+from iothub_tenants.accounts.commands import CommandState, Patience
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 
 
@@ -37,7 +37,7 @@ def test_answer_of_the_hub_is_returned(store: AccountStore) -> None:
         seen.append(command)
         commands.answer(store, command.id, {"purged": 3})
 
-    answer = commands.call(store, "acme", "queue.purge", {"client": "c1"}, pause=hub(store, reply))
+    answer = commands.call(store, "acme", "queue.purge", {"client": "c1"}, Patience(pause=hub(store, reply)))
 
     assert answer == {"purged": 3}
     assert (seen[0].tenant, seen[0].verb, seen[0].argument) == ("acme", "queue.purge", {"client": "c1"})
@@ -54,14 +54,14 @@ def test_refusal_of_the_hub_is_of_the_same_class(store: AccountStore) -> None:
         reply = lambda command, error=error: commands.fail(store, command.id, error)  # noqa: E731
 
         with pytest.raises(type(error), match=str(error)) as refusal:
-            commands.call(store, "acme", "session.discard", {}, pause=hub(store, reply))
+            commands.call(store, "acme", "session.discard", {}, Patience(pause=hub(store, reply)))
         assert refusal.value.exit_code == error.exit_code
 
 
 def test_command_without_a_hub_is_withdrawn(store: AccountStore, clock: ManualClock) -> None:
     """It will not be done by a hub that starts later."""
     with pytest.raises(UnavailableError, match="withdrawn"):
-        commands.call(store, "acme", "queue.purge", {}, timeout_s=2, pause=clock.advance)
+        commands.call(store, "acme", "queue.purge", {}, Patience(2, pause=clock.advance))
 
     assert commands.take(store) == []
 
@@ -75,10 +75,63 @@ def test_slow_command_goes_on(store: AccountStore, clock: ManualClock) -> None:
         clock.advance(seconds)
 
     with pytest.raises(UnavailableError, match="goes on with it"):
-        commands.call(store, "acme", "queue.purge", {}, timeout_s=1, pause=pause)
+        commands.call(store, "acme", "queue.purge", {}, Patience(1, pause=pause))
     commands.answer(store, taken[0], {})
 
     assert commands.show(store, taken[0]).state is CommandState.DONE
+
+
+def test_caller_waits_on_as_long_as_he_hears_of_progress(store: AccountStore, clock: ManualClock) -> None:
+    """Three times as long as he would wait in silence; and he is told."""
+    heard: list[commands.Json] = []
+    taken: list[int] = []
+
+    def pause(_seconds: float) -> None:
+        clock.advance(0.9)
+        taken.extend(command.id for command in commands.take(store))
+        if len(heard) == 3:
+            commands.answer(store, taken[0], {"messages": 30})
+        else:
+            commands.progress(store, taken[0], {"done": len(heard) * 10, "total": 30})
+
+    answer = commands.call(store, "acme", "retain.delete", {}, Patience(1, told=heard.append, pause=pause))
+
+    assert answer == {"messages": 30}
+    assert heard == [{"done": done, "total": 30} for done in (0, 10, 20)]
+    heard.clear()
+    taken.clear()
+    with pytest.raises(UnavailableError, match=r"within 3 s: the hub has not finished the command \(0 of 30\)"):
+        commands.call(store, "acme", "retain.delete", {}, Patience(1, 2.5, told=None, pause=pause))
+
+
+def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:
+    """And withdraws what no hub has begun; either is said."""
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    def begin_and_interrupt(_seconds: float) -> None:
+        (command,) = commands.take(store)
+        commands.progress(store, command.id, {"done": 256, "total": 1000})
+        raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedWorkError, match=r"^interrupted: no hub took the command, and it was withdrawn"):
+        commands.call(store, "acme", "retain.delete", {}, Patience(pause=interrupt))
+    assert commands.take(store) == []
+    with pytest.raises(InterruptedWorkError, match=r"\(256 of 1000\), and goes on with it"):
+        commands.call(store, "acme", "retain.delete", {}, Patience(pause=begin_and_interrupt))
+    assert [command.answer for command in commands.under_way(store)] == [{"done": 256, "total": 1000}]
+
+
+def test_progress_of_what_has_ended_changes_nothing(store: AccountStore) -> None:
+    command_id = commands.enqueue(store, "acme", "retain.delete", {})
+    commands.take(store)
+    commands.answer(store, command_id, {"messages": 3})
+
+    commands.progress(store, command_id, {"done": 1, "total": 3})
+
+    assert commands.show(store, command_id).answer == {"messages": 3}
+    assert commands.under_way(store) == []
 
 
 def test_answer_in_the_last_moment_counts(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +147,7 @@ def test_answer_in_the_last_moment_counts(store: AccountStore, monkeypatch: pyte
 
     monkeypatch.setattr(commands, "show", late)
 
-    assert commands.wait(store, command_id, timeout_s=0).answer == {"purged": 1}
+    assert commands.wait(store, command_id, Patience(0)).answer == {"purged": 1}
 
 
 def test_command_is_taken_once(store: AccountStore) -> None:

@@ -9,10 +9,13 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import ConfigError, IotHubError, NotFoundError
+from iothub.errors import ConfigError, IotHubError, NotFoundError, UnavailableError
+from iothub.testing.clock import ManualClock
 from iothub.verbs import Verb
+from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.accounts.commands import Command, CommandState
+from iothub_tenants.broker.retaining import Progress
 from iothub_tenants.duties.errands import Errands
 
 
@@ -24,6 +27,10 @@ class Hub:
         self.failures: list[tuple[int, IotHubError]] = []
         self.discarded: list[tuple[str, str]] = []
         self.deleted: list[bytes] = []
+        self.told: list[tuple[int, Mapping[str, object]]] = []
+        self.accounts_fail = False
+        self.clock = ManualClock()
+        self.logins = Failures(FailureSettings(failures=1), self.clock)
         plane = SimpleNamespace(
             sessions={
                 "m7": SimpleNamespace(is_persistent=True, queue_id=3),
@@ -37,6 +44,8 @@ class Hub:
             brokers=SimpleNamespace(broker=self._broker),
             sessions=SimpleNamespace(discard=self._discard),
             plane=SimpleNamespace(turn=turn),
+            authenticator=SimpleNamespace(failures=self.logins),
+            clock=self.clock,
         )
         queues = SimpleNamespace(purge=self._purge)
         self.errands = Errands(
@@ -56,22 +65,31 @@ class Hub:
     async def _purge(self, queue_id: int) -> int:
         return queue_id * 10
 
-    async def _delete(self, topic_filter: bytes) -> int:
+    async def _delete(self, topic_filter: bytes, on_progress: Progress) -> int:
+        """In four slices, each of which takes 0.3 s."""
         self.deleted.append(topic_filter)
+        for done in (1, 2, 3, 4):
+            self.clock.advance(0.3)
+            await on_progress(done, 4)
         return 2
 
-    async def _answer(self, number: int, result: Mapping[str, object]) -> None:
+    async def answer(self, number: int, result: Mapping[str, object]) -> None:
         self.answers.append((number, result))
 
-    async def _fail(self, number: int, error: IotHubError) -> None:
+    async def fail(self, number: int, error: IotHubError) -> None:
         self.failures.append((number, error))
+
+    async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
+        self.told.append((number, so_far))
+        if self.accounts_fail:
+            raise UnavailableError("the accounts do not answer")
 
     def run(self, *wanted: tuple[str, str, dict[str, object]]) -> None:
         commands = [
             Command(number, 1, tenant, verb, argument, CommandState.RUNNING, None)
             for number, (verb, tenant, argument) in enumerate(wanted, 1)
         ]
-        Deferred.fromCoroutine(self.errands.run(commands, self._answer, self._fail))
+        Deferred.fromCoroutine(self.errands.run(commands, self))
 
 
 @pytest.fixture
@@ -105,6 +123,7 @@ def test_verbs_are_done_and_answered_in_their_order(hub: Hub) -> None:
         (Verb.SESSION_DISCARD, "nobody", {"client_id": "m7"}, NotFoundError),
         (Verb.QUEUE_PURGE, "acme", {"client_id": "t"}, NotFoundError),
         (Verb.RETAIN_DELETE, "acme", {"filter": "a/#/b"}, ConfigError),
+        (Verb.BAN_LIFT, "acme", {"device": "dev1", "address": None}, NotFoundError),
         ("of another version", "acme", {}, ConfigError),
     ],
 )
@@ -115,3 +134,40 @@ def test_what_cannot_be_done_fails_alone(
 
     assert [(number, type(failure)) for number, failure in hub.failures] == [(1, error)]
     assert [number for number, _ in hub.answers] == [2]
+
+
+@pytest.mark.parametrize("accounts_fail", [False, True])
+def test_long_deletion_tells_how_far_it_is(hub: Hub, accounts_fail: bool) -> None:
+    """Twice a second at most; who cannot be told keeps nothing up."""
+    hub.accounts_fail = accounts_fail
+
+    hub.run((Verb.RETAIN_DELETE, "acme", {"filter": "a/#"}))
+
+    assert hub.told == [(1, {"done": 2, "total": 4}), (1, {"done": 4, "total": 4})]
+    assert hub.answers == [(1, {"messages": 2})]
+
+
+def test_bans_after_failed_logins_are_told_with_their_reason(hub: Hub) -> None:
+    """Not more of them than are asked for, and none of another tenant."""
+    for tenant, address in (("acme", "192.0.2.7"), ("acme", "192.0.2.8"), ("beta", "192.0.2.9")):
+        hub.logins.count(tenant, "dev1", address)
+    hub.clock.advance(60.0)
+
+    hub.run((Verb.BAN_LIST, "acme", {"limit": 1}))
+
+    row = {"device": "dev1", "address": "192.0.2.7", "until_ms": int((hub.clock.wall() + 840) * 1000)}
+    assert hub.answers == [(1, {"bans": [row], "left_out": 1, "reason": "1 failed logins within 60 s"})]
+
+
+def test_ban_after_failed_logins_is_lifted_from_one_address_or_all(hub: Hub) -> None:
+    """An address of IPv6 stands for its /64, as it is banned."""
+    sources = ("192.0.2.7", "192.0.2.8", "2001:db8::/64")
+    for source in sources:
+        hub.logins.count("acme", "dev1", source)
+
+    hub.run((Verb.BAN_LIFT, "acme", {"device": "dev1", "address": "2001:db8::5"}))
+    assert [hub.logins.is_banned("acme", "dev1", source) for source in sources] == [True, True, False]
+    hub.run((Verb.BAN_LIFT, "acme", {"device": "dev1", "address": None}))
+
+    assert [answer for _, answer in hub.answers] == [{"bans": 1}, {"bans": 2}]
+    assert hub.logins.banned() == 0

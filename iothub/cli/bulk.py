@@ -1,0 +1,132 @@
+"""An import of many devices as a person sees it: how far it is, where its secrets go, and what Ctrl-C leaves.
+
+Knows no hash and no row: `iothub_tenants.accounts.imports` reads, checks and writes.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TypeAlias
+
+import click
+
+from iothub.cli import output
+from iothub.cli.app import App
+from iothub.cli.files import DASH, cannot_be_read
+from iothub.cli.progress import Progress
+from iothub.cli.secrets_file import Secrets, SecretsFile, SecretsOutput
+from iothub.errors import InterruptedWorkError
+from iothub_tenants.accounts import imports
+
+_HEADER = "name,username,secret"
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+
+
+class Shield:
+    """Ctrl-C works until `hold`, and again behind the block: an interrupted commit may have happened or not."""
+
+    def __init__(self) -> None:
+        self._before: _Handler = None
+
+    def hold(self) -> None:
+        self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def __enter__(self) -> Shield:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+
+class Import:
+    """One import, of `file` into `tenant`. `secrets_to`: where generated secrets go, `-` is standard output; None: there are none."""
+
+    def __init__(self, app: App, tenant: str, file: Path, secrets_to: Path | None) -> None:
+        self._app = app
+        self._tenant = tenant
+        self._file = file
+        self._secrets_to = secrets_to
+        self._made: Sequence[tuple[str, str]] = ()
+        self._hashed = (0, 0)
+        self._shield = Shield()
+
+    def run(self) -> None:
+        """Import, and say so.
+
+        Raises:
+            InterruptedWorkError: Ctrl-C; no device is in.
+            ConfigError, ConflictError, NotFoundError, UnavailableError: Nor is one here.
+        """
+        with self._opened() as secrets, self._shield:
+            try:
+                names = self._import(secrets)
+            except KeyboardInterrupt:
+                raise self._interrupted() from None
+        self._say(names)
+
+    def _opened(self) -> Secrets | nullcontext[None]:
+        if self._secrets_to is None:
+            return nullcontext()
+        return SecretsOutput() if self._secrets_to == DASH else SecretsFile(self._secrets_to)
+
+    def _import(self, secrets: Secrets | None) -> list[str]:
+        """Read the file leniently: the reader of the rows names the line that is no UTF-8."""
+
+        def before_write(names: Sequence[str]) -> None:
+            self._shield.hold()
+            if secrets is not None:
+                secrets.write(self._lines(names))
+
+        try:
+            with (
+                click.open_file(str(self._file), encoding="utf-8", errors="surrogateescape") as lines,
+                Progress("passwords are hashed") as progress,
+            ):
+
+                def on_progress(done: int, of: int) -> None:
+                    self._hashed = (done, of)
+                    progress(done, of)
+
+                keep = None if secrets is None else self._keep
+                store = self._app.store()
+                return imports.import_devices(
+                    store, self._tenant, lines, keep=keep, on_progress=on_progress, before_write=before_write
+                )
+        except OSError as error:
+            raise cannot_be_read(self._file, error) from None
+
+    def _keep(self, made: Sequence[tuple[str, str]]) -> None:
+        self._made = made
+
+    def _lines(self, names: Sequence[str]) -> list[str]:
+        """Write the secrets as CSV; as standard output in JSON, within the one object that a script expects there."""
+        rows = [(name, f"{self._tenant}/{name}", secret) for name, secret in self._made]
+        if self._secrets_to != DASH or self._app.form not in ("json", "jsonl"):
+            return [_HEADER, *(",".join(row) for row in rows)]
+        secrets = [dict(zip(_HEADER.split(","), row, strict=True)) for row in rows]
+        return [output.as_json({"name": self._tenant, "devices": list(names), "secrets": secrets}, self._app.form)]
+
+    def _interrupted(self) -> InterruptedWorkError:
+        done, of = self._hashed
+        so_far = f" ({done} of {of} passwords were hashed)" if of else ""
+        return InterruptedWorkError(
+            f"interrupted: no device was imported{so_far}, an import is all or nothing; run the same command again"
+        )
+
+    def _say(self, names: list[str]) -> None:
+        message = f"imported {output.counted(len(names), 'device')}"
+        if self._secrets_to is None:
+            self._app.done(message, {"name": self._tenant, "devices": names})
+        elif self._secrets_to == DASH:
+            self._app.say(message)
+        else:
+            record = {"name": self._tenant, "devices": names, "secrets_file": str(self._secrets_to)}
+            self._app.done(f"{message}\ngenerated secrets are in {self._secrets_to}", record)

@@ -1,0 +1,41 @@
+"""What a CONNECT may carry before its tenant is known: ceilings that no plan lifts, told to the client and to the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.support import property_names as names
+from tests.support.control_house import House
+
+
+def properties(count: int) -> dict[str, Any]:
+    return {"props": [(names.USER_PROPERTY, (str(number), "v")) for number in range(count)]}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "reason", "cause"),
+    [
+        (properties(10_000), 0x97, "quota", "CONNECT: more than 1024 User Properties"),
+        ({"client_id": "c" * 257}, 0x85, "client_id_invalid", "CONNECT: the Client Identifier has 257 bytes"),
+    ],
+)
+def test_ceiling_is_named_in_the_log(house: House, options: dict[str, Any], code: int, reason: str, cause: str) -> None:
+    """Also where the tenant's plan has no limit; [MQTT-3.1.3-8] for the Client Identifier."""
+    house.limit("user_properties=unlimited")
+
+    with capture_logs() as lines:
+        assert house.ask(**options).connack.code == code
+
+    (line,) = [line for line in lines if line["event"] == "CONNECT refused"]
+    assert line["reason"] == reason
+    assert line["cause"].startswith(cause)
+    assert line["peer"]
+
+
+def test_connect_below_the_ceilings_is_let_in(house: House) -> None:
+    house.limit("user_properties=unlimited")
+
+    assert house.ask(client_id="c" * 256, **properties(1024)).connack.code == 0
