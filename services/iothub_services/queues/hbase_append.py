@@ -100,6 +100,11 @@ class _Operation:
         self.alive = len(shares)
         self.is_uncertain = False
 
+    @property
+    def size_bytes(self) -> int:
+        """What its messages count for in limits."""
+        return sum(share.item.body.size for share in self.shares)
+
 
 class _Chosen:
     """The shares of one queue in one round, before they are an operation."""
@@ -203,29 +208,34 @@ class Appending:
         """Choose what goes out now: open operations as they are, and one new one for each queue that has none."""
         operations: dict[int, _Operation] = {}
         chosen: dict[int, _Chosen] = {}
-        rooms: dict[Tenant, TenantRoom] = {}
+        rooms = self._rooms(shares)
+        for operation in self._open.values():
+            if operation.known.tenant in rooms:  # it may take room: not before it is answered is known how much is left
+                operations[operation.known.queue_id] = operation
+                rooms[operation.known.tenant].reserve(len(operation.shares), operation.size_bytes)
         for share in shares:
             known = share.known
             if known is None:
                 continue
             queue_id = known.queue_id
-            operation = self._open.get(queue_id)
-            if operation is not None:
-                operations[queue_id] = operation
+            waiting = self._open.get(queue_id)
+            if waiting is not None:
+                operations[queue_id] = waiting
                 continue
             tenant = known.tenant
-            if tenant.max_messages or tenant.max_bytes:
-                room = rooms.get(tenant)
-                if room is None:
-                    room = rooms[tenant] = TenantRoom(tenant)
-                if not room.admits(queue_id, share.item.body.size):
-                    continue
+            if rooms and tenant in rooms and not rooms[tenant].admits(queue_id, share.item.body.size):
+                continue
             taken = chosen.get(queue_id)
             if taken is None:
                 taken = chosen[queue_id] = _Chosen(known)
             taken.takes(share)
         new = [self._made(taken, rooms.get(taken.known.tenant)) for taken in chosen.values()]
         return [*operations.values(), *new]
+
+    def _rooms(self, shares: Sequence[Share]) -> dict[Tenant, TenantRoom]:
+        """Return the room of each tenant of these messages that has bounds."""
+        tenants = {share.known.tenant for share in shares if share.known is not None}
+        return {tenant: TenantRoom(tenant) for tenant in tenants if tenant.max_messages or tenant.max_bytes}
 
     def _made(self, chosen: _Chosen, room: TenantRoom | None) -> _Operation:
         known, shares = chosen.known, chosen.shares

@@ -36,6 +36,11 @@ class TenantRoom:
         self._first = 0
         self._given: dict[int, tuple[int, int]] = {}  # queue -> room, in a round for what does not fit
 
+    def reserve(self, messages: int, size_bytes: int) -> None:
+        """Something goes out in this round as it is: it may take so much."""
+        self._taken_messages += messages
+        self._taken_bytes += size_bytes
+
     def admits(self, queue_id: int, size: int) -> bool:
         """Does this message go out in this round? Ask in the order of the batch."""
         if self._is_closed:

@@ -1,0 +1,79 @@
+"""Tables of stores on the real HBase, each in a namespace of its own, and callers to them.
+
+Knows the layouts that hubs use, and cuts them into regions so that small tests cross them.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from iothub.errors import BackendError
+from iothub.records import keys
+from iothub.units import Endpoint
+from iothub_services.hbase import calls
+from iothub_services.hbase.administration import TableAdmin
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.lane import Bounds
+from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from ops.services.house import Services
+from ops.services.places import HOST
+
+T = TypeVar("T")
+
+REGIONS = 8
+_RETRY_LIMIT_S = 120.0
+_RETRY_PAUSE_S = 0.2
+
+SPLITS = {
+    "state": tuple(
+        keys.state_key(*each) for each in ((1, ""), (1, "client-3"), (1, "client-5"), (1, "client-8"), (2, ""))
+    ),
+    "retained": tuple(keys.retained_key(*each) for each in ((1, b""), (1, b"t/3"), (1, b"t/6"), (1, b"t/9"), (2, b""))),
+    "checkpoints": tuple(
+        keys.checkpoint_key(*each) for each in ((1, 0, ""), (1, 7, ""), (5, 1, ""), (5, 2, "client-00500"), (6, 0, ""))
+    ),
+}
+"""Where the regions of each table begin, but for the first: in the middle of what tests write."""
+
+
+def caller(services: Services, timeout_s: float = 5.0) -> DirectCaller:
+    """A way to HBase of its own, for one thread."""
+    return DirectCaller([Endpoint(HOST, services.ports.thrift)], Bounds(timeout_s=timeout_s))
+
+
+@contextmanager
+def fresh_tables(services: Services, name: str, count: int) -> Iterator[list[Tables]]:
+    """Make `count` empty tables of this name, gone afterwards."""
+    made = [Tables(f"t{uuid.uuid4().hex}") for _ in range(count)]
+    wanted = [_layout(tables, name) for tables in made]
+    TableAdmin(services.places.folder / "hbase-java").create(wanted)
+    try:
+        yield made
+    finally:
+        services.up()
+        with caller(services, 30.0) as tools:
+            for layout in wanted:
+                tools.call(calls.disable_table(layout.name.encode()))
+                tools.call(calls.delete_table(layout.name.encode()))
+
+
+def _layout(tables: Tables, name: str) -> TableLayout:
+    (layout,) = (each for each in layouts(tables.namespace, REGIONS) if each.name == f"{tables.namespace}:{name}")
+    return replace(layout, splits=SPLITS[name])
+
+
+def until_done(do: Callable[[], T]) -> T:
+    """Do something again until HBase answers, as the thread of a store does."""
+    deadline = time.monotonic() + _RETRY_LIMIT_S
+    while True:
+        try:
+            return do()
+        except BackendError as error:
+            if not error.retryable or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_PAUSE_S)
