@@ -21,7 +21,7 @@ from iothub_services.queues.hbase_bodies import PIECE_BYTES, sweepable
 from iothub_services.queues.hbase_sweep import referenced
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind
 from ops.services.house import Services
-from tests.support.hbase_tables import caller_of, own_tables
+from tests.support.own_tables import caller_of, own_tables
 
 T = TypeVar("T")
 
