@@ -1,0 +1,153 @@
+"""Session states on the real HBase: the contract of the port, hubs that share a table, and kill -9 in the middle of writing."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+
+from iothub.records import events
+from iothub.records.events import Event, Subject
+from iothub.testing.state_contract import CASES, Case
+from iothub_services.events.memory import MemoryEvents
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.tables import Tables
+from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.state.service import StateService
+from ops.services.house import Services
+from tests.support.hbase_tables import caller, fresh_tables, until_done
+
+MORE = 4  # tables for the tests behind the contract
+ROUNDS = 120
+ROWS = 40
+HUBS = 4
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def _tables(_house: Services) -> Iterator[deque[Tables]]:
+    """As many as there are tests: a deleted row of HBase's hides what is written with an older time, so none is used twice."""
+    with fresh_tables(_house, "state", len(CASES) + MORE) as made:
+        yield deque(made)
+
+
+@pytest.fixture
+def tables(services: Services, _tables: deque[Tables]) -> Tables:
+    return _tables.popleft()
+
+
+@pytest.fixture
+def tools(services: Services) -> Iterator[DirectCaller]:
+    with caller(services) as made:
+        yield made
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_states_contract(case: Case, tables: Tables, tools: DirectCaller) -> None:
+    """HBase does what every driver does, over five bounds of regions."""
+    case(HBaseStates(tools, tables))
+
+
+def test_older_write_never_resurrects_what_is_gone(tables: Tables, tools: DirectCaller, services: Services) -> None:
+    """Also after a flush: the record that says so is a row like another one (!)."""
+    store = HBaseStates(tools, tables)
+    store.apply((7,), [StateWrite(1, "a", 5, b"r"), StateWrite(1, "a", 7, None)])
+    assert services.java("hbase", "iothub.hbase.admin.RegionAdmin", "flush", tables.state.decode()) == 0
+
+    store.apply((9,), [StateWrite(1, "a", 6, b"late"), StateWrite(1, "b", 9, b"r")])
+
+    assert store.get(1, "a") is None
+    assert [row.client_id for row in store.load()] == ["b"]
+
+
+def test_hubs_that_share_the_table_leave_the_newest(tables: Tables, services: Services) -> None:
+    """Four at once, each ahead of the others somewhere: no row goes back, and no one's progress is lost."""
+    failures: list[BaseException] = []
+
+    def write(hub: int) -> None:
+        try:
+            with caller(services) as own:
+                store = HBaseStates(own, tables)
+                for round_ in range(1, 21):
+                    offset = round_ * HUBS + hub
+                    some = [StateWrite(1, f"client-{number}", offset, b"%d" % offset) for number in range(10)]
+                    vector = tuple(offset if partition == hub else 1 for partition in range(HUBS))
+                    store.apply(vector, some)
+        except BaseException as error:  # shown by the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(hub,)) for hub in range(HUBS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    newest = 20 * HUBS + HUBS - 1
+    with caller(services) as own:
+        store = HBaseStates(own, tables)
+        assert failures == []
+        assert {(row.offset, row.record) for row in store.load()} == {(newest, b"%d" % newest)}
+        assert store.applied_offsets() == tuple(20 * HUBS + hub for hub in range(HUBS))
+
+
+def test_killed_server_loses_nothing_that_was_applied(tables: Tables, services: Services) -> None:
+    """Kill -9 in the middle; what fails is repeated, as the thread of the log does. The rows are ahead of what is applied, never behind."""
+    done = threading.Event()
+    killed = threading.Event()
+
+    def kill() -> None:
+        killed.wait(60)
+        services.kill("hbase")
+        services.up()
+        done.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with caller(services) as own:
+        store = HBaseStates(own, tables)
+        round_ = 0
+        while round_ < ROUNDS or not done.is_set():
+            round_ += 1
+            some = [StateWrite(1, f"client-{n}", round_ * ROWS + n, b"%d" % round_) for n in range(ROWS)]
+            until_done(lambda upto=(round_ + 1) * ROWS, writes=some: store.apply((upto,), writes))  # type: ignore[misc]
+            if round_ == ROUNDS // 4:
+                killed.set()
+        killer.join()
+
+        assert store.applied_offsets() == ((round_ + 1) * ROWS,)
+        assert sorted(store.load()) == sorted(
+            StoredState(1, f"client-{number}", round_ * ROWS + number, b"%d" % round_) for number in range(ROWS)
+        )
+
+
+def created(client_id: str, epoch: int = 1) -> Event:
+    subject = Subject(7, client_id, epoch, 100)
+    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+
+
+def test_state_service_finds_its_sessions_again(tables: Tables, services: Services, tools: DirectCaller) -> None:
+    """Events in the log, states on HBase: through a crash of the hub, and one of HBase."""
+    log = MemoryEvents(3)
+    names = [f"client-{number}" for number in range(60)]
+
+    def service() -> StateService:
+        return StateService(log, HBaseStates(tools, tables), lambda name, text: pytest.fail(f"{name} {text}"))
+
+    first = service()
+    first.load()
+    first([[created(name)] for name in names])
+    first.idle()
+    first([[created(name, 2)] for name in names[:30]])
+    services.restart("hbase")
+
+    second = service()
+    states = until_done(second.load)
+
+    assert {state.client_id: state.epoch for state in states} == {
+        name: 2 if name in names[:30] else 1 for name in names
+    }
+    assert second.verify().differences == []
