@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -11,8 +12,10 @@ from iothub.errors import UnavailableError
 from iothub_services.quota.names import Quota
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
+from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.duties import departures
 from iothub_tenants.duties.departures import Departures
+from iothub_tenants.duties.obey import Obedience
 from tests.support import property_names as names
 from tests.support.control_house import House, device, now
 from tests.support.packets import DISCONNECT, PUBLISH
@@ -40,6 +43,17 @@ class Remembered:
 
 def departures_of(house: House) -> Departures:
     return Departures(house.hub, Remembered().forget)
+
+
+def obedience_of(house: House) -> Obedience:
+    async def own(_tenant_id: int) -> dict[str, str]:
+        return house.own
+
+    async def nobody(_plan: str) -> list[int]:
+        return []
+
+    bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
+    return Obedience(house.hub, bounds, own, nobody)
 
 
 def number(house: House, device_id: int, name: str = "dev1") -> None:
@@ -269,3 +283,29 @@ def test_what_was_remembered_of_a_device_is_forgotten_when_its_sessions_have_end
     end(house, leaving)
 
     assert remembered.forgotten == [(7, {"dev1", "dev2"}), (8, {"dev1"})]
+
+
+def test_device_that_is_deleted_and_made_anew_in_one_look_inherits_nothing(house: House) -> None:
+    """Both lines come in one batch; whatever lets in the successor would let in its predecessor, too."""
+    house.own = {"dev1": "session_subscriptions=1"}
+    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=1, limits="session_subscriptions=1"))
+    connected, away = house.join("connected", props=KEPT), house.join("away", props=KEPT)
+    away.subscribe(("a", 1))
+    away.disconnect()
+    house.join("p", username="acme/dev2").publish("a", b"old", 1)
+    batch = [deleted(3), Change(4, 7, ChangeKind.DEVICE, "dev1", 0)]
+    house.own = {}
+    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=2))
+    leaving = departures_of(house)
+
+    leaving.note(batch)
+    end(house, leaving)
+    now(obedience_of(house).obey(batch))
+    house.settle()
+
+    assert [each.code for each in connected.expect_closed() if each.kind == DISCONNECT] == [0x87]
+    successor = house.join("away", clean=False, props=KEPT)
+    assert not successor.connack.session_present
+    assert successor.subscribe(("b", 1), ("c", 1)).codes == [1, 1]
+    assert [each for each in successor.fence() if each.kind == PUBLISH] == []
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (1, 2)
