@@ -1,0 +1,415 @@
+"""The queue driver `hbase` on a gateway in memory: what is sent, what is repeated, what is told when something is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.records import keys
+from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
+from iothub_services.hbase.calls import Call
+from iothub_services.queues.hbase_append import Appending
+from iothub_services.queues.hbase_bodies import LARGE_BYTES, PIECE_BYTES, sweepable
+from iothub_services.queues.hbase_sweep import referenced
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Inbound,
+    Move,
+    MoveKind,
+    Overflow,
+    QueueLimits,
+    TenantUsage,
+)
+from tests.support.hbase_calls import FakeCaller, Fault
+from tests.support.hbase_gateway import RefusedError
+from tests.support.hbase_queues import TABLES, HBase
+
+FAR_AHEAD_MS = 1 << 50
+
+
+def fail(caller: FakeCaller, verb: str, *faults: Fault) -> None:
+    """Let the next calls of a verb get these, in this order."""
+    planned = list(faults)
+
+    def fault(call: Call[object]) -> Fault:
+        return planned.pop(0) if planned and call.verb.name == verb else Fault.NONE
+
+    caller.fault = fault
+
+
+def bodies(house: HBase, queue_id: int) -> list[bytes]:
+    store, _ = house.store(99)
+    epoch = store.claim(queue_id, b"reader").epoch
+    return [record.body for record in store.read(queue_id, epoch, 0, MANY, MANY).records]
+
+
+def spread(queue_ids: Iterable[int], number: int = 1, body: bytes = b"body", qos: int = 1) -> Append:
+    """One message for many queues; those of 1, 2, 3 and 4 lie in different regions."""
+    return Append(identified(number), body, 0, tuple(Delivery(queue_id, qos) for queue_id in queue_ids))
+
+
+def test_queues_of_a_region_are_one_call() -> None:
+    """A batch for eight queues in four regions is four calls, all sent before the first is answered."""
+    store, caller = HBase().store()
+    for queue_id in range(1, 9):
+        made(store, queue_id)
+    caller.made.clear()
+    before = caller.batches
+
+    store.append([one(queue_id, number) for number in range(1, 4) for queue_id in range(1, 9)])
+
+    assert (caller.made, caller.batches - before) == (["append"] * 4, 1)
+
+
+def test_lost_answer_is_asked_for_again_and_doubles_nothing() -> None:
+    """The region that had done its part tells its first answer; the others are not asked again."""
+    house = HBase()
+    store, caller = house.store()
+    for queue_id in range(1, 5):
+        made(store, queue_id)
+    batch = [spread(range(1, 5)), one(2, 2)]
+    fail(caller, "append", Fault.NONE, Fault.UNANSWERED)
+    with pytest.raises(BackendError) as failure, store.group():
+        store.append(batch)
+    caller.made.clear()
+
+    with store.group():
+        answers = store.append(batch)
+
+    assert (failure.value.retryable, failure.value.is_written) == (True, True)
+    assert answers == [Appended((1, 1, 1, 1)), Appended((2,))]
+    assert caller.made == ["append"]
+    assert [len(bodies(house, queue_id)) for queue_id in range(1, 5)] == [1, 2, 1, 1]
+
+
+def test_call_that_never_left_says_so() -> None:
+    """Nothing was written for certain: the publisher may be told so, and the message never appears."""
+    house = HBase()
+    store, caller = house.store()
+    made(store, 1)
+    fail(caller, "append", Fault.UNSENT)
+    with pytest.raises(BackendError) as failure, store.group():
+        store.append([one(1, 1, body=b"given up")])
+
+    assert not failure.value.is_written
+    assert store.append([one(1, 2, body=b"next")]) == [Appended((1,))]
+    assert bodies(house, 1) == [b"next"]
+
+
+def test_uncertain_call_goes_before_what_comes_later() -> None:
+    """Its messages were given up; they are settled first all the same, so that no sequence is passed over."""
+    house = HBase()
+    store, caller = house.store()
+    made(store, 1)
+    fail(caller, "append", Fault.LOST)
+    with pytest.raises(BackendError) as failure, store.group():
+        store.append([one(1, 1, body=b"given up")])
+
+    with store.group():
+        assert store.append([one(1, 2, body=b"next")]) == [Appended((2,))]
+
+    assert failure.value.is_written
+    assert bodies(house, 1) == [b"given up", b"next"]
+
+
+def test_part_of_a_batch_comes_again() -> None:
+    """Of two messages one was given up: the other one gets its place in the call that was lost."""
+    house = HBase()
+    store, caller = house.store()
+    made(store, 1)
+    batch = [one(1, 1), one(1, 2)]
+    fail(caller, "append", Fault.UNANSWERED)
+    with pytest.raises(BackendError), store.group():
+        store.append(batch)
+
+    assert store.append(batch[1:]) == [Appended((2,))]
+    assert bodies(house, 1) == [b"m1", b"m2"]
+
+
+def test_group_that_failed_is_not_done_twice() -> None:
+    """Its last verb failed: what was done before it is answered from memory, moves and creations too."""
+    house = HBase()
+    store, caller = house.store()
+    claim = made(store, 1)
+    batch, again = [one(1, 1)], [one(1, 2)]
+    acknowledge = [Move(MoveKind.RESERVE, 1, claim.epoch, 5)]
+
+    def group() -> list[object]:
+        with store.group():
+            told: list[object] = [store.apply(acknowledge), store.append(batch)]
+            store.create(TENANT, 5, QueueLimits())
+            told.append(store.append(again))
+            told.append(store.claim(1, b"next").epoch)
+            return told
+
+    fail(caller, "append", *[Fault.NONE] * 4, Fault.UNSENT)
+    with pytest.raises(BackendError):
+        group()
+    caller.fault = lambda _: Fault.NONE
+    caller.made.clear()
+
+    assert group() == [[True], [Appended((1,))], [Appended((2,))], claim.epoch + 1]
+    assert caller.made == ["append"]
+    with pytest.raises(ConflictError):
+        store.create(TENANT, 5, QueueLimits())
+    assert store.append(batch) == [Appended((3,))]  # a group that ended well is forgotten
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.LOST])
+def test_claim_and_creation_are_repeated_under_their_token(fault: Fault) -> None:
+    """No epoch is skipped, and no queue is said to exist already, for an answer that was lost."""
+    store, caller = HBase().store()
+    fail(caller, "append", fault)
+    with pytest.raises(BackendError):
+        store.create(TENANT, 1, QueueLimits(), first_epoch=7)
+    store.create(TENANT, 1, QueueLimits(), first_epoch=7)
+    fail(caller, "append", fault)
+    with pytest.raises(BackendError):
+        store.claim(1, b"a")
+
+    assert store.claim(1, b"a").epoch == 7
+    assert store.claim(1, b"a").epoch == 8
+
+
+def test_index_row_is_there_before_the_queue_and_after_it() -> None:
+    """The index may name a queue that is not there, never miss one."""
+    house = HBase()
+    store, caller = house.store()
+    index = house.gateway.table(TABLES.queue_index)
+    fail(caller, "append", Fault.UNSENT)
+    with pytest.raises(BackendError):
+        store.create(TENANT, 1, QueueLimits())
+    assert list(index) == [keys.index_key(TENANT, 1)]
+    assert store.list_queues(TENANT) == []
+    assert store.drop_tenant(TENANT) == 0
+    assert list(index) == []
+
+    made(store, 1)
+    fail(caller, "mutateRows", Fault.UNSENT)
+    with pytest.raises(BackendError):
+        store.drop(1)
+    assert list(index) == [keys.index_key(TENANT, 1)]
+    assert store.append([one(1, 1)]) == [Appended((GONE,))]
+    assert store.drop(1) == 0
+
+
+def test_queue_of_another_hub_is_found_by_its_row() -> None:
+    """It was made after this hub has read the index; one that is nowhere stays unknown."""
+    house = HBase()
+    store, _ = house.store(1)
+    other, caller = house.store(2)
+    other.open()
+    claim = made(store, 1)
+
+    assert other.append([one(1, 1), one(2, 2)]) == [Appended((1,)), Appended((GONE,))]
+    caller.made.clear()
+    assert other.append([one(1, 3)]) == [Appended((2,))]
+    assert caller.made == ["append"]
+    assert positions(store, 1, claim.epoch) == [1, 2]
+    with pytest.raises(NotFoundError):
+        other.stats(2)
+
+
+def test_usage_comes_from_the_states_at_the_start_and_from_answers() -> None:
+    """What another hub appended counts once this one is told of that queue."""
+    house = HBase()
+    first, _ = house.store(1)
+    made(first, 1)
+    made(first, 2)
+    first.append([one(1, 1), one(2, 2)])
+    second, _ = house.store(2)
+    second.open()
+    assert second.tenant_usage(TENANT) == TenantUsage(2, 4)
+
+    first.append([one(1, 3)])
+    assert second.tenant_usage(TENANT) == TenantUsage(2, 4)
+    second.append([one(1, 4)])
+    assert second.tenant_usage(TENANT) == TenantUsage(4, 8)
+    assert second.tenant_usage(9) == TenantUsage(0, 0)
+
+
+def test_wide_and_large_messages_are_stored_apart() -> None:
+    """Their bodies are durable before any record refers to them; few small ones are copied."""
+    house = HBase()
+    store, caller = house.store()
+    epochs = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 7)}
+    stored = house.gateway.table(TABLES.bodies)
+    store.append([spread(epochs, 1, b"x" * 200), spread([1, 2], 2, b"y" * 1000)])
+    assert stored == {}
+    caller.made.clear()
+
+    wide, large = spread(epochs, 3, b"w" * 1000), one(1, 4, body=b"l" * (PIECE_BYTES + 1))
+    store.append([wide, large])
+
+    assert caller.made[0] == "mutateRows"
+    assert len(stored) == 2
+    for queue_id, epoch in epochs.items():
+        after = 2 if queue_id in (1, 2) else 1
+        assert store.read(queue_id, epoch, after, 1, MANY).records[0].body == wide.body
+    assert store.read(1, epochs[1], 3, 1, MANY).records[0].body == large.body
+    assert store.stats(1).bytes == 200 + 1000 + 1000 + PIECE_BYTES + 1
+
+
+def test_body_that_is_lost_reads_as_nothing() -> None:
+    """Whoever decodes it names the position; the records around it come."""
+    house = HBase()
+    store, _ = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1), one(1, 2, body=b"l" * (LARGE_BYTES + 1)), one(1, 3)])
+    house.gateway.table(TABLES.bodies).clear()
+
+    assert [record.body for record in store.read(1, claim.epoch, 0, 9, MANY).records] == [b"m1", b"", b"m3"]
+
+
+def test_only_bodies_without_references_can_be_swept() -> None:
+    """Records refer, and so do open intents; what is young is spared in any case."""
+    house = HBase()
+    store, caller = house.store()
+    for queue_id in (1, 2, 3):
+        epoch = made(store, queue_id).epoch
+    large = b"l" * (LARGE_BYTES + 1)
+    fail(caller, "append", Fault.NONE, Fault.UNSENT)
+    with pytest.raises(BackendError):
+        store.append([one(1, 1, 2, body=large, inbound=Inbound(3, epoch, 9))])
+    caller.fault = lambda _: Fault.NONE
+    store.append([one(1, 2, body=large), one(2, 3, body=large)])
+    store.purge(2)
+
+    def loose(before_ms: int) -> list[tuple[int, bytes]]:
+        marked = referenced(caller, TABLES.queues)
+        assert len(marked) == 2
+        return list(sweepable(caller, TABLES.bodies, marked, before_ms))
+
+    assert len(loose(FAR_AHEAD_MS)) == 1
+    assert loose(0) == []
+
+
+def test_damaged_queue_is_refused_by_name() -> None:
+    """What is for other queues is stored; the message that was for it, too, is not acknowledged."""
+    house = HBase()
+    store, _ = house.store()
+    epoch = made(store, 1).epoch
+    made(store, 2)
+    house.coprocessor.damaged.add(keys.queue_key(1, TENANT))
+
+    with pytest.raises(BackendError, match=r"damaged queue: state: version 9 is not known here") as failure:
+        store.append([spread([1, 2])])
+    assert not failure.value.retryable
+    with pytest.raises(CorruptRecordError, match="version 9"):
+        store.read(1, epoch, 0, 1, 1)
+    with pytest.raises(CorruptRecordError, match="version 9"):
+        store.stats(1)
+    with pytest.raises(BackendError, match="version 9"):
+        moved(store, MoveKind.ACK, 1, epoch, 1)
+    assert [stats.queue_id for stats in store.list_queues(TENANT)] == [2]
+    assert bodies(house, 2) == [b"body"]
+
+
+def test_defect_of_the_coprocessor_counts_as_not_written() -> None:
+    """It says so: the same request would end the same way, so it is not sent again for ever."""
+    house = HBase()
+    store, caller = house.store()
+    made(store, 1)
+    honest = house.gateway.verbs["append"]
+    text = "org.apache.hadoop.hbase.DoNotRetryIOException: "
+
+    def defect(arguments: dict[int, object]) -> None:
+        raise RefusedError(text + text + "defect in the queue coprocessor", 1, False)
+
+    house.gateway.verbs["append"] = defect
+    with pytest.raises(BackendError, match="defect in the queue coprocessor") as failure:
+        store.append([one(1, 1, body=b"refused")])
+    house.gateway.verbs["append"] = honest
+
+    assert (failure.value.retryable, failure.value.is_written) == (False, False)
+    assert store.append([one(1, 2)]) == [Appended((1,))]
+    assert caller.made
+
+
+def test_probe_writes_where_it_failed() -> None:
+    """One region after the other comes back; nothing of it shows."""
+    house = HBase()
+    store, caller = house.store()
+    for queue_id in (1, 2):
+        made(store, queue_id)
+    fail(caller, "append", Fault.LOST, Fault.LOST)
+    with pytest.raises(BackendError), store.group():
+        store.append([spread([1, 2])])
+    fail(caller, "append", Fault.NONE, Fault.UNSENT)
+    with pytest.raises(BackendError, match="it never leaves"):
+        store.probe()
+    caller.fault = lambda _: Fault.NONE
+    caller.made.clear()
+
+    store.probe()
+    store.probe()
+
+    assert caller.made.count("append") == 4  # one region: the queue of nobody is looked for, then made; then there
+    assert store.list_queues(0) == []
+
+
+def test_tenant_at_its_bound_costs_one_round() -> None:
+    """What does not fit goes out together; it is refused in the order of the batch."""
+    store, caller = HBase().store()
+    for queue_id in range(1, 5):
+        made(store, queue_id, QueueLimits(0, 0, Overflow.REJECT))
+    store.set_tenant_limits(TENANT, 3, 0)
+    before = caller.batches
+
+    answers = store.append([spread(range(1, 5), 1), spread(range(1, 5), 2)])
+
+    assert answers == [Appended((1, 1, 1, -1)), Appended((-1,) * 4)]
+    assert answers[1].hit == ("queued_messages",) * 4
+    assert caller.batches - before == 2
+
+
+def test_records_of_one_queue_are_split_over_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation takes so many records and no more; order is kept."""
+    monkeypatch.setattr("iothub_services.queues.hbase_requests.MOST_RECORDS", 3)
+    store, caller = HBase().store()
+    claim = made(store, 1)
+    before = caller.batches
+
+    answers = store.append([one(1, number) for number in range(1, 9)])
+
+    assert [answer.positions for answer in answers] == [(number,) for number in range(1, 9)]
+    assert positions(store, 1, claim.epoch) == list(range(1, 9))
+    assert caller.batches - before == 4
+
+
+def test_forgotten_messages_take_their_call_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for them any more, and memory is bounded: what comes next does not wait for them."""
+    house = HBase()
+    store, caller = house.store()
+    made(store, 1)
+    made(store, 2)
+    monkeypatch.setattr("iothub_services.queues.hbase_repeats.MOST", 1)
+    store._appending = Appending(store._index, store._regions, store._bodies, 5, store._appending._sequence)
+    store._appending.repeats._most = 1
+    fail(caller, "append", Fault.LOST)
+    with pytest.raises(BackendError), store.group():
+        store.append([one(1, 1, body=b"given up")])
+
+    assert store.append([one(2, 2)]) == [Appended((1,))]
+    assert store.append([one(1, 3)]) == [Appended((1,))]
+    assert bodies(house, 1) == [b"m3"]
+
+
+def test_expiry_goes_through_all_regions_in_the_order_of_deadlines() -> None:
+    """A page of it looks at so many records, whichever regions they are in."""
+    store, _ = HBase().store()
+    for queue_id in range(1, 5):
+        made(store, queue_id)
+    store.append([one(queue_id, queue_id, expires_at_ms=100 - queue_id) for queue_id in range(1, 5)])
+
+    first = store.expire(98, 2)
+    assert [record.queue_id for record in first.removed] == [4, 3]
+    assert first.after is not None
+    rest = store.expire(98, 9, first.after)
+    assert [record.queue_id for record in rest.removed] == [2]
+    assert rest.after is None
+    assert store.tenant_usage(TENANT) == TenantUsage(1, 2)
