@@ -52,6 +52,17 @@ def apply_takes_over_a_log_with_other_partitions(store: StateStore) -> None:
     assert store.applied_offsets() == (5,)
 
 
+def get_many_finds_those_that_are_there(store: StateStore) -> None:
+    """More than fit a call of the driver; in any order."""
+    names = [f"client-{number}" for number in range(150)]
+    store.apply((2,), [*(StateWrite(1, name, 1, b"r") for name in names), StateWrite(1, "gone", 2, None)])
+
+    found = store.get_many([(1, name) for name in names[20:]] + [(1, "gone"), (1, "unknown"), (2, names[0])])
+
+    assert sorted(found) == sorted(StoredState(1, name, 1, b"r") for name in names[20:])
+    assert store.get_many([]) == []
+
+
 def load_lists_every_row_in_order(store: StateStore) -> None:
     """More than fit a page of the driver; of all tenants or of one."""
     names = sorted(f"client-{number}" for number in range(1_100))
@@ -91,6 +102,7 @@ CASES: tuple[Case, ...] = (
     apply_ignores_what_was_applied,
     apply_never_takes_a_row_back,
     apply_takes_over_a_log_with_other_partitions,
+    get_many_finds_those_that_are_there,
     load_lists_every_row_in_order,
     tenants_share_nothing,
     forget_removes_rows_and_keeps_the_offset,

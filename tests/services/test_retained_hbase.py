@@ -43,7 +43,7 @@ def tools(services: Services) -> Iterator[DirectCaller]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_retained_contract(case: Case, tables: Tables, tools: DirectCaller) -> None:
-    """HBase does what every driver does, over five bounds of regions."""
+    """HBase does what every driver does, over the bounds of regions."""
     case(HBaseRetained(tools, tables))
 
 

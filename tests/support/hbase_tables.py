@@ -30,13 +30,9 @@ _RETRY_LIMIT_S = 120.0
 _RETRY_PAUSE_S = 0.2
 
 SPLITS = {
-    "state": tuple(
-        keys.state_key(*each) for each in ((1, ""), (1, "client-3"), (1, "client-5"), (1, "client-8"), (2, ""))
-    ),
-    "retained": tuple(keys.retained_key(*each) for each in ((1, b""), (1, b"t/3"), (1, b"t/6"), (1, b"t/9"), (2, b""))),
-    "checkpoints": tuple(
-        keys.checkpoint_key(*each) for each in ((1, 0, ""), (1, 7, ""), (5, 1, ""), (5, 2, "client-00500"), (6, 0, ""))
-    ),
+    "state": (keys.state_key(1, "client-5"), keys.state_key(2, "")),
+    "retained": (keys.retained_key(1, b"t/6"), keys.retained_key(2, b"")),
+    "checkpoints": (keys.checkpoint_key(5, 2, "client-00500"), keys.checkpoint_prefix(6)),
 }
 """Where the regions of each table begin, but for the first: in the middle of what tests write."""
 

@@ -60,17 +60,6 @@ class TimedGateway(FakeGateway):
         self._now = max(self._now, cell[1] if cell else 0)
         return super()._check_and_put(arguments)
 
-    def _open_scan(self, arguments: dict[int, Any]) -> Answer:
-        """A scan for columns shows the rows that have one of them."""
-        wanted = arguments[2].get(4)
-        answer = super()._open_scan(arguments)
-        if wanted:
-            scanner = len(self._scanners) - 1
-            name, *found = self._scanners[scanner]
-            table = self.table(name)
-            self._scanners[scanner] = [name, *(key for key in found if any(column in table[key] for column in wanted))]
-        return answer
-
 
 class GatewayCaller(Caller):
     """Calls to a gateway in memory. `fate` says of each call, by its verb: "done", "lost" (done, no answer) or "refused" (not done)."""

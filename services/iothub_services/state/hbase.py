@@ -11,7 +11,7 @@ between the two repeats writes that change nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from iothub.errors import BackendError, CorruptRecordError
@@ -34,6 +34,7 @@ _MARK = bytes((VERSION,))
 _COUNT = struct.Struct(">BH")  # version, number of offsets
 _SWAPS = 16  # others may be quicker; then it is tried again
 _BATCH_BYTES = 4 << 20  # of writes on their way
+_ROWS = 64  # asked for in one call
 
 
 class HBaseStates:
@@ -65,9 +66,12 @@ class HBaseStates:
         return self._applied()[1]
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None:
-        key = row_keys.state_key(tenant_id, client_id)
-        row = self._caller.call(calls.get_row(self._table, key, (RECORD_COLUMN,)))
-        return None if row is None else self._stored(row)
+        return next(iter(self.get_many([(tenant_id, client_id)])), None)
+
+    def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
+        asked = [calls.get_rows(self._table, some, (RECORD_COLUMN,)) for some in _in_pieces(keys)]
+        found = (self._stored(row) for rows in self._caller.call_all(asked) for row in rows)
+        return [stored for stored in found if stored is not None]
 
     def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         for rows in self._pages(tenant_id):
@@ -75,12 +79,10 @@ class HBaseStates:
 
     def forget(self, keys: list[tuple[int, str]]) -> None:
         """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
-        wanted = [row_keys.state_key(*key) for key in keys]
-        for chunk in chunks([len(key) for key in wanted]):
-            rows = self._caller.call(calls.get_rows(self._table, wanted[chunk], (RECORD_COLUMN,)))
-            self._caller.call_all(
-                [self._delete(row.key, row.cells[RECORD_COLUMN]) for row in rows if RECORD_COLUMN in row.cells]
-            )
+        for some in _in_pieces(keys):
+            rows = self._caller.call(calls.get_rows(self._table, some, (RECORD_COLUMN,)))
+            deletes = [self._delete(row.key, row.cells[RECORD_COLUMN]) for row in rows if RECORD_COLUMN in row.cells]
+            self._caller.call_all(deletes)
 
     def drop_tenant(self, tenant_id: int) -> int:
         count = 0
@@ -143,6 +145,12 @@ class HBaseStates:
             retryable=True,
             is_written=True,
         )
+
+
+def _in_pieces(keys: Collection[tuple[int, str]]) -> Iterator[list[bytes]]:
+    """Yield row keys, not too many at once: what a row has behind its key is not known."""
+    wanted = [row_keys.state_key(*key) for key in keys]
+    return (wanted[start : start + _ROWS] for start in range(0, len(wanted), _ROWS))
 
 
 def encode_applied(offsets: Offsets) -> bytes:

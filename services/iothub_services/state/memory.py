@@ -5,7 +5,7 @@ Knows no file and no thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from iothub_services.events.port import NOWHERE, Offsets
@@ -44,6 +44,9 @@ class MemoryStates:
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None:
         return self._rows.get((tenant_id, client_id))
+
+    def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
+        return [self._rows[key] for key in keys if key in self._rows]
 
     def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         for key in sorted(self._rows):

@@ -6,7 +6,7 @@ All methods block; drivers run in a thread of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -50,6 +50,9 @@ class StateStore(Protocol):
         """The log up to here is in the rows; empty in a new store. As long as what was applied last."""
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None: ...
+
+    def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
+        """Those of these rows that are there, in any order. A server is asked for all of them at once."""
 
     def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         """Every row (of one tenant), ascending by tenant and client id."""

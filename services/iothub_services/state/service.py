@@ -27,7 +27,7 @@ from iothub_services.events.port import (
     Offsets,
     reached,
 )
-from iothub_services.events.reading import read_between
+from iothub_services.events.reading import PAGE, read_between
 from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite
@@ -176,6 +176,8 @@ class StateService:
     def _take_in(self, done: list[LoggedEvent]) -> None:
         """Fold what was appended. A store that cannot be read is no reason to append it again, or to deny that it is durable."""
         try:
+            if not self._is_behind:
+                self._remember(done)
             for logged in done:
                 if logged.event.type.topic is not Topic.SESSIONS:
                     continue
@@ -255,8 +257,11 @@ class StateService:
     def _catch_up(self) -> None:
         """Fold what the log has beyond `folded`, up to where it ends now; a damaged event is skipped, with an alarm."""
         end = self._log.end()
-        for logged in read_between(self._log, self.folded, end, self._skip):
-            self._fold(logged)
+        coming = read_between(self._log, self.folded, end, self._skip)
+        while some := list(islice(coming, PAGE)):
+            self._remember(some)
+            for logged in some:
+                self._fold(logged)
         self._folded = [max(offset, reached(self._folded, partition)) for partition, offset in enumerate(end)]
         self._is_behind = False
         self._unfolded = 0
@@ -274,6 +279,15 @@ class StateService:
                 self._known[key] = self._changed[key] = after
         self._folded += [0] * (partition + 1 - len(self._folded))
         self._folded[partition] = offset
+
+    def _remember(self, some: list[LoggedEvent]) -> None:
+        """Ask the store for the states that are about to be folded, all at once: it may be on a server."""
+        keys = {(event.tenant_id, event.client_id) for _, _, event in some if event.epoch}
+        unknown = keys - self._known.keys()
+        if unknown:
+            stored = {(row.tenant_id, row.client_id): row.record for row in self._store.get_many(unknown)}
+            for key in unknown:
+                self._known[key] = self._decode(stored[key]) if key in stored else None
 
     def _get(self, key: Key) -> SessionState | None:
         if key in self._known:

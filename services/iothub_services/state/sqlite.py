@@ -6,7 +6,7 @@ Knows records as bytes. `apply` belongs to one thread, `get` and `load` to anoth
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from iothub_services.events.port import Offsets
 from iothub_services.sqlite.database import Schema
@@ -68,10 +68,13 @@ class SqliteStates(SqliteStore):
             return _applied(connection)
 
     def get(self, tenant_id: int, client_id: str) -> StoredState | None:
+        return next(iter(self.get_many([(tenant_id, client_id)])), None)
+
+    def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
         statement = "SELECT tenant, client_id, offset, record FROM session WHERE tenant = ? AND client_id = ?"
         with self._database.reading() as connection:
-            row = connection.execute(statement, (tenant_id, client_id)).fetchone()
-        return None if row is None else StoredState._make(row)
+            rows = [connection.execute(statement, key).fetchone() for key in keys]
+        return [StoredState._make(row) for row in rows if row is not None]
 
     def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         statement = """SELECT tenant, client_id, offset, record FROM session

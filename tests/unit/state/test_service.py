@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.memory import MemoryStates
-from iothub_services.state.port import StateWrite
+from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import DropTenant, StateService, journal_thread
 from iothub_services.state.sqlite import SCHEMA as STATES
 from iothub_services.state.sqlite import SqliteStates
@@ -305,11 +306,11 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     house.service.idle()
     service = house.restarted()
 
-    def fail(_tenant_id: int, _client_id: str) -> None:
+    def fail(_keys: object) -> None:
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr(house.store, "get", fail)
+        broken.setattr(house.store, "get_many", fail)
         assert service([[resumed(2)], [created("other")]]) == [2, 3]
         assert service([[resumed(3)]]) == [4]
         assert not service.idle()
@@ -451,3 +452,25 @@ def test_states_of_schema_version_1_are_taken_over(tmp_path: Path) -> None:
     assert store.applied_offsets() == (5,)
     assert [row.client_id for row in store.load()] == ["c"]
     store.close()
+
+
+def test_service_asks_for_the_states_of_many_events_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store on a server: a storm of connects must not cost a round trip for each session, nor must a long tail at the start."""
+    asked: list[int] = []
+    get_many = MemoryStates.get_many
+
+    def counted(store: MemoryStates, keys: Collection[tuple[int, str]]) -> list[StoredState]:
+        asked.append(len(keys))
+        return get_many(store, keys)
+
+    monkeypatch.setattr(MemoryStates, "get_many", counted)
+    names = [f"client-{number}" for number in range(1_200)]
+    house.service([[created(name), resumed(2, name)] for name in names])
+    assert asked == [1_200]
+
+    house.service([[resumed(3, name)] for name in names[:3]])
+    assert asked == [1_200]
+
+    house.store = FailingStates()
+    assert len(house.restarted().load()) == 1_200
+    assert asked[1:] == [500, 500, 200]
