@@ -216,6 +216,8 @@ class GroupThread(Generic[Op, Answer]):
                 return _SLICE_S if has_more else _IDLE_CHECK_S
         except BackendError as error:
             self._fails(error, _IDLE)
+        except Exception as error:  # edge: a defect must not end the thread
+            log.error("defect in a store's idle work", store=self.name, exc_info=error)
         finally:
             self._wakeup.acquire()
         return _IDLE_CHECK_S

@@ -429,3 +429,22 @@ def test_group_thread_that_does_not_end_in_time_is_said() -> None:
     assert [(line["store"], line["waiting"]) for line in lines] == [("things", 1)]
     gate.set()
     assert thread.close()
+
+
+def test_group_thread_survives_a_defect_in_idle_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody hears of it; what is submitted is done."""
+    monkeypatch.setattr(group_module, "_QUIET_S", 0.001)
+    is_done, answers = threading.Event(), queue.Queue[object]()
+
+    def idle() -> bool:
+        is_done.set()
+        raise ZeroDivisionError("a defect")
+
+    with capture_logs() as lines:
+        thread = group(Driver(), idle=idle).start()
+        assert is_done.wait(10)
+        thread.submit(1, answers.put)
+        assert answers.get(timeout=10) == 10
+
+    assert {(line["log_level"], line["store"]) for line in lines} == {("error", "things")}
+    assert thread.close()
