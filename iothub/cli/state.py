@@ -1,0 +1,68 @@
+"""`iothub state`: the folded states of the sessions, compared with the log that they are made of. Nothing here changes either.
+
+Knows what to open and how to say what was found; the comparison is `iothub_services.state.verification`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli import output, stores
+from iothub.cli.app import App, noun, verb
+from iothub.cli.progress import Progress
+from iothub.errors import CorruptRecordError, NotFoundError
+from iothub_services.state.verification import Verification
+from iothub_services.state.verification import verify as compare
+
+command = noun("state", "The session states: what the session-event log says, folded. Their driver is `state.driver`.")
+
+
+@verb(command, "verify")
+@click.option("--full", "is_full", is_flag=True, help="Read the whole log, although there is a checkpoint.")
+@click.option(
+    "--limit", type=click.IntRange(0, 100_000), default=20, show_default=True, help="Name at most so many sessions."
+)
+@click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
+def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
+    """Rebuild every persistent session from the log and compare; exit code 1 when one is stored otherwise.
+
+    It begins from the checkpoint, where there is one, and may run beside a hub. What the states do not have yet is no difference:
+    the next start folds it. It takes memory for every session twice.
+
+    Examples:
+      iothub --data-dir ./hub state verify
+      iothub --data-dir ./hub state verify --full --limit 1000 --json
+    """
+    if is_json:
+        app.form = "json"
+    app.data_dir.require_initialised()
+    config = app.loaded.config
+    with (
+        stores.reading_events(app.data_dir, config) as log,
+        stores.reading_states(app.data_dir, config) as states,
+        stores.reading_checkpoints(app.data_dir, config) as checkpoints,
+    ):
+        if log is None or states is None:
+            raise NotFoundError("there are no session states yet: the first `iothub serve` makes them")
+        with Progress("events") as progress:
+            found = compare(log, states, None if is_full else checkpoints, progress)
+    for why in found.unusable:
+        output.say(f"iothub: warning: {why}: the whole log is read")
+    app.record(_record(found, limit))
+    if found.differences:
+        raise CorruptRecordError(
+            f"{output.counted(len(found.differences), 'session')} of {found.compared} stored otherwise than the log says: "
+            f"{found.differences[0]}"
+        )
+
+
+def _record(found: Verification, limit: int) -> output.Row:
+    return {
+        "from": "the beginning of the log" if found.checkpoint is None else f"checkpoint {found.checkpoint}",
+        "events": found.events,
+        "damaged": len(found.damaged),
+        "sessions": found.compared,
+        "older_than_log": found.unreachable,
+        "different": len(found.differences),
+        "differences": [str(difference) for difference in found.differences[:limit]],
+    }
