@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from iothub.errors import BackendError
-from iothub_tenants.walks.aside import Aside
+from iothub_tenants.duties.aside import Aside
 
 
 def ask(aside: Aside, job: Callable[[], Awaitable[object]], told: list[str]) -> None:

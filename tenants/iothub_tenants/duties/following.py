@@ -1,0 +1,131 @@
+"""A running hub follows its accounts: who was deleted leaves, what was changed is obeyed, what is asked is done - in this order, at every look.
+
+Knows no change's meaning and no command's: `departures`, `obey` and `errands` do. Rights that others lose wait for no disk: what may have
+to wait for one is done aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+from iothub import log as logging
+from iothub.errors import IotHubError
+from iothub_services.auth.port import Run
+from iothub_tenants.accounts import commands
+from iothub_tenants.accounts.changes import Change, ChangeWatcher, deleted_devices
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+from iothub_tenants.duties.aside import Aside
+from iothub_tenants.duties.departures import Departures
+from iothub_tenants.duties.errands import QUICK, Errands
+from iothub_tenants.duties.obey import Obedience
+
+PATIENCE_S = 0.3  # what waits for a disk does not keep rights from changing within a second
+
+log = logging.get(__name__)
+
+Later = Callable[[float, Callable[[], None]], object]
+
+
+class Marks(Protocol):
+    """Where it is noted up to which change the sessions of every deleted device have ended. Both calls block."""
+
+    def read_obeyed(self) -> int | None:
+        """None: nothing was ever noted."""
+
+    def write_obeyed(self, change: int) -> None:
+        """Raises IotHubError."""
+
+
+class CommandRows:
+    """The command table as the errands write it, in a thread."""
+
+    def __init__(self, store: AccountStore, run: Run) -> None:
+        self._store = store
+        self._run = run
+
+    async def answer(self, number: int, result: Mapping[str, object]) -> None:
+        await self._run("accounts.answer", commands.answer, self._store, number, result)
+
+    async def fail(self, number: int, error: IotHubError) -> None:
+        await self._run("accounts.fail", commands.fail, self._store, number, error)
+
+    async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
+        await self._run("accounts.progress", commands.progress, self._store, number, so_far)
+
+
+class Following:
+    """On the reactor thread. Invariant: what was changed before a command was given is obeyed before the command is done."""
+
+    def __init__(
+        self,
+        store: AccountStore,
+        run: Run,
+        marks: Marks,
+        later: Later,
+        departures: Departures,
+        obedience: Obedience,
+        errands: Errands,
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._marks = marks
+        self._departures = departures
+        self._obedience = obedience
+        self._errands = errands
+        self._rows = CommandRows(store, run)
+        self._departing = Aside("departures", later, PATIENCE_S)
+        self._asked = Aside("errands", later, PATIENCE_S)
+        self._asked_quick = Aside("quick errands", later, PATIENCE_S)
+        self._watcher: ChangeWatcher
+        self._obeyed = -1
+
+    async def begin(self, watcher: ChangeWatcher) -> None:
+        """End the sessions of devices that were deleted while no hub ran here; `look` goes on from the watcher's place.
+
+        What was obeyed and could not be noted is heard of again, and what was never noted from the log's beginning: it does no harm.
+        """
+        self._watcher = watcher
+        obeyed = await self._run("housekeeping.obeyed", self._marks.read_obeyed) or 0
+        await self._end_departed(await self._run("accounts.deleted", deleted_devices, self._store, obeyed))
+        if not self._departures.is_pending:
+            await self._note_obeyed(watcher.after)
+
+    async def look(self) -> None:
+        """Obey what was changed since the last look, and do what is asked. Raises BackendError."""
+        is_asked = await self._obey()
+        while is_asked:
+            taken = await self._run("accounts.take", commands.take, self._store)
+            try:
+                is_asked = await self._obey()
+            finally:
+                for aside, is_quick in ((self._asked_quick, True), (self._asked, False)):
+                    errands = [command for command in taken if (command.verb in QUICK) is is_quick]
+                    if errands:
+                        await aside.do(partial(self._errands.run, errands, self._rows))
+
+    async def _obey(self) -> bool:
+        """Whether there are commands, too."""
+        changes = await self._run("accounts.poll", self._watcher.poll)
+        await self._end_departed(changes)
+        await self._obedience.obey([change for change in changes if change.kind is not ChangeKind.COMMAND])
+        return any(change.kind is ChangeKind.COMMAND for change in changes)
+
+    async def _end_departed(self, changes: Iterable[Change]) -> None:
+        """End the sessions of deleted devices, and note so when it is done: it is asked at the next start."""
+        self._departures.note(changes)
+        if not self._departing.is_busy:
+            await self._departing.do(self._departures.turn)
+        await self._note_obeyed(self._departures.settled)
+
+    async def _note_obeyed(self, change: int) -> None:
+        """Tried again at the next look when the disk is full: nothing else waits for it."""
+        if change <= self._obeyed:
+            return
+        try:
+            await self._run("housekeeping.obeyed", self._marks.write_obeyed, change)
+        except IotHubError as error:
+            log.warning("what was obeyed could not be noted", error=str(error))
+        else:
+            self._obeyed = change
