@@ -180,12 +180,14 @@ class Retaining:
     def _now_ms(self) -> int:
         return int(self._clock.wall() * 1000)
 
-    def _matching(self, topic_filter: bytes) -> list[bytes]:
+    async def _matching(self, topic_filter: bytes) -> list[bytes]:
         now_ms = self._now_ms()
         matches = self._index.match(topic_filter)
         found: list[bytes] = []
         while not matches.is_done:
             found += [topic.topic for topic in matches.take(NODES, now_ms)]
+            if not matches.is_done:
+                await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
 
     async def _fetch(self, topics: Sequence[bytes], newest: int) -> list[Message]:
@@ -196,7 +198,7 @@ class Retaining:
 
     async def delete(self, topic_filter: bytes, on_progress: Progress | None = None) -> int:
         """Delete all that match; returns how many there were."""
-        topics = self._matching(topic_filter)
+        topics = await self._matching(topic_filter)
         deleted = 0
         for start in range(0, len(topics), SLICE):
             chosen = topics[start : start + SLICE]

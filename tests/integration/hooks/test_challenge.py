@@ -52,8 +52,10 @@ def signed(key: bytes, role: bytes, nonces: bytes) -> bytes:
 def answer(client: RawClient, code: int, key: bytes) -> bytes:
     """Take the challenge, sign it, and return both nonces."""
     challenge = client.expect(AUTH)
+    nonce = challenge.property(names.AUTH_DATA)
     assert challenge.code == 0x18
-    nonces = NONCE + bytes(challenge.property(names.AUTH_DATA))
+    assert isinstance(nonce, bytes)
+    nonces = NONCE + nonce
     client.send(packet(0xF0, bytes((code,)) + properties(said(signed(key, b"device", nonces)))))
     return nonces
 
