@@ -75,7 +75,7 @@ def test_device_and_hub_prove_themselves(hub: Hub) -> None:
 
 
 def test_wrong_key_is_refused(hub: Hub) -> None:
-    """[MQTT-4.12.0-4]"""
+    """[MQTT-4.12.0-4]."""
     with RawClient(hub.ports["tcp"], 5) as client:
         client.send(client.connect_bytes("wrong", "acme/dev1", None, props=said(NONCE)))
         answer(client, 0x18, bytes(32))
