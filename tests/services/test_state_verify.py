@@ -1,0 +1,126 @@
+"""`iothub state verify` on the real servers: the log on Kafka, the states in a file or on HBase, with a checkpoint and without."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.cli import stores
+from iothub.cli.main import run
+from iothub.config import load
+from iothub.datadir import DataDir
+from iothub.records import events, keys
+from iothub.records.events import Event, Subject
+from iothub.settings import Kafka
+from iothub.testing.checkpoint_contract import pointer_to
+from iothub_services.hbase import calls
+from iothub_services.hbase.administration import TableAdmin
+from iothub_services.hbase.tables import Tables, layouts
+from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
+from iothub_services.state.service import StateService
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.datadirs import fresh_hub
+from tests.support.hbase_tables import caller
+from tests.support.kafka import own_topics
+
+NAMES = [f"client-{number}" for number in range(50)]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def kafka(services: Services) -> Iterator[Kafka]:
+    with own_topics(services) as settings:
+        yield settings
+
+
+@pytest.fixture
+def tables(services: Services) -> Iterator[Tables]:
+    """States and checkpoints, as hubs have them."""
+    made = Tables(f"t{uuid.uuid4().hex}")
+    wanted = [layout for layout in layouts(made.namespace, 8) if layout.name.encode() in (made.state, made.checkpoints)]
+    TableAdmin(services.places.folder / "hbase-java").create(wanted)
+    yield made
+    with caller(services, 30.0) as tools:
+        for layout in wanted:
+            tools.call(calls.disable_table(layout.name.encode()))
+            tools.call(calls.delete_table(layout.name.encode()))
+
+
+def created(client_id: str, epoch: int = 1) -> Event:
+    subject = Subject(7, client_id, epoch, 100)
+    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+
+
+def hub_on(directory: Path, services: Services, kafka: Kafka, driver: str, namespace: str) -> DataDir:
+    """A data directory whose log is on Kafka; fifty sessions, of which the states have forty."""
+    data_dir = DataDir(fresh_hub(directory).data_dir)
+    with data_dir.config_file.open("a") as file:
+        file.write(
+            f'\n[events]\ndriver = "kafka"\n[kafka]\nbrokers = ["{kafka.brokers[0]}"]\ntopic_prefix = "{kafka.topic_prefix}"\n'
+            f"partitions = {kafka.partitions}\nreplication = {kafka.replication}\n"
+            f'[state]\ndriver = "{driver}"\n'
+            f'[hbase]\nthrift = ["{HOST}:{services.ports.thrift}"]\nnamespace = "{namespace}"\n'
+        )
+    settings = load(file=data_dir.config_file, environment={}, flags=()).config
+    with stores.working_alone(data_dir, "test", settings) as alone:
+        assert alone is not None
+        alone.log.append([created(name) for name in NAMES[:40]])
+        StateService(alone.log, alone.states, lambda name, text: pytest.fail(f"{name} {text}")).load()
+        alone.log.append([created(name) for name in NAMES[40:]])
+    return data_dir
+
+
+def verify(data_dir: DataDir, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, object]]:
+    capsys.readouterr()
+    code = run(["--data-dir", str(data_dir.path), "state", "verify", "--json", *words])
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return code, found
+
+
+def test_states_on_hbase_are_what_the_log_on_kafka_says(
+    services: Services, kafka: Kafka, tables: Tables, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the beginning, and from a checkpoint; a row that somebody changed is named."""
+    data_dir = hub_on(tmp_path, services, kafka, "hbase", tables.namespace)
+
+    code, found = verify(data_dir, capsys)
+    assert (code, found["from"], found["events"], found["sessions"]) == (0, "the beginning of the log", 50, 50)
+
+    with caller(services) as tools:
+        with stores.reading_states(
+            data_dir, load(file=data_dir.config_file, environment={}, flags=()).config
+        ) as states:
+            assert states is not None
+            rows, offsets = list(states.load()), states.applied_offsets()
+        checkpoints = HBaseCheckpoints(tools, tables)
+        checkpoints.write(3, rows)
+        assert checkpoints.move(None, pointer_to(3, rows, offsets))
+        code, found = verify(data_dir, capsys)
+        assert (code, found["from"], found["events"], found["sessions"]) == (0, "checkpoint 3", 10, 50)
+
+        row = rows[7]
+        spoilt = b"\1" + row.record.replace(b'"epoch":1', b'"epoch":6')
+        key = keys.state_key(row.tenant_id, row.client_id)
+        tools.call(calls.mutate_row(tables.state, key, {b"s:r": spoilt}, (), row.offset))
+
+    for words in ((), ("--full",)):
+        code, found = verify(data_dir, capsys, *words)
+        assert (code, found["different"]) == (1, 1)
+        assert found["differences"] == [f"7/{row.client_id}: stored otherwise than the log says (epoch)"]
+
+
+def test_states_in_a_file_are_what_the_log_on_kafka_says(
+    services: Services, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The driver of each is chosen by itself."""
+    data_dir = hub_on(tmp_path, services, kafka, "sqlite", "unused")
+
+    code, found = verify(data_dir, capsys)
+
+    assert (code, found["events"], found["sessions"], found["different"]) == (0, 50, 50, 0)
