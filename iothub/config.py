@@ -24,7 +24,7 @@ _FIRST_VERSION = 1  # of a file that does not say
 ENVIRONMENT_PREFIX = "IOTHUB_"
 ENVIRONMENT_SEPARATOR = "__"
 _FILE_LIMIT_BYTES = 1 << 20
-_HEADER = re.compile(r"\s*\[\s*([A-Za-z0-9_.\- ]+?)\s*\]")
+_HEADER = re.compile(r"\s*\[{1,2}\s*([A-Za-z0-9_.\- ]+?)\s*\]")  # of a section, or of one table of a list
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\-]+)\s*=")
 
 # Names that people look for among the settings and that live elsewhere.
@@ -314,6 +314,22 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
     _check_addresses(config, given)
     if config.events.driver == "kafka":
         _check_kafka(config, given["events.driver"].where)
+    if not config.hbase.thrift and (chosen := needs_on_hbase(config)):
+        need, driver = chosen[0]
+        raise ConfigError(
+            f'{given[need].where}: {need} = "{driver}" needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]'
+        )
+
+
+def needs_on_hbase(config: Config) -> list[tuple[str, str]]:
+    """Return the settings that choose HBase, with their values."""
+    drivers = (
+        ("queues.driver", config.queues.driver),
+        *(("queues.choices", choice.driver) for choice in config.queues.choices),
+        ("state.driver", config.state.driver),
+        ("retained.driver", config.retained.driver),
+    )
+    return [(name, driver) for name, driver in drivers if driver.startswith("hbase")]
 
 
 def _check_kafka(config: Config, where: str) -> None:

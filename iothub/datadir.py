@@ -85,6 +85,7 @@ class DataDir:
         self.retained = path / "retained.db"
         self.events = path / "events.db"
         self.state = path / "state.db"
+        self.checkpoints = path / "checkpoints.db"  # made by a job, if at all: nobody misses it
         self.usage = path / "usage.db"
         self.config_file = path / "iothub.toml"
         self.lock_file = path / "lock"
@@ -146,12 +147,12 @@ class DataDir:
         with _unavailable(self.path):
             self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             if not self.pepper_file.exists():
-                _write_atomically(self.pepper_file, os.urandom(PEPPER_BYTES))
+                write_atomically(self.pepper_file, os.urandom(PEPPER_BYTES))
 
     def finish(self) -> None:
         """Write the first configuration file: from now on the directory is initialised."""
         with _unavailable(self.path):
-            _write_atomically(self.config_file, FIRST_CONFIG.encode())
+            write_atomically(self.config_file, FIRST_CONFIG.encode())
 
     def require_initialised(self) -> None:
         """Raise NotFoundError, with the command to run, unless `init` has been here; UnavailableError for what is no directory."""
@@ -257,7 +258,7 @@ class DataDir:
     def write_hub(self, facts: Mapping[str, object]) -> None:
         """Write `hub.json`: pid, start, addresses, for `iothub status` and scripts. Removed at a clean stop."""
         with _unavailable(self.path):
-            _write_atomically(self.hub_file, (json.dumps(facts, indent=2) + "\n").encode())
+            write_atomically(self.hub_file, (json.dumps(facts, indent=2) + "\n").encode())
 
     def read_hub(self) -> dict[str, object] | None:
         """Return what the running hub wrote, None when there is nothing readable."""
@@ -266,7 +267,7 @@ class DataDir:
     def write_obeyed(self, change: int) -> None:
         """Note the last change of the accounts before which the sessions of every deleted device have ended here."""
         with _unavailable(self.path):
-            _write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
+            write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
 
     def read_obeyed(self) -> int | None:
         """Return that change, None when no hub has noted one here yet."""
@@ -333,7 +334,7 @@ def _explained(error: OSError, name: str, path: Path) -> IotHubError:
     return UnavailableError(f"{name}: {error.strerror or error}")
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write beside and rename, both synced: after a crash there is the old file or the new one."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
     try:

@@ -6,31 +6,61 @@ Knows settings and drivers, and no room that uses them. A driver whose packages 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from iothub.datadir import DataDir
-from iothub.errors import ConfigError
-from iothub.settings import Config
+from iothub.datadir import DataDir, write_atomically
+from iothub.errors import ConfigError, UnavailableError
+from iothub.settings import QUEUE_DRIVERS, Config
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.hbase.administration import require_tables
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.queues.port import QueueStore
+from iothub_services.queues.schema import SCHEMA as QUEUES
+from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.retained.port import RetainedStore
+from iothub_services.retained.sqlite import SCHEMA as RETAINED
+from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema
+from iothub_services.state.checkpoints import CheckpointStore
+from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
+from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
+from iothub_services.state.port import StateStore
+from iothub_services.state.sqlite import SCHEMA as STATES
+from iothub_services.state.sqlite import SqliteStates
 
 if TYPE_CHECKING:
     from iothub_services.events.kafka import KafkaEvents
 
 OpenFile = Callable[[Path, Schema], Database]
+Connect = Callable[[], Caller]
+
+_NOTE = (
+    "queue-drivers"  # in the data directory: drivers on HBase that queues may be with, whatever the settings say now
+)
 
 
 class Drivers:
-    """Opens stores. `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError."""
+    """Opens stores; nothing is asked of a server yet.
 
-    def __init__(self, settings: Config, data_dir: DataDir, open_file: OpenFile) -> None:
+    Args:
+        connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
+
+    `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
+    """
+
+    def __init__(self, settings: Config, data_dir: DataDir, open_file: OpenFile, connect: Connect) -> None:
         self._settings = settings
         self._data_dir = data_dir
         self._open_file = open_file
+        self._connect = connect
+        self._caller: Caller | None = None
         self.needed: dict[str, Callable[[], None]] = {}
 
     def event_log(self) -> EventLog:
@@ -41,6 +71,47 @@ class Drivers:
         self.needed["Kafka"] = log.open
         return log
 
+    def queues(self) -> QueueStore:
+        """Open the queues: of one driver, or of several where there are choices or a hub worked here with another one.
+
+        Raises:
+            ConfigError: Queues were made on HBase, and the settings say no longer where that is.
+        """
+        names = queue_drivers(self._settings, self._data_dir)
+        _note_drivers(self._data_dir, [name for name in names if name != "sqlite"])
+        if len(names) == 1:
+            return self._queues_of(names[0])
+        return SeveralQueues({name: self._queues_of(name) for name in names}, self._settings.queues.driver)
+
+    def _queues_of(self, driver: str) -> QueueStore:
+        if driver == "sqlite":
+            return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
+        return hbase_queues(driver, self._hbase(), self._settings)
+
+    def states(self) -> StateStore:
+        if self._settings.state.driver == "sqlite":
+            return cast("StateStore", SqliteStates(self._open_file(self._data_dir.state, STATES)))
+        return hbase_states(self._hbase(), self._settings)
+
+    def checkpoints(self) -> CheckpointStore | None:
+        """Open what a start may begin from; None: there is no file, since no job has made a checkpoint."""
+        if self._settings.state.driver != "sqlite":
+            return hbase_checkpoints(self._hbase(), self._settings)
+        file = self._data_dir.checkpoints
+        return SqliteCheckpoints(self._open_file(file, CHECKPOINTS)) if file.exists() else None
+
+    def retained(self) -> RetainedStore:
+        if self._settings.retained.driver == "sqlite":
+            return cast("RetainedStore", SqliteRetained(self._open_file(self._data_dir.retained, RETAINED)))
+        return hbase_retained(self._hbase(), self._settings)
+
+    def _hbase(self) -> Caller:
+        if self._caller is None:
+            self._caller = self._connect()
+            wanted = needed_tables(self._settings, self._data_dir)
+            self.needed["HBase"] = partial(require_tables, self._caller, wanted)
+        return self._caller
+
 
 def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
     """Return the log on Kafka; nothing is asked of the cluster yet. Raises ConfigError: the extra is not installed."""
@@ -50,9 +121,96 @@ def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
     return KafkaEvents(settings.kafka, is_read_only=is_read_only)
 
 
+def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:
+    """Return one of the queue drivers on HBase."""
+    if driver == "hbase":
+        from iothub_services.queues.hbase import HBaseQueues
+
+        return HBaseQueues(caller, Tables(settings.hbase.namespace))
+    from iothub_services.queues.hbase_plain import PlainHBaseQueues
+
+    return PlainHBaseQueues(caller, Tables(settings.hbase.namespace))
+
+
+def hbase_states(caller: Caller, settings: Config) -> StateStore:
+    from iothub_services.state.hbase import HBaseStates
+
+    return HBaseStates(caller, Tables(settings.hbase.namespace))
+
+
+def hbase_checkpoints(caller: Caller, settings: Config) -> CheckpointStore:
+    from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
+
+    return HBaseCheckpoints(caller, Tables(settings.hbase.namespace))
+
+
+def hbase_retained(caller: Caller, settings: Config) -> RetainedStore:
+    from iothub_services.retained.hbase import HBaseRetained
+
+    return HBaseRetained(caller, Tables(settings.hbase.namespace))
+
+
+def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
+    """Return the drivers that have queues or may get some, the one that commits in groups last: chosen now, or by a hub before.
+
+    Raises ConfigError: Queues are on HBase, and the settings say no longer where that is.
+    """
+    used = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
+    before = _noted_drivers(data_dir)
+    if before and not settings.hbase.thrift:
+        raise ConfigError(
+            f"sessions of this hub have their queues on HBase (driver {before[0]}): set hbase.thrift again, "
+            f"or remove {data_dir.path / _NOTE} to give them up"
+        )
+    used.update(before)
+    if data_dir.queues.exists():
+        used.add("sqlite")
+    return tuple(name for name in reversed(QUEUE_DRIVERS) if name in used)
+
+
+def _noted_drivers(data_dir: DataDir) -> list[str]:
+    """Return the drivers on HBase with which a hub worked here before."""
+    try:
+        words = (data_dir.path / _NOTE).read_text(encoding="utf-8").split()
+    except OSError:
+        return []
+    return [word for word in words if word in QUEUE_DRIVERS]
+
+
+def _note_drivers(data_dir: DataDir, names: list[str]) -> None:
+    """Note them before the first queue is made. Raises UnavailableError."""
+    if not set(names).difference(_noted_drivers(data_dir)):
+        return
+    try:
+        write_atomically(data_dir.path / _NOTE, " ".join(names).encode() + b"\n")
+    except OSError as error:
+        raise UnavailableError(f"{data_dir.path / _NOTE}: cannot be written: {error.strerror}") from None
+
+
+def needed_tables(settings: Config, data_dir: DataDir) -> list[TableLayout]:
+    """Return the tables in HBase that are used here."""
+    names = Tables(settings.hbase.namespace)
+    queues = {
+        "hbase": (names.queues, names.queue_index, names.bodies),
+        "hbase-plain": (names.queues_plain, names.queue_index, names.bodies),
+    }
+    wanted = {table for driver in queue_drivers(settings, data_dir) for table in queues.get(driver, ())}
+    wanted |= {names.state, names.checkpoints} if settings.state.driver == "hbase" else set()
+    wanted |= {names.retained} if settings.retained.driver == "hbase" else set()
+    every = layouts(settings.hbase.namespace, settings.hbase.regions)
+    return [layout for layout in every if layout.name.encode() in wanted]
+
+
 def unused_files(settings: Config, data_dir: DataDir) -> tuple[Path, ...]:
     """Return the files of the data directory that these settings have no use for: nobody misses them."""
-    return () if settings.events.driver == "sqlite" else (data_dir.events,)
+    queue_files = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
+    choices = (
+        ({settings.events.driver}, data_dir.events),
+        (queue_files, data_dir.queues),
+        ({settings.state.driver}, data_dir.state),
+        ({settings.retained.driver}, data_dir.retained),
+    )
+    return tuple(file for drivers, file in choices if "sqlite" not in drivers)
 
 
 def require_extra(chosen: str, extra: str, *packages: str) -> None:

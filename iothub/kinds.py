@@ -18,6 +18,7 @@ from iothub.units import (
     OFF_WORDS,
     Endpoint,
     Network,
+    QueueChoice,
     Rate,
     format_duration,
     format_size,
@@ -189,6 +190,45 @@ def _read_percent(raw: object) -> int:
     if not digits.isascii() or not digits.isdecimal() or not 1 <= int(digits[:4]) <= 100:
         raise ValueError('expected a percentage from "1%" to "100%"')
     return int(digits)
+
+
+def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
+    """Tables that choose a driver for new queues; the first one that fits counts."""
+
+    def read(raw: object) -> tuple[QueueChoice, ...]:
+        if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
+            raise ValueError('expected tables such as [[queues.choices]] with driver = "hbase" and tenants = ["acme"]')
+        return tuple(_read_queue_choice(table, drivers) for table in raw)
+
+    return Kind(
+        f"tables with driver ({', '.join(drivers)}), tenants, expires_within",
+        read,
+        _list_from_text,
+        lambda choices: f"[{', '.join(map(_written_choice, choices))}]",
+    )
+
+
+def _read_queue_choice(table: dict[str, object], drivers: tuple[str, ...]) -> QueueChoice:
+    unknown = table.keys() - {"driver", "tenants", "expires_within"}
+    if unknown:
+        raise ValueError(f"expected driver, tenants and expires_within, not {min(unknown)!r}")
+    driver = table.get("driver")
+    if driver not in drivers:
+        raise ValueError(f"expected a driver, one of {', '.join(drivers)}")
+    within = table.get("expires_within")
+    if within is not None and not isinstance(within, str):
+        raise ValueError('expected expires_within = "1h", or another duration with its unit')
+    tenants = tuple(_strings(table.get("tenants", [])))
+    return QueueChoice(str(driver), tenants, None if within is None else parse_duration(within))
+
+
+def _written_choice(choice: QueueChoice) -> str:
+    parts = [f"driver = {_quote(choice.driver)}"]
+    if choice.tenants:
+        parts.append(f"tenants = {_quote_list(choice.tenants)}")
+    if choice.expires_within_s is not None:
+        parts.append(f"expires_within = {_quote(format_duration(choice.expires_within_s))}")
+    return f"{{{', '.join(parts)}}}"
 
 
 def _number_from_text(text: str) -> object:

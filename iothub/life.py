@@ -8,10 +8,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub import log
 from iothub.duties import Duties
@@ -21,6 +21,7 @@ from iothub.health import NodeHealth
 from iothub.heartbeat import Heartbeat
 from iothub.net import http
 from iothub.reasons import Reason
+from iothub.rebuilding import rebuild_queues
 from iothub_services.metrics.alarms import AlarmName
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.changes import ChangeWatcher
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from iothub.engine.connection import Connection
     from iothub.engine.session import Session
     from iothub.node import Node
+    from iothub.records.state import SessionState
 
 _GOODBYE_SHARE = 0.6  # of the time for a stop: until every client is gone and every write durable
 _FAREWELL_S = 2.0  # so long a client may take to read its farewell and go
 _CLOSING_SHARE = 0.3  # for the threads of the stores
+_LAST_S = 0.5  # what comes last has at least this, however long the others took
 _RELOAD = "reload"  # subject of the alarm about certificates that could not be reloaded
 
 
@@ -47,6 +50,7 @@ class Life:
         self._announce: Callable[[str], None] = lambda _addresses: None
         self._heartbeat = Heartbeat(node.reactor.callLater, node.clock, node.felt)
         self._dismissed: list[Connection] = []
+        self._is_leaving = False
         self.failure: IotHubError | None = None
 
     def run(self, announce: Callable[[str], None]) -> int:
@@ -61,7 +65,10 @@ class Life:
         node.writer.start(cast("Any", node.plane))
         node.reactor.callWhenRunning(self._begin)
         node.reactor.run(installSignalHandlers=False)
-        self._close_stores()
+        node.usage.close()
+        node.threads.stop(self._closing_s)
+        node.accounts.close()
+        node.data_dir.remove_hub()
         if self.failure is not None:
             raise self.failure
         return 0
@@ -78,19 +85,23 @@ class Life:
         if not isinstance(error, IotHubError):
             self._log.error("defect at start", exc_info=error)
         self._node.listeners.close()
-        self._node.reactor.stop()
+        if self._node.hbase is not None:
+            self._node.hbase.close()  # nothing was promised yet: nothing waits for a server that does not answer
+        self._leave(self._close_stores())
 
     async def _start(self) -> None:
         """Load what is durable, then open the doors; only then is the hub ready."""
         node, run = self._node, self._node.threads.run
         duties = await self._open_faces()
+        if node.hbase is not None:
+            node.hbase.open()
         await node.waiting.until_all_answer(node.drivers.needed)
         await run("accounts.sweep", lambda: commands.sweep(node.accounts, is_starting=True))
         node.watcher = await run("accounts.watch", ChangeWatcher, node.accounts)
         bounds = QueueBounds(node.queue_admin, node.brokers, node.reactor.callLater)
         last_beat = node.data_dir.last_beat()
         awakening = Awakening(node.hub, node.registry, node.queue_admin, bounds, run, last_beat=last_beat)
-        sessions = await awakening.load(await run("housekeeping.load", node.states.load))
+        sessions = await awakening.load(await self._load_sessions())
         node.sys_topics.resume()
         node.journal_thread.start()
         await duties.catch_up()
@@ -104,6 +115,21 @@ class Life:
         _settle_garbage()
         node.hub_happened("hub.started")
         self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
+
+    async def _load_sessions(self) -> list[SessionState]:
+        """Every session that is not lost has a queue after this, also when a damaged page took its own."""
+        node = self._node
+        states = await self._load_states()
+        if getattr(node.queues, "needs_rebuild", False):
+            await rebuild_queues(node.queue_admin, states, node.clock, node.store_alarms)
+        return states
+
+    async def _load_states(self) -> list[SessionState]:
+        """Fold the log. A file that fails ends the start; for a server it is waited as before."""
+        node = self._node
+        if not node.drivers.needed:
+            return await node.threads.run("housekeeping.load", node.states.load)
+        return await node.waiting.until_done(" and ".join(node.drivers.needed), node.states.load)
 
     async def _open_faces(self) -> Duties:
         """Health and duties know each other; health is asked as soon as HTTP listens."""
@@ -165,9 +191,17 @@ class Life:
         node = self._node
         self._log.info("stopping", signal=why)
         node.telemetry.is_ready = False
-        Deferred.fromCoroutine(self._shut_down()).addErrback(
+        self._leave(self._shut_down())
+
+    def _leave(self, farewell: Coroutine[Deferred[object], object, None]) -> None:
+        """Do what is left to do, then let the reactor end; once."""
+        if self._is_leaving:
+            farewell.close()
+            return
+        self._is_leaving = True
+        Deferred.fromCoroutine(farewell).addErrback(
             lambda failure: self._log.error("defect while stopping", exc_info=failure.value)
-        ).addBoth(lambda _: node.reactor.stop())
+        ).addBoth(lambda _: self._node.reactor.stop())
 
     async def _shut_down(self) -> None:
         """Say goodbye, wait until what was promised is durable, close."""
@@ -184,6 +218,7 @@ class Life:
         node.listeners.close()
         if node.http_port is not None:
             await node.http_port.stopListening()
+        await self._close_stores()
 
     def _dismiss(self) -> None:
         """Close every connection; 5.0 clients hear 0x8B. What was sent to whom is settled for those too that left earlier."""
@@ -199,20 +234,38 @@ class Life:
         node = self._node
         is_somebody_there = any(not connection.is_lost for connection in self._dismissed)
         is_waited_for = is_somebody_there and since_s < _FAREWELL_S
-        return bool(node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or node.sessions.wills_under_way)
+        return bool(
+            node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or node.sessions.wills_under_way
+        )
 
-    def _close_stores(self) -> None:
-        """The reactor has stopped; answers that still come have nobody to go to."""
-        node = self._node
-        timeout_s = node.settings.node.stop_timeout_s * _CLOSING_SHARE
-        node.writer.close(timeout_s)
+    async def _close_stores(self) -> None:
+        """Write what is on its way, while the reactor still turns: HBase is reached through it. A server that is silent is given up."""
+        node, run = self._node, self._node.threads.run
+        timeout_s, until = self._closing_s, node.clock.monotonic() + self._closing_s
+        given_up = node.reactor.callLater(timeout_s, node.hbase.close) if node.hbase is not None else None
+        await run("closing.queues", node.writer.close, timeout_s)
         node.journal.flush()
-        node.journal_thread.close(timeout_s)
-        node.states.close()
-        node.usage.close()
-        node.threads.stop()
-        node.accounts.close()
-        node.data_dir.remove_hub()
+        if await run("closing.events", node.journal_thread.close, self._left_s(until)):
+            await self._close_states(self._left_s(until))  # else its thread still works with them
+        if given_up is not None and given_up.active():
+            given_up.cancel()
+        if node.hbase is not None:
+            node.hbase.close()
+
+    async def _close_states(self, timeout_s: float) -> None:
+        """What is folded and not written in time is folded again by the next start."""
+        closed = self._node.threads.run("closing.states", self._node.states.close)
+        try:
+            await closed.addTimeout(timeout_s, self._node.reactor)
+        except TimeoutError:
+            self._log.warning("the session states did not close in time; the next start folds the rest")
+
+    @property
+    def _closing_s(self) -> float:
+        return self._node.settings.node.stop_timeout_s * _CLOSING_SHARE
+
+    def _left_s(self, until: float) -> float:
+        return max(until - self._node.clock.monotonic(), _LAST_S)
 
 
 def _settle_garbage() -> None:

@@ -43,21 +43,19 @@ from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.events.journal import ThreadJournal
+from iothub_services.hbase import from_settings
+from iothub_services.hbase.metering import RegistryMeter
+from iothub_services.hbase.threaded import ThreadCaller
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import Watch
-from iothub_services.queues.schema import SCHEMA as QUEUES
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
-from iothub_services.retained.sqlite import SCHEMA as RETAINED
-from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.sqlite.group import Bounds, Patience
 from iothub_services.state.service import StateService, journal_thread
-from iothub_services.state.sqlite import SCHEMA as STATES
-from iothub_services.state.sqlite import SqliteStates
 from iothub_services.threads import Threads
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.generator import BlockSource, QueueIds
@@ -77,6 +75,7 @@ from iothub_tenants.walks.control import ControlPlane
 if TYPE_CHECKING:
     from iothub.health import NodeHealth
     from iothub.net.http import HttpFace
+    from iothub_services.hbase.client import HBaseClient
     from iothub_tenants.accounts.changes import ChangeWatcher
 
 
@@ -127,15 +126,16 @@ class Node:
     def _open_stores(self) -> None:
         """Open every file; a damaged one is set aside and reported, a future one stops the start."""
         settings, data_dir = self.settings, self.data_dir
-        self.drivers = Drivers(settings, data_dir, self._open)
+        self.hbase: HBaseClient | None = None  # where a store is on it: one for all rooms
+        self.drivers = Drivers(settings, data_dir, self._open, self._connect_hbase)
         report_lost(data_dir, self.store_alarms, unused_files(settings, data_dir))
         url = accounts_url(settings.sql.url_file, data_dir.accounts)
         self.pepper = data_dir.pepper(settings.auth.pepper_file)
         self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)
-        self.queues = SqliteQueues(self._open(data_dir.queues, QUEUES))
-        self.retained = SqliteRetained(self._open(data_dir.retained, RETAINED))
-        states_file = self._open(data_dir.state, STATES)
-        self.states = StateService(self.drivers.event_log(), SqliteStates(states_file), self._on_thread_alarm)
+        self.queues = self.drivers.queues()
+        self.retained = self.drivers.retained()
+        log, states = self.drivers.event_log(), self.drivers.states()
+        self.states = StateService(log, states, self._on_thread_alarm, self.drivers.checkpoints())
         self.usage = Usage(
             UsageStore(data_dir.usage, self.clock, self.store_alarms),
             self.clock,
@@ -144,6 +144,13 @@ class Node:
 
     def _open(self, path: Path, schema: Schema) -> Database:
         return open_database(path, schema, self.clock, self.store_alarms)
+
+    def _connect_hbase(self) -> ThreadCaller:
+        """Make the client; `Life` opens and closes it, because it works on the reactor's thread."""
+        meter = RegistryMeter(self.telemetry.registry)
+        self.hbase = from_settings.client(self.settings.hbase, self.reactor, meter)
+        meter.watch(self.hbase)
+        return ThreadCaller(self.hbase, self.reactor.callFromThread)
 
     def _compose(self) -> None:
         self._compose_writers()
@@ -156,7 +163,7 @@ class Node:
         settings, clock = self.settings, self.clock
         call_in_reactor = self.reactor.callFromThread
         self.threads = Threads(
-            self.reactor, {"accounts": 2, "auth": settings.auth.hash_pool, "usage": 1, "housekeeping": 1}
+            self.reactor, {"accounts": 2, "auth": settings.auth.hash_pool, "usage": 1, "housekeeping": 1, "closing": 1}
         )
         self.writer = QueueWriter(
             self.queues,
@@ -191,7 +198,8 @@ class Node:
         self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, self.message_ids)
         self.plane.call_soon = partial(self.reactor.callLater, 0)
         self.directory = LocalDirectory()
-        self.queue_admin = AwaitedQueues(self.writer)
+        has_several = isinstance(self.queues, SeveralQueues)
+        self.queue_admin = AwaitedQueues(self.writer, self._queue_driver if has_several else None)
         self.retained_admin = AwaitedRetained(self.writer)
         owner = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}".encode()
         self.sessions = SessionManager(self.plane, self.directory, self.queue_admin, self.journal, clock, owner)
@@ -277,6 +285,12 @@ class Node:
         pause: Deferred[None] = Deferred()
         self.reactor.callLater(seconds, pause.callback, None)
         return pause
+
+    def _queue_driver(self, tenant_id: int, expiry_s: int) -> str:
+        """Choose the driver of a new queue."""
+        queues, broker = self.settings.queues, self.brokers.present(tenant_id)
+        tenant = "" if broker is None else broker.record.name
+        return next((choice.driver for choice in queues.choices if choice.fits(tenant, expiry_s)), queues.driver)
 
     # --- what the parts tell
 

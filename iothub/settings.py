@@ -13,10 +13,11 @@ from typing import TypeVar, cast
 
 from iothub import kinds
 from iothub.kinds import Kind
-from iothub.units import Endpoint, Network, Rate
+from iothub.units import Endpoint, Network, QueueChoice, Rate
 
 T = TypeVar("T")
 
+QUEUE_DRIVERS = ("sqlite", "hbase", "hbase-plain")
 RESERVED_WORDS = ("global", "null", "none", "undefined", "system", "_internal")
 
 
@@ -99,6 +100,18 @@ class Mqtt:
 class Queues:
     """The virtual queues of persistent sessions. How long they may become is a quota of the plan."""
 
+    driver: str = key(
+        kinds.choice(*QUEUE_DRIVERS),
+        "sqlite",
+        "Where the queues are: `queues.db` in the data directory, or HBase (section `hbase`): with our coprocessor, or plain, "
+        "where no jar of ours may be loaded and each queue has one hub at a time that appends to it.",
+    )
+    choices: tuple[QueueChoice, ...] = key(
+        kinds.queue_choices(*QUEUE_DRIVERS),
+        (),
+        "Other drivers for the queues of some tenants, or of sessions that expire within a time; the first table that fits counts. "
+        "A queue stays where it was created.",
+    )
     overflow: str = key(
         kinds.choice("reject", "drop-oldest", "drop-qos0-first"),
         "drop-qos0-first",
@@ -125,6 +138,28 @@ class Events:
         kinds.choice("sqlite", "kafka"),
         "sqlite",
         "Where the log is: `events.db` in the data directory, or topics of the Kafka cluster of section `kafka`.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The folded states of the sessions, written behind the session-event log."""
+
+    driver: str = key(
+        kinds.choice("sqlite", "hbase"),
+        "sqlite",
+        "Where the states are: `state.db` in the data directory, or HBase (section `hbase`).",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """Retained messages."""
+
+    driver: str = key(
+        kinds.choice("sqlite", "hbase"),
+        "sqlite",
+        "Where they are: `retained.db` in the data directory, or HBase (section `hbase`).",
     )
 
 
@@ -291,7 +326,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class HBase:
-    """HBase, for every need whose driver it is: reached through its Thrift 1 gateways, framed."""
+    """HBase, used when `queues.driver`, `state.driver` or `retained.driver` says so: reached through its Thrift 1 gateways, framed."""
 
     thrift: tuple[Endpoint, ...] = key(
         kinds.endpoints, (), "Gateways; connections are spread over them, and go to the next one when one fails."
@@ -384,6 +419,8 @@ class Config:
     mqtt: Mqtt = field(default_factory=Mqtt)
     queues: Queues = field(default_factory=Queues)
     events: Events = field(default_factory=Events)
+    state: State = field(default_factory=State)
+    retained: Retained = field(default_factory=Retained)
     kafka: Kafka = field(default_factory=Kafka)
     listeners: Listeners = field(default_factory=Listeners)
     auth: Auth = field(default_factory=Auth)

@@ -41,6 +41,20 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """Which driver new queues get: of these tenants (none: of all), of sessions that expire so soon (None: of all)."""
+
+    driver: str
+    tenants: tuple[str, ...] = ()
+    expires_within_s: float | None = None
+
+    def fits(self, tenant: str, expiry_s: float) -> bool:
+        """Say whether it is about a session of this tenant with this Session Expiry Interval."""
+        is_soon = self.expires_within_s is None or expiry_s <= self.expires_within_s
+        return is_soon and (not self.tenants or tenant in self.tenants)
+
+
 def parse_duration(text: str) -> float:
     """Read "250ms", "10s", "5m", "18h" or "7d" into seconds."""
     match = _NUMBER_AND_UNIT.fullmatch(text)

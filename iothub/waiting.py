@@ -6,7 +6,7 @@ Knows no server: each is a name and a call that blocks and raises UnavailableErr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from iothub import log as logging
 from iothub.errors import UnavailableError
@@ -15,13 +15,15 @@ log = logging.get(__name__)
 
 PAUSE_S = 1.0  # between two attempts; each takes as long as the driver waits for an answer
 
+T = TypeVar("T")
+
 Pause = Callable[[float], Awaitable[None]]
 
 
 class Run(Protocol):
     """`iothub_services.threads.Threads.run`."""
 
-    def __call__(self, what: str, function: Callable[[], None], /) -> Awaitable[None]: ...
+    def __call__(self, what: str, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Waiting:
@@ -39,23 +41,28 @@ class Waiting:
         Raises UnavailableError at once when it is not to be waited, and whatever else a server's driver raises: waiting would not help.
         """
         for name, ask in needed.items():
-            await self._until_answer(name, ask)
+            await self.until_done(name, ask)
 
-    async def _until_answer(self, name: str, ask: Callable[[], None]) -> None:
-        while not await self._answers(name, ask):
-            await self._pause(PAUSE_S)
+    async def until_done(self, name: str, ask: Callable[[], T]) -> T:
+        """Return what a blocking call returns when its servers answer. Raises as `until_all_answer`."""
+        while True:
+            try:
+                answer = await self._run("housekeeping.ask", ask)
+            except UnavailableError as error:
+                if self._is_fail_fast:
+                    raise
+                self._waits(name, error)
+                await self._pause(PAUSE_S)
+            else:
+                self._goes_on(name)
+                return answer
+
+    def _waits(self, name: str, error: UnavailableError) -> None:
+        if not self.reason:
+            log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
+        self.reason = f"waiting for {name}: {error}"
+
+    def _goes_on(self, name: str) -> None:
         if self.reason:
             log.info("a server answers, the start goes on", server=name)
             self.reason = ""
-
-    async def _answers(self, name: str, ask: Callable[[], None]) -> bool:
-        try:
-            await self._run("housekeeping.ask", ask)
-        except UnavailableError as error:
-            if self._is_fail_fast:
-                raise
-            if not self.reason:
-                log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
-            self.reason = f"waiting for {name}: {error}"
-            return False
-        return True

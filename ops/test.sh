@@ -27,6 +27,10 @@ else
     left_out+=("scenarios with mqtt.js: npm is missing")
 fi
 
+has_servers=yes
+echo "real servers: JDK, Maven, Kafka and HBase ..."
+fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
+
 for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "LEFT OUT  $reason"; done
 if [ "${#left_out[@]}" -gt 0 ]; then
     if [ "${CI:-}" = true ]; then echo "with CI=true nothing may be left out"; exit 1; fi
@@ -62,6 +66,7 @@ step "types" $bin/mypy
 step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
 step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance
 step "real processes, sockets and clients" tests tests/integration tests/behaviour tests/scenarios
+[ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
 step "the plain twin: engine and properties again" plain_tests $spread tests/unit/engine tests/property
 step "the plain twin: behaviour again" plain_tests tests/behaviour
 

@@ -79,7 +79,7 @@ def lag(app: App) -> None:
     """
     with _log(app) as log:
         begin, end = log.begin(), log.end()
-    applied = stores.applied_offsets(app.data_dir)
+    applied = stores.applied_offsets(app.data_dir, app.loaded.config)
     rows = [
         {
             "name": str(partition),

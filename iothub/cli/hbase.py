@@ -8,9 +8,8 @@ from __future__ import annotations
 import click
 
 from iothub.cli.app import DRY_RUN, App, noun, verb
-from iothub.errors import ConflictError, NotFoundError
 from iothub_services.hbase import from_settings
-from iothub_services.hbase.administration import TableState, TableStatus, table_status
+from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
 from iothub_services.hbase.tables import TableLayout, layouts
 
 command = noun("hbase", "HBase: our tables, created and looked at.")
@@ -37,7 +36,7 @@ def create_tables(app: App, is_plain: bool, is_dry_run: bool) -> None:
     wanted = _wanted(app, is_plain=is_plain)
     with from_settings.direct_caller(settings) as caller:
         before = table_status(caller, wanted)
-    _require_ours(before)
+    require_ours(before)
     missing = [status.name for status in before if status.state is TableState.MISSING]
     if is_dry_run:
         app.done(_sentence("would create", missing), {"name": settings.namespace, "created": missing})
@@ -59,25 +58,12 @@ def status(app: App, is_plain: bool) -> None:
     with from_settings.direct_caller(app.loaded.config.hbase) as caller:
         found = table_status(caller, _wanted(app, is_plain=is_plain))
     app.rows([_row(each) for each in found], "name", "state", "regions", "problems")
-    _require_ours(found)
-    missing = [each.name for each in found if each.state is TableState.MISSING]
-    if missing:
-        raise NotFoundError(f"missing in HBase: {', '.join(missing)}; create them: iothub hbase create-tables")
+    require_all(found)
 
 
 def _wanted(app: App, *, is_plain: bool) -> tuple[TableLayout, ...]:
     settings = app.loaded.config.hbase
     return layouts(settings.namespace, settings.regions, is_plain=is_plain)
-
-
-def _require_ours(found: list[TableStatus]) -> None:
-    problems = [f"{each.name}: {problem}" for each in found for problem in each.problems]
-    problems += [f"{each.name} is disabled" for each in found if each.state is TableState.DISABLED]
-    if problems:
-        raise ConflictError(
-            f"HBase has other tables than this program's ({'; '.join(problems)}): "
-            "alter or drop them in HBase's shell, or choose another hbase.namespace"
-        )
 
 
 def _row(status: TableStatus) -> dict[str, object]:

@@ -57,7 +57,7 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
     """
     tenant_id = tenants.show(app.store(), tenant).id
     state = session_of(app, tenant, tenant_id, client_id)
-    with stores.reading_queues(app.data_dir) as queues:
+    with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
         if queues is None:
             raise UnavailableError(f"queues.db is missing, though session {client_id!r} has a queue; see the hub's log")
         stats = queues.stats(state.queue_id)

@@ -38,7 +38,7 @@ def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -
     tenant_id = tenants.show(app.store(), tenant).id
     wanted = _checked_filter(topic_filter)
     rows: list[dict[str, object]] = []
-    with stores.reading_retained(app.data_dir) as retained:
+    with stores.reading_retained(app.data_dir, app.loaded.config) as retained:
         for found in _matching(retained, tenant_id, wanted, is_special_shown=topic_filter == "#"):
             if found.topic > after.encode():
                 rows.append(_row(found))
@@ -59,7 +59,7 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
       iothub --data-dir ./hub retain show acme image --raw > image.png
     """
     tenant_id = tenants.show(app.store(), tenant).id
-    with stores.reading_retained(app.data_dir) as retained:
+    with stores.reading_retained(app.data_dir, app.loaded.config) as retained:
         bodies = retained.fetch(tenant_id, [topic.encode()]) if retained is not None else []
     if not bodies:
         raise _missing(tenant, topic)
@@ -99,7 +99,7 @@ def delete(
         raise ConfigError("expected one topic or filter: iothub retain delete TENANT FILTER")
     tenant_id = tenants.show(app.store(), tenant).id
     wanted = _checked_filter(chosen)
-    with stores.reading_retained(app.data_dir) as retained:
+    with stores.reading_retained(app.data_dir, app.loaded.config) as retained:
         count = sum(1 for _ in _matching(retained, tenant_id, wanted))
     if is_dry_run:
         _require_some(count, tenant, chosen)

@@ -106,7 +106,7 @@ def session_of(app: App, tenant: str, tenant_id: int, client_id: str) -> Session
 
 def queues_of(app: App, tenant_id: int) -> dict[int, QueueStats]:
     """Return how all queues of a tenant stand, by queue id."""
-    with stores.reading_queues(app.data_dir) as queues:
+    with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
         return {} if queues is None else {stats.queue_id: stats for stats in queues.list_queues(tenant_id)}
 
 

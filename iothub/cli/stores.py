@@ -1,6 +1,7 @@
-"""The embedded stores of a data directory, for the command line: to read beside a running hub, or to work in while none runs.
+"""The stores of a hub, for the command line: to read beside a running hub, or to work in while none runs.
 
 Knows no noun. Beside a hub the files are opened read-only and never repaired: that is the hub's. Working in them takes the lock.
+Stores on servers are reached by a connection of the command's own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from typing import cast
 from iothub.cli import output
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
-from iothub.drivers import Drivers, kafka_log, unused_files
+from iothub.drivers import (
+    Drivers,
+    hbase_checkpoints,
+    hbase_queues,
+    hbase_retained,
+    hbase_states,
+    kafka_log,
+    queue_drivers,
+    unused_files,
+)
 from iothub.errors import ConflictError, NotFoundError, UnavailableError
 from iothub.records import events
 from iothub.records.events import Subject
@@ -25,8 +35,11 @@ from iothub_services.events.port import NOWHERE, EventLog, Offsets
 from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.sqlite import SCHEMA as EVENTS_SCHEMA
 from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.hbase import from_settings
+from iothub_services.hbase.caller import Caller
 from iothub_services.queues import schema as queue_schema
 from iothub_services.queues.port import QueueStore
+from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
@@ -34,6 +47,9 @@ from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite import SCHEMA as RETAINED_SCHEMA
 from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, connect, open_database
+from iothub_services.state.checkpoints import CheckpointStore
+from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS_SCHEMA
+from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
@@ -77,11 +93,12 @@ class Stores:
 
         self._data_dir = data_dir
         report_lost(data_dir, _report, unused_files(settings, data_dir))
-        self.queues = cast("QueueStore", SqliteQueues(opened(data_dir.queues, queue_schema.SCHEMA)))
-        self.retained = cast("RetainedStore", SqliteRetained(opened(data_dir.retained, RETAINED_SCHEMA)))
-        self.log = Drivers(settings, data_dir, opened).event_log()
+        drivers = Drivers(settings, data_dir, opened, lambda: _connected(settings, stack))
+        self.queues = drivers.queues()
+        self.retained = drivers.retained()
+        self.log = drivers.event_log()
         stack.callback(self.log.close)
-        self.states = cast("StateStore", SqliteStates(opened(data_dir.state, STATE_SCHEMA)))
+        self.states = drivers.states()
 
     def sessions(self, tenant_id: int) -> dict[str, SessionState]:
         return fold_sessions(self.states, self.log, tenant_id)
@@ -127,17 +144,30 @@ def working_alone(data_dir: DataDir, command: str, settings: Config = _DEFAULTS)
 
 
 @contextmanager
-def reading_retained(data_dir: DataDir) -> Iterator[RetainedStore | None]:
+def reading_retained(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[RetainedStore | None]:
     """Open the retained messages to read; None when no hub has made the file yet."""
+    if settings.retained.driver != "sqlite":
+        with ExitStack() as stack:
+            yield hbase_retained(_connected(settings, stack), settings)
+        return
     with _reading(data_dir.retained, RETAINED_SCHEMA) as database:
         yield cast("RetainedStore", SqliteRetained(database)) if database is not None else None
 
 
 @contextmanager
-def reading_queues(data_dir: DataDir) -> Iterator[QueueStore | None]:
+def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[QueueStore | None]:
     """Open the virtual queues to read; None when no hub has made the file yet."""
-    with _reading(data_dir.queues, queue_schema.SCHEMA) as database:
-        yield cast("QueueStore", SqliteQueues(database)) if database is not None else None
+    with ExitStack() as stack:
+        queues: dict[str, QueueStore] = {}
+        for driver in queue_drivers(settings, data_dir):
+            if driver != "sqlite":
+                queues[driver] = hbase_queues(driver, _connected(settings, stack), settings)
+            elif database := stack.enter_context(_reading(data_dir.queues, queue_schema.SCHEMA)):
+                queues[driver] = cast("QueueStore", SqliteQueues(database))
+        if len(queues) > 1:
+            yield SeveralQueues(queues, settings.queues.driver)
+        else:
+            yield next(iter(queues.values()), None)
 
 
 @contextmanager
@@ -156,18 +186,40 @@ def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
         yield log
 
 
-def applied_offsets(data_dir: DataDir) -> Offsets:
-    """Return how far the session states include the log; nowhere when no hub has made them yet."""
+@contextmanager
+def reading_states(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[StateStore | None]:
+    """Open the session states to read; None when no hub has made the file yet."""
+    if settings.state.driver != "sqlite":
+        with ExitStack() as stack:
+            yield hbase_states(_connected(settings, stack), settings)
+        return
     with _reading(data_dir.state, STATE_SCHEMA) as database:
-        return NOWHERE if database is None else SqliteStates(database).applied_offsets()
+        yield cast("StateStore", SqliteStates(database)) if database is not None else None
+
+
+@contextmanager
+def reading_checkpoints(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[CheckpointStore | None]:
+    """Open the checkpoints to read; None when no job has made any yet."""
+    if settings.state.driver != "sqlite":
+        with ExitStack() as stack:
+            yield hbase_checkpoints(_connected(settings, stack), settings)
+        return
+    with _reading(data_dir.checkpoints, CHECKPOINTS_SCHEMA) as database:
+        yield SqliteCheckpoints(database) if database is not None else None
+
+
+def applied_offsets(data_dir: DataDir, settings: Config = _DEFAULTS) -> Offsets:
+    """Return how far the session states include the log; nowhere when no hub has made them yet."""
+    with reading_states(data_dir, settings) as states:
+        return NOWHERE if states is None else states.applied_offsets()
 
 
 def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULTS) -> dict[str, SessionState]:
     """Read the persistent sessions of a tenant by client id: what is folded already, and the tail of the log."""
-    with reading_events(data_dir, settings) as log, _reading(data_dir.state, STATE_SCHEMA) as states:
+    with reading_events(data_dir, settings) as log, reading_states(data_dir, settings) as states:
         if log is None or states is None:
             return {}
-        return fold_sessions(cast("StateStore", SqliteStates(states)), log, tenant_id)
+        return fold_sessions(states, log, tenant_id)
 
 
 def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str, SessionState]:
@@ -180,6 +232,11 @@ def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str
             if state is not None:
                 sessions[event.client_id] = state
     return {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
+
+
+def _connected(settings: Config, stack: ExitStack) -> Caller:
+    """Return a way to HBase of this command's own, closed with the stack."""
+    return stack.enter_context(from_settings.direct_caller(settings.hbase))
 
 
 @contextmanager

@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     tool.add_argument("main", nargs=argparse.REMAINDER, metavar="CLASS [ARGUMENT...]")
     verbs.add_parser("status", help="say what runs; exit code 0 when hbase and kafka do, 7 otherwise")
     verbs.add_parser("wipe", help="stop all and remove their data")
+    verbs.add_parser("fetch", help="fetch and build what a start needs, and start nothing")
     verbs.add_parser("build", help="build our jar for HBase")
     return parser
 
@@ -83,6 +84,8 @@ def _run(options: argparse.Namespace) -> int:
         _say(services.log_tail(options.name))
     elif verb == "java":
         return services.java(options.name, *options.main)
+    elif verb == "fetch":
+        services.fetch()
     elif verb == "wipe":
         services.wipe()
     elif verb == "build":

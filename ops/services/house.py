@@ -79,6 +79,13 @@ class Services:
                 self._await_answer(server)
             write_hub_settings(self.places, self.ports)
 
+    def fetch(self) -> None:
+        """See to everything that a start needs: JDK, Maven, the servers' libraries, our jar. Starts nothing. Raises ServicesError."""
+        with self._alone():
+            tools = find_tools(self._say)
+            for name in ALWAYS:
+                describe(name, self.places, self.ports, tools, self._say)
+
     def down(self, *names: str) -> None:
         """Stop in good order, the ones that others use last."""
         with self._alone():

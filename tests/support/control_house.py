@@ -119,7 +119,9 @@ class Queues:
     purged: list[int] = field(default_factory=list)
     is_down: bool = False  # nothing can be dropped
 
-    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
+    async def create(
+        self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int, expiry_s: int = 0
+    ) -> None:
         self.store.queue(queue_id).epoch = first_epoch - 1
         self.owners[queue_id] = tenant_id
         self.limits[queue_id] = limits

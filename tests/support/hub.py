@@ -24,7 +24,11 @@ def free_port() -> int:
 
 
 def iothub(
-    data_dir: Path, *words: str, secret: str | None = None, check: bool = True
+    data_dir: Path,
+    *words: str,
+    secret: str | None = None,
+    check: bool = True,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator would."""
     done = subprocess.run(
@@ -34,6 +38,7 @@ def iothub(
         capture_output=True,
         check=False,
         timeout=60,
+        env={**os.environ, **(environment or {})},
     )
     if check and done.returncode != 0:
         raise AssertionError(f"iothub {' '.join(words)} -> {done.returncode}\n{done.stdout}{done.stderr}")
@@ -42,19 +47,27 @@ def iothub(
 
 @dataclass
 class Hub:
-    """One hub process and its data directory. `ports`: by listener name ("tcp", "tls", "ws", "wss", "http")."""
+    """One hub process and its data directory. `ports`: by listener name ("tcp", "tls", "ws", "wss", "http").
+
+    `config_file`: in place of the data directory's own; `environment`: of the hub, and of the commands that are run on it.
+    """
 
     data_dir: Path
     ports: dict[str, int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    config_file: Path | None = None
+
+    @property
+    def _options(self) -> list[str]:
+        return [] if self.config_file is None else ["--config", str(self.config_file)]
 
     def init(self) -> None:
         iothub(self.data_dir, "init")
 
     def run(self, *words: str, secret: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return iothub(self.data_dir, *words, secret=secret, check=check)
+        return iothub(self.data_dir, *self._options, *words, secret=secret, check=check, environment=self.environment)
 
     def rows(self, *words: str) -> list[dict[str, object]]:
         return list(json.loads(self.run("-o", "json", *words).stdout))
@@ -81,20 +94,26 @@ class Hub:
             settings["http.port"] = str(self.ports["http"])
         settings.update(self.settings)
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        return [str(IOTHUB), "--data-dir", str(self.data_dir), "serve", *words]
+        return [str(IOTHUB), "--data-dir", str(self.data_dir), *self._options, "serve", *words]
+
+    @property
+    def whole_environment(self) -> dict[str, str]:
+        return {**os.environ, **self.environment}
+
+    def launch(self) -> None:
+        """Start without waiting for anything."""
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=self.whole_environment)
 
     def start(self) -> None:
         """Start and wait until every listener accepts."""
         self.ports.setdefault("tcp", free_port())
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, env={**os.environ, **self.environment}
-            )
+        self.launch()
         deadline = time.monotonic() + START_TIMEOUT_S
         for port in self.ports.values():
             while not _accepts(port):
-                if self.process.poll() is not None:
-                    raise AssertionError(f"the hub ended with {self.process.returncode}:\n{self.log}")
+                if not self.is_running():
+                    raise AssertionError(f"the hub ended:\n{self.log}")
                 if time.monotonic() > deadline:
                     raise AssertionError(f"the hub does not listen on {port}:\n{self.log}")
                 time.sleep(0.02)

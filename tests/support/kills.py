@@ -1,4 +1,4 @@
-"""Kill a hub at random moments under load, start it again, and judge by the ledger.
+"""Kill a hub, or strike what it needs, at random moments under load, and judge by the ledger.
 
 Knows how long, how often and with whom; what right and wrong are is the ledger's.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.hub import Hub
@@ -78,22 +78,60 @@ def cast(plan: Plan, rate_per_s: float) -> Cast:
     return Cast(publishers, subscribers)
 
 
-def run_kills(hub: Hub, kills: int, seconds: float, *, rate_per_s: float, drain_s: float, seed: int) -> Outcome:
-    """`kills` kills spread at random over `seconds`; then stop publishing, drain, judge."""
-    return asyncio.run(_run(hub, kills, seconds, rate_per_s, drain_s, seed))
+def steady_cast(plan: Plan, rate_per_s: float) -> Cast:
+    """Clients that stay: while a store is away nobody can resume a session, and says so."""
+    publishers = [
+        Publisher(plan, "p-v4", 4, is_persistent=True, rate_per_s=rate_per_s),
+        Publisher(plan, "p-v5", 5, is_persistent=True, rate_per_s=rate_per_s),
+        Publisher(plan, "p-v5-transient", 5, is_persistent=False, rate_per_s=rate_per_s),
+        Publisher(plan, "p-retained", 5, is_persistent=True, rate_per_s=rate_per_s, is_retained=True),
+    ]
+    subscribers = [
+        Subscriber(plan, "s-v4", 4),
+        Subscriber(plan, "s-v5", 5, filters=("load/#", "state/#")),
+        Subscriber(plan, "s-rm3", 5, receive_maximum=3, filters=("load/p-v4/#",)),
+    ]
+    return Cast(publishers, subscribers)
 
 
-async def _run(hub: Hub, kills: int, seconds: float, rate_per_s: float, drain_s: float, seed: int) -> Outcome:
+def run_kills(
+    hub: Hub,
+    kills: int,
+    seconds: float,
+    *,
+    rate_per_s: float,
+    drain_s: float,
+    seed: int,
+    strike: Callable[[], None] | None = None,
+    casting: Callable[[Plan, float], Cast] = cast,
+) -> Outcome:
+    """`kills` kills of the hub (or strikes) spread at random over `seconds`; then stop publishing, drain, judge."""
+    return asyncio.run(_run(hub, kills, seconds, rate_per_s, drain_s, seed, strike, casting))
+
+
+async def _run(
+    hub: Hub,
+    kills: int,
+    seconds: float,
+    rate_per_s: float,
+    drain_s: float,
+    seed: int,
+    strike: Callable[[], None] | None,
+    casting: Callable[[Plan, float], Cast],
+) -> Outcome:
     await asyncio.to_thread(hub.start)
     chance = random.Random(seed)
     ledger = Ledger()
     plan = Plan(hub.ports["tcp"], ledger, random.Random(seed + 1))
-    people = cast(plan, rate_per_s)
+    people = casting(plan, rate_per_s)
     listening = spawn(*(one.run() for one in people.subscribers))
     if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), 20):
         ledger.wrong("everybody", "not all subscribers could subscribe")
     speaking = spawn(*(one.run() for one in people.publishers))
-    starts = [await _death(hub, chance, seconds / kills) for _ in range(kills)]
+    mean_s = seconds / kills
+    starts = [
+        await (_death(hub, chance, mean_s) if strike is None else _struck(strike, chance, mean_s)) for _ in range(kills)
+    ]
     await asyncio.sleep(1.0)
     plan.is_publishing, plan.is_draining = False, True
     begun = time.monotonic()
@@ -120,7 +158,7 @@ async def _death(hub: Hub, chance: random.Random, mean_s: float) -> float:
     await asyncio.sleep(mean_s * chance.uniform(0.3, 1.7))
     await asyncio.to_thread(hub.kill)
     if chance.random() < KILLED_STARTS:
-        hub.process = await asyncio.to_thread(_launch, hub)
+        await asyncio.to_thread(hub.launch)
         await asyncio.sleep(chance.uniform(0.1, 2.5))
         await asyncio.to_thread(hub.kill)
     begun = time.monotonic()
@@ -128,9 +166,12 @@ async def _death(hub: Hub, chance: random.Random, mean_s: float) -> float:
     return time.monotonic() - begun
 
 
-def _launch(hub: Hub) -> subprocess.Popen[bytes]:
-    with hub.log_file.open("ab") as log:
-        return subprocess.Popen(hub.command(), stdout=log, stderr=log)
+async def _struck(strike: Callable[[], None], chance: random.Random, mean_s: float) -> float:
+    """Let everything run for a while, then do what is to be lived through; returns how long that took."""
+    await asyncio.sleep(mean_s * chance.uniform(0.3, 1.7))
+    begun = time.monotonic()
+    await asyncio.to_thread(strike)
+    return time.monotonic() - begun
 
 
 def _judge_retained(hub: Hub, ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from iothub import log as logging
+from iothub.errors import BackendError
 from iothub.records.events import Event
 from iothub_services.sqlite.group import FOREVER_S
 
@@ -92,8 +93,12 @@ class ThreadJournal:
             if len(needed) < len(events):
                 self._lose(len(events) - len(needed), "the log is too far behind")
             events = needed
-        if events:
+        if not events:
+            return
+        try:
             self._thread.submit(events, lambda result: self._noted(result, len(events)), _size(events), FOREVER_S)
+        except BackendError as error:  # the hub ends
+            self._lose(len(events), str(error))
 
     def _tell(self, events: list[Event]) -> None:
         if self._on_event is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.errors import BackendError, ConflictError, NotFoundError, UnavailableError
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import FamilyLayout, TableLayout, differences
@@ -51,6 +51,41 @@ def table_status(caller: Caller, wanted: Sequence[TableLayout]) -> list[TableSta
         _status(caller, layout) if layout.name.encode() in there else TableStatus(layout.name, TableState.MISSING)
         for layout in wanted
     ]
+
+
+def require_tables(caller: Caller, wanted: Sequence[TableLayout]) -> None:
+    """See that our tables are there and ours, for a hub that is about to use them.
+
+    Raises:
+        BackendError: HBase does not answer.
+        ConflictError: A table is another one than ours, or disabled.
+        NotFoundError: A table is missing.
+    """
+    require_all(table_status(caller, wanted))
+
+
+def require_all(found: Sequence[TableStatus]) -> None:
+    """Raise ConflictError when one of these is another one than ours, NotFoundError when one is missing."""
+    require_ours(found)
+    missing = [each.name for each in found if each.state is TableState.MISSING]
+    if missing:
+        raise NotFoundError(f"missing in HBase: {', '.join(missing)}; create them: iothub hbase create-tables")
+
+
+def require_ours(found: Iterable[TableStatus]) -> None:
+    """Raise ConflictError when one of these is disabled, or another one than ours."""
+    problems = [problem for each in found for problem in told_problems(each)]
+    if problems:
+        raise ConflictError(
+            f"HBase has other tables than this program's ({'; '.join(problems)}): "
+            "alter or drop them in HBase's shell, or choose another hbase.namespace"
+        )
+
+
+def told_problems(status: TableStatus) -> list[str]:
+    """Say what is wrong with a table that is there."""
+    disabled = [f"{status.name} is disabled"] if status.state is TableState.DISABLED else []
+    return [f"{status.name}: {problem}" for problem in status.problems] + disabled
 
 
 def _status(caller: Caller, layout: TableLayout) -> TableStatus:

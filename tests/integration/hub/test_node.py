@@ -9,7 +9,6 @@ from twisted.internet.epollreactor import EPollReactor
 from iothub.datadir import DataDir
 from iothub.duties import Duties
 from iothub.health import NodeHealth
-from iothub.life import Life
 from iothub.node import Node
 from iothub.settings import Config, Http, Listeners, TcpListener
 from iothub_services.quota.names import Quota
@@ -27,6 +26,8 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
         assert Quota.CONNECTIONS.value not in b"".join(node.health.tenant_metrics(None, "", 10)).decode()
     finally:
         node.writer.close()
-        Life(node)._close_stores()
+        node.journal_thread.close()
+        for store in (node.states, node.usage, node.accounts):
+            store.close()
         reactor.removeAll()
         reactor._poller.close()

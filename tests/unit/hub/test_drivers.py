@@ -2,42 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar, cast
 
 import pytest
 
 from iothub import drivers
 from iothub.datadir import DataDir
-from iothub.drivers import Drivers, require_extra, unused_files
-from iothub.errors import ConfigError
-from iothub.settings import Config, Events, Kafka
+from iothub.drivers import Drivers, needed_tables, require_extra, unused_files
+from iothub.errors import BackendError, ConfigError, NotFoundError
+from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
 from iothub.testing.clock import ManualClock
 from iothub.units import Endpoint
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call
+from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, open_database
+from iothub_services.state.sqlite import SqliteStates
 
+T = TypeVar("T")
 ON_KAFKA = Config(events=Events(driver="kafka"), kafka=Kafka(brokers=(Endpoint("127.0.0.1", 1),)))
+
+
+class SilentCaller(Caller):
+    """An HBase without any table."""
+
+    def call_many(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
+        assert [call.verb.name for call in calls] == ["getTableNames"]
+        return [cast("T", [])]
 
 
 def open_file(path: Path, schema: Schema) -> Database:
     return open_database(path, schema, ManualClock(), pytest.fail)
 
 
-def test_log_is_a_file_without_any_setting(tmp_path: Path) -> None:
+def nobody() -> Caller:
+    pytest.fail("HBase is not chosen")
+
+
+def test_everything_is_in_files_without_any_setting(tmp_path: Path) -> None:
     """And needs nobody."""
-    chosen = Drivers(Config(), DataDir(tmp_path), open_file)
-    log = chosen.event_log()
+    chosen = Drivers(Config(), DataDir(tmp_path), open_file, nobody)
+    log, queues, states, retained = chosen.event_log(), chosen.queues(), chosen.states(), chosen.retained()
 
     assert isinstance(log, SqliteEvents)
+    assert isinstance(queues, SqliteQueues)
+    assert isinstance(states, SqliteStates)
+    assert isinstance(retained, SqliteRetained)
     assert chosen.needed == {}
     assert unused_files(Config(), DataDir(tmp_path)) == ()
-    log.close()
+    for store in (log, queues, states, retained):
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("driver", "tables"),
+    [
+        ("hbase", ["queues", "queue_index", "bodies", "state", "checkpoints", "retained"]),
+        ("hbase-plain", ["queues_plain", "queue_index", "bodies", "state", "checkpoints", "retained"]),
+    ],
+)
+def test_stores_on_hbase_share_one_way_to_it(tmp_path: Path, driver: str, tables: list[str]) -> None:
+    """It is asked for the tables that these drivers use, and nothing else is asked before; no file is made."""
+    settings = Config(
+        queues=Queues(driver=driver),
+        state=State(driver="hbase"),
+        retained=Retained(driver="hbase"),
+        hbase=HBase(thrift=(Endpoint("127.0.0.1", 1),)),
+    )
+    directory, callers = DataDir(tmp_path), [SilentCaller()]
+    chosen = Drivers(settings, directory, open_file, callers.pop)
+    chosen.queues(), chosen.states(), chosen.retained()
+
+    assert list(chosen.needed) == ["HBase"]
+    assert callers == []
+    assert [layout.name for layout in needed_tables(settings, directory)] == [f"iothub:{table}" for table in tables]
+    assert set(unused_files(settings, directory)) == {directory.queues, directory.state, directory.retained}
+    assert [file.name for file in tmp_path.iterdir()] == ["queue-drivers"]
+    with pytest.raises(NotFoundError, match="create them: iothub hbase create-tables"):
+        chosen.needed["HBase"]()
 
 
 def test_log_on_kafka_needs_kafka_and_no_file(tmp_path: Path) -> None:
     """Nothing is asked of it before the start waits for it."""
-    chosen = Drivers(ON_KAFKA, DataDir(tmp_path), open_file)
+    chosen = Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody)
     log = chosen.event_log()
 
     assert isinstance(log, KafkaEvents)
@@ -52,7 +104,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(drivers, "find_spec", lambda package: None if package == "crc32c" else object())
 
     with pytest.raises(ConfigError) as caught:
-        Drivers(ON_KAFKA, DataDir(tmp_path), open_file).event_log()
+        Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody).event_log()
 
     assert caught.value.exit_code == 2
     assert str(caught.value) == (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 from iothub.errors import BackendError, ConflictError, UnavailableError
 from iothub.waiting import PAUSE_S, Waiting
+
+T = TypeVar("T")
 
 
 class House:
@@ -18,9 +21,9 @@ class House:
         self.pauses: list[float] = []
         self.reasons: list[str] = []
 
-    async def run(self, what: str, function: Callable[[], None], /) -> None:
+    async def run(self, what: str, function: Callable[[], T], /) -> T:
         assert what == "housekeeping.ask"
-        function()
+        return function()
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -74,3 +77,20 @@ def test_refusal_is_not_waited_for() -> None:
     house = House()
     with pytest.raises(ConflictError):
         house.waiting.until_all_answer({"Kafka": down(1, ConflictError("topic has 3 partitions"))}).send(None)
+
+
+def test_what_was_asked_for_is_returned() -> None:
+    """After the pauses that it took."""
+    house, answers = House(), [BackendError("it is down", retryable=True), None]
+
+    def load() -> str:
+        error = answers.pop(0)
+        if error is not None:
+            raise error
+        return "states"
+
+    with pytest.raises(StopIteration) as done:
+        house.waiting.until_done("Kafka and HBase", load).send(None)
+
+    assert done.value.value == "states"
+    assert house.reasons == ["waiting for Kafka and HBase: it is down"]

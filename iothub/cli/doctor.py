@@ -1,0 +1,64 @@
+"""`iothub doctor`: look at everything that a hub of this configuration needs, and say what to do.
+
+Knows no part: `iothub.doctor` looks at them.
+"""
+
+from __future__ import annotations
+
+import click
+
+from iothub.cli import output
+from iothub.cli.app import App, Command
+from iothub.doctor.all import looks
+from iothub.doctor.findings import Finding, State, take
+
+LIMIT_S = 20.0
+_NAME_WIDTH = 32
+
+
+@click.command("doctor", cls=Command)
+@click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
+@click.pass_context
+def command(context: click.Context, is_json: bool) -> None:
+    """Look at the data directory, the accounts, every back end that is configured, the ports, the certificates and the clock.
+
+    One line each, as it is found: ok, warn (it works; look at it) or FAIL (the hub does not start, or refuses work), with the time that an
+    answer took and what to do. Everything is looked at side by side and given up after 20 s; nothing is changed. Works beside a running hub.
+    Exit code 0 when nothing failed, 1 when something did, 3 before `iothub init`.
+
+    Examples:
+      iothub --data-dir ./hub doctor
+      iothub --data-dir ./hub --config .services/iothub.toml doctor -o json
+    """
+    app: App = context.obj
+    if is_json:
+        app.form = "json"
+    app.data_dir.require_initialised()
+    found: list[Finding] = []
+    for finding in take(looks(app.data_dir, app.loaded.config), LIMIT_S):
+        found.append(finding)
+        if app.form == "table":
+            output.write_text(line(finding))
+    if app.form != "table":
+        app.rows([row(each) for each in found], "state", "name", "text", "ms", "advice")
+    failed = sum(each.state is State.FAIL for each in found)
+    warned = sum(each.state is State.WARN for each in found)
+    app.say(f"{len(found)} looks: {failed} failed, {output.counted(warned, 'warning')}")
+    context.exit(1 if failed else 0)
+
+
+def line(finding: Finding) -> str:
+    """Write a finding for a person."""
+    took = "" if finding.seconds is None else f" ({finding.seconds * 1000:.1f} ms)"
+    advice = f" - {finding.advice}" if finding.advice else ""
+    return f"{finding.state.value:5} {finding.name:{_NAME_WIDTH}} {finding.text}{took}{advice}"
+
+
+def row(finding: Finding) -> dict[str, object]:
+    return {
+        "name": finding.name,
+        "state": finding.state.value,
+        "text": finding.text,
+        "ms": None if finding.seconds is None else round(finding.seconds * 1000, 1),
+        "advice": finding.advice or None,
+    }

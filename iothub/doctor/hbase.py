@@ -1,0 +1,83 @@
+"""HBase: each gateway's answer, our tables, a read, and whether the queue coprocessor is loaded.
+
+Knows tables and calls; rows are read where nobody is, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.errors import BackendError
+from iothub.settings import HBase
+from iothub.units import Endpoint
+from iothub_services.hbase import calls, from_settings
+from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.tables import TableLayout, Tables
+from iothub_services.queues import hbase_requests
+from iothub_services.queues.port import EARLIEST
+
+_SILENT_S = 5.0  # an operator waits, no message does
+_NOBODY = b"\0"  # no row of ours is so short
+_CREATE = "create them: iothub hbase create-tables"
+
+
+def looks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Look]:
+    """`wanted`: the tables that the chosen drivers use."""
+    patient = replace(settings, timeout_s=min(settings.timeout_s, _SILENT_S))
+    return [
+        *(Look(f"HBase gateway {each}", partial(_gateway, each, patient, wanted)) for each in settings.thrift),
+        Look("HBase tables", lambda: _tables(patient, wanted)),
+    ]
+
+
+def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]:
+    """A question that reaches the master, and a read that reaches a region server. One of several gateways may be away."""
+    name = f"HBase gateway {gateway}"
+    with from_settings.direct_caller(replace(settings, thrift=(gateway,))) as caller:
+        try:
+            tables, seconds = timed(lambda: caller.call(calls.table_names()))
+        except BackendError as error:
+            state = State.WARN if len(settings.thrift) > 1 else State.FAIL
+            yield Finding(name, state, str(error), "start it, or correct hbase.thrift")
+            return
+        yield Finding(name, State.OK, f"lists {len(tables)} tables", seconds=seconds)
+        readable = [layout.name.encode() for layout in wanted if layout.name.encode() in tables]
+        if readable:
+            get = calls.get_row(readable[0], _NOBODY)
+            caller.call(get)  # the first one finds out where the region is
+            _, seconds = timed(lambda: caller.call(get))
+            yield Finding(f"{name}, a read", State.OK, f"of {readable[0].decode()}", seconds=seconds)
+
+
+def _tables(settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]:
+    with from_settings.direct_caller(settings) as caller:
+        for status in table_status(caller, wanted):
+            yield _table(status)
+            names = Tables(settings.namespace)
+            if status.state is TableState.OK and status.name.encode() == names.queues:
+                yield _coprocessor(caller, names.queues)
+
+
+def _table(status: TableStatus) -> Finding:
+    name = f"HBase table {status.name}"
+    if status.state is TableState.MISSING:
+        return Finding(name, State.FAIL, "is missing", _CREATE)
+    if problems := told_problems(status):
+        advice = "alter or drop it in HBase's shell, or choose another hbase.namespace"
+        return Finding(name, State.FAIL, "; ".join(problems), advice)
+    return Finding(name, State.OK, f"as it should be, {status.regions} regions")
+
+
+def _coprocessor(caller: Caller, table: bytes) -> Finding:
+    name = "HBase queue coprocessor"
+    what_was_due_in_1970 = hbase_requests.due(0, 1, *EARLIEST)
+    get = calls.get_row(table, _NOBODY, (hbase_requests.DUE,), {hbase_requests.ASKED: what_was_due_in_1970})
+    row, seconds = timed(lambda: caller.call(get))
+    if row is not None and hbase_requests.DUE in row.cells:
+        return Finding(name, State.OK, "answers", seconds=seconds)
+    advice = "put the iothub-hbase jar on the region servers' class path, or choose queues.driver = hbase-plain"
+    return Finding(name, State.FAIL, f"{table.decode()} answers without it", advice, seconds)

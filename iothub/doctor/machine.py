@@ -1,0 +1,133 @@
+"""What the machine offers: the data directory and its files, room and speed of its disk, the clock, the pepper.
+
+Knows names of files and no table. The files of a running hub are opened read-only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from iothub.datadir import DataDir
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.errors import IotHubError
+from iothub.settings import Config
+from iothub.units import format_size
+from iothub_services.metrics import probes
+
+SLOW_SYNC_S = 0.05
+_SYNCS = 5
+_SYNCED_BYTES = 4096
+_AHEAD_S = 5.0  # so much the clock may have gone back since a hub last lived here
+_TIMEX_BYTES = 512  # `struct timex` is shorter everywhere
+_CLOCK_UNSYNCHRONISED = 5
+_NOT_A_DATABASE = "file is not a database"
+
+
+def looks(data_dir: DataDir, settings: Config, files: list[Path]) -> list[Look]:
+    """`files`: the SQLite files that these settings use."""
+    return [
+        Look("data directory", lambda: _directory(data_dir, settings)),
+        Look("disk sync", lambda: _sync(data_dir.path)),
+        Look("clock", lambda: clock(data_dir.last_beat(), time.time(), _is_clock_synchronised)),
+        Look("pepper", lambda: _pepper(data_dir, settings)),
+        *(Look(file.name, partial(_file, file)) for file in files),
+    ]
+
+
+def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    name, path = "data directory", data_dir.path
+    data_dir.require_initialised()
+    data_dir.require_writable()
+    free = probes.disk_free_bytes(path)
+    told = f"{path}: {format_size_roughly(free)} free"
+    if free < settings.alarms.disk_free:
+        wanted = format_size(settings.alarms.disk_free)
+        yield Finding(name, State.WARN, told, f"free some space: below {wanted} there is an alarm (alarms.disk_free)")
+    else:
+        yield Finding(name, State.OK, told)
+    holder = data_dir.holder()
+    yield Finding("hub", State.OK, f"runs: {holder}" if holder is not None else "none runs on this data directory")
+
+
+def _sync(path: Path) -> Iterator[Finding]:
+    """What every acknowledgement of a durable message waits for, where the stores are files."""
+    took = [_one_sync(path) for _ in range(_SYNCS)]
+    median = statistics.median(took)
+    told = f"{_SYNCED_BYTES} bytes, the median of {_SYNCS}; the longest took {max(took) * 1000:.1f} ms"
+    if median > SLOW_SYNC_S:
+        yield Finding("disk sync", State.WARN, told, "expect few durable messages a second on this disk", median)
+    else:
+        yield Finding("disk sync", State.OK, told, seconds=median)
+
+
+def _one_sync(path: Path) -> float:
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(os.urandom(_SYNCED_BYTES))
+            file.flush()
+            return timed(lambda: os.fsync(file.fileno()))[1]
+    except OSError as error:
+        raise IotHubError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def clock(last_beat: float | None, now: float, is_synchronised: Callable[[], bool | None]) -> Iterator[Finding]:
+    """Expiry and bans go by the wall clock, message ids and events carry it."""
+    if last_beat is not None and last_beat > now + _AHEAD_S:
+        behind = last_beat - now
+        yield Finding("clock", State.WARN, f"{behind:.0f} s behind the last life sign of a hub here", "set the clock")
+        return
+    told = {True: "synchronised", False: "not synchronised with a time server", None: "the system does not say"}
+    answer = is_synchronised()
+    advice = "run a time service (chrony, systemd-timesyncd)" if answer is False else ""
+    yield Finding("clock", State.WARN if answer is False else State.OK, told[answer], advice)
+
+
+def _is_clock_synchronised() -> bool | None:
+    """Ask the kernel; None where it does not say."""
+    try:
+        answer = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    except (AttributeError, OSError):
+        return None
+    return None if answer < 0 else answer != _CLOCK_UNSYNCHRONISED
+
+
+def _pepper(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    data_dir.pepper(settings.auth.pepper_file)
+    yield Finding("pepper", State.OK, f"{settings.auth.pepper_file or data_dir.pepper_file}: readable by the hub alone")
+
+
+def _file(path: Path) -> Iterator[Finding]:
+    if not path.exists():
+        yield Finding(path.name, State.OK, "not there yet: the first `iothub serve` makes it")
+        return
+    try:
+        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as connection:
+            (version,), seconds = timed(lambda: connection.execute("PRAGMA user_version").fetchone())
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        connection.close()
+    except sqlite3.Error as error:
+        damaged = _NOT_A_DATABASE in str(error) or "malformed" in str(error)
+        advice = (
+            "restore it from a backup; a hub that starts puts it aside and saves what can be read" if damaged else ""
+        )
+        yield Finding(path.name, State.FAIL, str(error), advice)
+        return
+    size = format_size_roughly(path.stat().st_size)
+    told = f"{size}, schema version {version}" if tables else "empty"
+    yield Finding(path.name, State.OK, told, seconds=seconds)
+
+
+def format_size_roughly(size_bytes: int) -> str:
+    """Write bytes for a person who wants no digits that do not matter."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes} bytes"

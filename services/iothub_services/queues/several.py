@@ -1,0 +1,267 @@
+"""Several queue drivers as one: each queue is with one of them, for its whole life.
+
+Knows drivers by name, and no settings: who creates a queue names its driver. All methods block; threads as the drivers want them.
+
+Theory: a queue is where it was created, and its driver's own list of queues says so; nothing else is written down that could contradict it.
+What is known is kept in memory, from the lists that a start reads; a queue that is not known is looked for. A message for queues of several
+drivers is as many appends, in one group. The driver that commits at the end of a group (SQLite) commits when the others have done theirs,
+and these do not do again what they have done when the group is repeated with the same objects: so an append is done once, whatever fails
+while the hub lives. When the hub dies between the two, nobody was answered yet, and the publisher's repeat comes with a message id of its
+own: at QoS 2, too, some queues may then get it twice, but none goes without. For that the publisher's own queue, which remembers the Packet
+Identifier, is asked first where its memory is committed with the group, and last where it is durable at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from iothub.errors import NotFoundError
+from iothub_services.queues.port import (
+    EARLIEST,
+    Append,
+    Appended,
+    Claim,
+    Delivery,
+    DueRecord,
+    Expired,
+    ExpiryMark,
+    Move,
+    Page,
+    QueueLimits,
+    QueueStats,
+    QueueStore,
+    Refused,
+    TenantUsage,
+)
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+_GONE = int(Refused.GONE)
+
+
+class SeveralQueues:
+    """Fulfils `QueueStore`.
+
+    Args:
+        drivers: By name. One that commits at the end of a group comes last (!): its commit is then the first of all ends.
+        chosen: The driver of queues that are created without naming one.
+        committing: The name of the one that commits at the end of a group; the others' verbs are durable when they return.
+
+    Invariants: `_homes` names the driver of every queue that was created, listed or found here. `_parts` holds the appends of a
+    group that has not ended well: its repeat hands the same ones to the drivers.
+    """
+
+    def __init__(self, drivers: Mapping[str, QueueStore], chosen: str, committing: str = "sqlite") -> None:
+        self._drivers = dict(drivers)
+        self._chosen = chosen
+        self._committing = committing
+        self._homes: dict[int, str] = {}
+        self._parts: dict[int, tuple[Append, dict[str, Append]]] = {}  # by the whole's identity
+
+    # --- where a queue is
+
+    def _home(self, queue_id: int) -> str | None:
+        """Return the name of a queue's driver, None when no driver has it."""
+        if queue_id not in self._homes:
+            self._find([queue_id])
+        return self._homes.get(queue_id)
+
+    def _find(self, queue_ids: list[int]) -> None:
+        """Look for queues in all drivers. Raises BackendError: one does not answer."""
+        for name, driver in self._drivers.items():
+            for queue_id in driver.tails(queue_ids):
+                self._homes[queue_id] = name
+
+    def _of(self, queue_id: int) -> QueueStore:
+        """Return a queue's driver. Raises NotFoundError."""
+        home = self._home(queue_id)
+        if home is None:
+            raise NotFoundError(f"there is no queue {queue_id}")
+        return self._drivers[home]
+
+    def _apart(self, items: Iterable[T], queue_id_of: Callable[[T], int]) -> dict[str, list[T]]:
+        """Sort by driver; what belongs to none is left out."""
+        apart: dict[str, list[T]] = {}
+        for item in items:
+            home = self._home(queue_id_of(item))
+            if home is not None:
+                apart.setdefault(home, []).append(item)
+        return apart
+
+    # --- all of them
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for driver in self._drivers.values():
+                stack.enter_context(driver.group())
+            yield
+        self._parts.clear()
+
+    def probe(self) -> None:
+        """Raises BackendError: one of them takes no writes now."""
+        for driver in self._drivers.values():
+            probe = getattr(driver, "probe", None)
+            if probe is not None:
+                probe()
+
+    def idle(self) -> bool:
+        """Do a slice of idle work; whether there is more."""
+        is_more = False
+        for driver in self._drivers.values():
+            idle = getattr(driver, "idle", None)
+            if idle is not None:
+                is_more |= idle()
+        return is_more
+
+    def close(self) -> None:
+        for driver in self._drivers.values():
+            driver.close()
+
+    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        """Each driver holds its own queues to the bounds; the sum over all may exceed them."""
+        for driver in self._drivers.values():
+            driver.set_tenant_limits(tenant_id, messages, size_bytes)
+
+    def tenant_usage(self, tenant_id: int) -> TenantUsage:
+        usages = [driver.tenant_usage(tenant_id) for driver in self._drivers.values()]
+        return TenantUsage(sum(usage.messages for usage in usages), sum(usage.bytes for usage in usages))
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        found: list[QueueStats] = []
+        for name, driver in self._drivers.items():
+            listed = driver.list_queues(tenant_id)
+            self._homes.update(dict.fromkeys([stats.queue_id for stats in listed], name))
+            found += listed
+        return sorted(found, key=lambda stats: stats.queue_id)
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        return sum(driver.drop_tenant(tenant_id) for driver in self._drivers.values())
+
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        """Each driver looks at `count` records; where one has not come to its end, the next look begins at the earliest mark."""
+        found = [driver.expire(now_ms, count, after) for driver in self._drivers.values()]
+        marks = [each.after for each in found if each.after is not None]
+        removed = sorted([record for each in found for record in each.removed], key=_place)
+        spared = sorted([record for each in found for record in each.spared], key=_place)
+        return Expired(tuple(removed), tuple(spared), min(marks, default=None))
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        apart = self._apart(records, lambda record: record.queue_id)
+        removed = [self._drivers[name].expire_unsent(now_ms, due) for name, due in apart.items()]
+        return tuple(record for each in removed for record in each)
+
+    # --- one queue
+
+    def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None:
+        self.create_with(self._chosen, tenant_id, queue_id, limits, first_epoch)
+
+    def create_with(
+        self, driver: str, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1
+    ) -> None:
+        """Create a queue with one of the drivers, by its name."""
+        self._drivers[driver].create(tenant_id, queue_id, limits, first_epoch)
+        self._homes[queue_id] = driver
+
+    def claim(self, queue_id: int, owner: bytes) -> Claim:
+        return self._of(queue_id).claim(queue_id, owner)
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        return self._of(queue_id).read(queue_id, epoch, after, count, size_bytes)
+
+    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+        self._of(queue_id).set_limits(queue_id, limits)
+
+    def stats(self, queue_id: int) -> QueueStats:
+        return self._of(queue_id).stats(queue_id)
+
+    def purge(self, queue_id: int) -> int:
+        return self._of(queue_id).purge(queue_id)
+
+    def drop(self, queue_id: int) -> int:
+        home = self._home(queue_id)
+        if home is None:
+            return 0
+        count = self._drivers[home].drop(queue_id)
+        self._homes.pop(queue_id, None)
+        return count
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        unknown = [queue_id for queue_id in queue_ids if queue_id not in self._homes]
+        if unknown:
+            self._find(unknown)
+        apart = self._apart(queue_ids, lambda queue_id: queue_id)
+        return {
+            queue_id: tail for name, ids in apart.items() for queue_id, tail in self._drivers[name].tails(ids).items()
+        }
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        apart = self._apart(moves, lambda move: move.queue_id)
+        done = {name: iter(self._drivers[name].apply(each)) for name, each in apart.items()}
+        return [home is not None and next(done[home]) for home in (self._home(move.queue_id) for move in moves)]
+
+    # --- appends
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        parts = [self._apart_of(op) for op in batch]
+        answers: dict[int, Appended] = {}  # by the part's identity
+        for name in self._order(parts):
+            mine = [part[name] for part in parts if name in part and not self._is_refused(part, answers)]
+            told = self._drivers[name].append(mine) if mine else []
+            answers |= {id(each): answer for each, answer in zip(mine, told, strict=True)}
+        return [self._merged(op, part, answers) for op, part in zip(batch, parts, strict=True)]
+
+    def _is_refused(self, part: Mapping[str, Append], answers: Mapping[int, Appended]) -> bool:
+        """Has the publisher's own queue said that there is nothing to do?"""
+        own = next((answers.get(id(op)) for op in part.values() if op.inbound is not None), None)
+        return own is not None and (own.is_duplicate or own.is_stale)
+
+    def _apart_of(self, op: Append) -> dict[str, Append]:
+        """Return what each driver gets of a message; the same objects when a group is repeated."""
+        kept = self._parts.get(id(op))
+        if kept is not None and kept[0] is op:
+            return kept[1]
+        deliveries = self._apart(op.deliveries, lambda delivery: delivery.queue_id)
+        own = None if op.inbound is None else self._home(op.inbound.queue_id) or self._chosen
+        if own is not None:
+            deliveries.setdefault(own, [])
+        if len(deliveries) == 1 and sum(map(len, deliveries.values())) == len(op.deliveries):
+            parts = dict.fromkeys(deliveries, op)
+        else:
+            parts = {
+                name: replace(op, deliveries=tuple(each), inbound=op.inbound if name == own else None)
+                for name, each in deliveries.items()
+            }
+        self._parts[id(op)] = (op, parts)
+        return parts
+
+    def _order(self, parts: Sequence[Mapping[str, Append]]) -> list[str]:
+        """Return the drivers that get something, in the order in which they are asked (see above)."""
+        owning = {name for part in parts for name, op in part.items() if op.inbound is not None and len(part) > 1}
+        used = [name for name in self._drivers if any(name in part for part in parts)]
+        return sorted(used, key=lambda name: 0 if name == self._committing else 2 if name in owning else 1)
+
+    def _merged(self, op: Append, parts: Mapping[str, Append], answers: Mapping[int, Appended]) -> Appended:
+        told = {name: answers[id(part)] for name, part in parts.items() if id(part) in answers}
+        if len(parts) == 1 and next(iter(parts.values())) is op:
+            return next(iter(told.values()))
+        refused = next((each for each in told.values() if each.is_duplicate or each.is_stale), None)
+        if refused is not None:
+            return refused
+        positions = {name: iter(each.positions) for name, each in told.items()}
+
+        def position(delivery: Delivery) -> int:
+            home = self._homes.get(delivery.queue_id)
+            return _GONE if home not in positions else next(positions[home])
+
+        dropped = tuple(each for answer in told.values() for each in answer.dropped)
+        hit = tuple(each for answer in told.values() for each in answer.hit)
+        return Appended(tuple(map(position, op.deliveries)), dropped=dropped, hit=hit)
+
+
+def _place(record: DueRecord) -> tuple[int, int]:
+    return record.queue_id, record.position

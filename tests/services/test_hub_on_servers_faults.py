@@ -1,0 +1,125 @@
+"""Faults of the servers under a hub that has everything on them, and hubs that die: nothing acknowledged is lost, and all goes on by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.services.house import Services
+from tests.support.clients import Door
+from tests.support.hub import Hub
+from tests.support.kafka_hub import readiness
+from tests.support.kills import run_kills, steady_cast
+from tests.support.party import Party
+from tests.support.server_hub import Stores, alarms, own_stores, server_hub, share_accounts, sister
+from tests.support.waiting import until
+
+RECOVERY_S = 10.0
+NOTICE_S = 15.0  # the hub's time-out for HBase, and some seconds
+RATE_PER_S = 20
+
+
+@pytest.fixture
+def stores(services: Services, request: pytest.FixtureRequest) -> Iterator[Stores]:
+    with own_stores(services, getattr(request, "param", "hbase")) as made:
+        yield made
+
+
+@pytest.fixture
+def hub(tmp_path: Path, stores: Stores) -> Iterator[Hub]:
+    hub = server_hub(tmp_path, stores)
+    yield hub
+    hub.close()
+
+
+def is_ready(hub: Hub) -> bool:
+    return readiness(hub)[0]
+
+
+@pytest.mark.parametrize("stores", ["hbase", "hbase-plain"], indirect=True)
+def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, hub: Hub) -> None:
+    """Publishers are held back, an alarm says why, and seconds after HBase's return everything goes on."""
+    seen: list[set[tuple[str, str]]] = []
+    recovery_s: list[float] = []
+
+    def strike() -> None:
+        services.kill("hbase")
+        until(lambda: ("store_failed", "queues") in alarms(hub), "an alarm", NOTICE_S)
+        seen.append(alarms(hub))
+        assert not is_ready(hub)
+        services.up("hbase")
+        returned = time.monotonic()
+        until(lambda: is_ready(hub), "the hub is ready again", RECOVERY_S)
+        recovery_s.append(time.monotonic() - returned)
+
+    outcome = run_kills(hub, 1, 2.0, rate_per_s=RATE_PER_S, drain_s=60, seed=7, strike=strike, casting=steady_cast)
+    sys.stdout.write(f"{outcome.report()}\nready {recovery_s} s after HBase's return\n")
+
+    assert not outcome.wrong, outcome.report()
+    assert outcome.ledger.acknowledged > 50
+    assert alarms(hub) == set()
+    assert hub.stop() == 0
+
+
+def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Path, stores: Stores) -> None:
+    """Two data directories, one accounts database, one HBase and Kafka: publishers and subscribers go on at the other hub (B39)."""
+    share_accounts(hub)
+    directories = [hub.data_dir, sister(hub, tmp_path)]
+
+    def strike() -> None:
+        hub.kill()
+        directories.reverse()
+        hub.data_dir = directories[0]
+        hub.start()
+
+    outcome = run_kills(hub, 3, 9.0, rate_per_s=RATE_PER_S, drain_s=60, seed=39, strike=strike)
+    sys.stdout.write(outcome.report() + "\n")
+
+    assert not outcome.wrong, outcome.report()
+    assert outcome.ledger.acknowledged > 200
+
+
+def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
+    """With a reason that everybody can see; it goes on by itself; who does not want to wait says so; SIGTERM ends the wait."""
+    services.down("hbase")
+    refused = subprocess.run(
+        [*hub.command(), "--fail-fast"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=hub.whole_environment,
+    )
+    assert refused.returncode == 7
+    assert refused.stderr.splitlines()[-1].startswith("iothub: HBase's gateway 127.0.0.1:")
+    for is_patient in (False, True):
+        hub.launch()
+        until(lambda: "waiting for HBase" in readiness(hub)[1], "the reason on /readyz", 30)
+        if not is_patient:
+            assert hub.stop() == 0
+
+    services.up("hbase")
+
+    until(lambda: is_ready(hub), "the hub is ready", RECOVERY_S)
+    party = Party(Door(hub, "tcp"))
+    party(5, "s", keep=True).subscribe(("a", 1))
+    party.leave()
+    assert hub.stop() == 0
+    assert "Traceback" not in hub.log
+
+
+def test_hub_without_tables_says_what_to_do(hub: Hub, stores: Stores) -> None:
+    """Exit code 3: waiting makes no table."""
+    hub.environment = {**hub.environment, "IOTHUB_HBASE__NAMESPACE": f"{stores.namespace}x"}
+
+    done = subprocess.run(
+        hub.command(), capture_output=True, text=True, timeout=60, check=False, env=hub.whole_environment
+    )
+
+    assert done.returncode == 3
+    assert "create them: iothub hbase create-tables" in done.stderr

@@ -1,0 +1,43 @@
+"""`iothub doctor` as people and scripts see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.command import Cli, Result
+
+PORT_OFF = b'config_version = 1\n[listeners.tcp]\nport = "off"\n'
+
+
+def test_hub_in_good_order_gives_zero(cli: Cli) -> None:
+    """A line for each part, and a count at the end."""
+    cli.data_dir.joinpath("iothub.toml").write_bytes(PORT_OFF)
+
+    done = cli("doctor")
+
+    assert done.code == 0
+    assert "ok    data directory " in done.out
+    assert "ok    accounts " in done.out
+    assert "0 failed" in done.err
+
+
+def test_failure_gives_one_and_json_says_which(cli: Cli) -> None:
+    cli.data_dir.joinpath("iothub.toml").write_bytes(PORT_OFF)
+    cli.data_dir.joinpath("pepper").chmod(0o644)
+
+    done = cli("doctor", "--json", code=1)
+
+    rows = {row["name"]: row for row in json.loads(done.out)}
+    assert done.code == 1
+    assert rows["pepper"]["state"] == "FAIL"
+    assert rows["accounts"]["ms"] > 0
+    assert rows["disk sync"]["state"] == "ok"
+
+
+def test_directory_without_init_is_said_first(call: Callable[..., Result], tmp_path: Path) -> None:
+    done = call("--data-dir", str(tmp_path / "none"), "doctor")
+
+    assert done.code == 3
+    assert "init" in done.err

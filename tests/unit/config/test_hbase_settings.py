@@ -1,0 +1,96 @@
+"""Settings that choose HBase: what must be given with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iothub.config import load, needs_on_hbase
+from iothub.errors import ConfigError
+from iothub.settings import Config
+from ops.services.hub_settings import hub_settings
+from ops.services.places import Ports
+
+
+def loaded(*flags: str) -> Config:
+    return load(file=None, environment={}, flags=flags).config
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("queues.driver=hbase",), 'queues.driver = "hbase" needs hbase.thrift, the gateways of HBase'),
+        (("queues.driver=hbase-plain",), 'queues.driver = "hbase-plain" needs hbase.thrift'),
+        (("state.driver=hbase",), 'state.driver = "hbase" needs hbase.thrift'),
+        (("retained.driver=hbase",), 'retained.driver = "hbase" needs hbase.thrift'),
+        (("queues.driver=redis",), "expected one of sqlite, hbase, hbase-plain"),
+        (("retained.driver=hbase-plain",), "expected one of sqlite, hbase"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(flags: tuple[str, ...], expected: str) -> None:
+    """With the setting that asks for the other one."""
+    with pytest.raises(ConfigError) as caught:
+        loaded(*flags)
+
+    assert expected in str(caught.value)
+
+
+def test_nothing_is_on_hbase_without_a_setting() -> None:
+    assert needs_on_hbase(loaded("hbase.thrift=one:9090")) == []
+
+
+def test_settings_of_the_real_servers_are_accepted(tmp_path: Path) -> None:
+    """As `make services` writes them: every store on a server."""
+    file = tmp_path / "iothub.toml"
+    file.write_text(hub_settings(Ports()))
+
+    config = load(file=file, environment={}, flags=()).config
+
+    assert needs_on_hbase(config) == [
+        ("queues.driver", "hbase"),
+        ("state.driver", "hbase"),
+        ("retained.driver", "hbase"),
+    ]
+    assert config.events.driver == "kafka"
+
+
+def test_driver_is_chosen_by_tenant_and_by_expiry() -> None:
+    """The first table that fits counts."""
+    choices = loaded(
+        'queues.choices=[{driver = "hbase", tenants = ["acme"]}, {driver = "hbase-plain", expires_within = "1h"}]',
+        "hbase.thrift=one:9090",
+    ).queues.choices
+
+    def chosen(tenant: str, expiry_s: int) -> str:
+        return next((choice.driver for choice in choices if choice.fits(tenant, expiry_s)), "sqlite")
+
+    assert chosen("acme", 60) == "hbase"
+    assert chosen("beta", 3600) == "hbase-plain"
+    assert chosen("beta", 3601) == "sqlite"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[{tenants = ["acme"]}]', "expected a driver, one of sqlite, hbase, hbase-plain"),
+        ('[{driver = "hbase", tenant = "acme"}]', "expected driver, tenants and expires_within, not 'tenant'"),
+        ('[{driver = "hbase", expires_within = 5}]', 'expected expires_within = "1h"'),
+        ('[{driver = "hbase"}]', 'queues.choices = "hbase" needs hbase.thrift'),
+        ("hbase", "expected tables such as [[queues.choices]]"),
+    ],
+)
+def test_choices_that_cannot_be_read_are_refused(text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(f"queues.choices={text}")
+
+    assert expected in str(caught.value)
+
+
+def test_choices_are_written_as_they_are_read() -> None:
+    """What `iothub config show` prints can be pasted."""
+    text = '[{driver = "sqlite", tenants = ["a", "b"], expires_within = "1h"}]'
+
+    file = load(file=None, environment={}, flags=(f"queues.choices={text}",))
+
+    assert {name: value for name, value, _ in file.values()}["queues.choices"] == text

@@ -1,0 +1,185 @@
+"""What is found of the machine, of the doors and of the accounts, each in good order and not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iothub.datadir import DataDir
+from iothub.doctor import accounts, doors, hbase, kafka, machine
+from iothub.doctor.all import looks
+from iothub.doctor.findings import Finding, Look, State, take
+from iothub.settings import Config, Events, HBase, Kafka, Listeners, Queues, TcpListener
+from iothub.testing.certificates import Authority
+from iothub.units import Endpoint
+from iothub_services.metrics import probes
+
+NOBODY = Endpoint("127.0.0.1", 1)
+TCP_OFF = Config(listeners=Listeners(tcp=TcpListener(port=None)))
+
+
+def found(*chosen: Look) -> dict[str, Finding]:
+    return {finding.name: finding for finding in take(chosen, 10.0)}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> DataDir:
+    directory = DataDir(tmp_path)
+    directory.prepare()
+    directory.finish()
+    return directory
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield int(other.getsockname()[1])
+
+
+def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
+    findings = found(*machine.looks(data_dir, Config(), [data_dir.queues]))
+
+    assert {each.state for name, each in findings.items() if name != "clock"} == {State.OK}
+    assert findings["hub"].text == "none runs on this data directory"
+    assert findings["queues.db"].text.startswith("not there yet")
+    assert findings["disk sync"].seconds is not None
+
+
+def test_low_disk_is_a_warning(data_dir: DataDir) -> None:
+    settings = replace(Config(), alarms=replace(Config().alarms, disk_free=1 << 50))
+
+    finding = found(*machine.looks(data_dir, settings, []))["data directory"]
+
+    assert finding.state is State.WARN
+    assert "alarms.disk_free" in finding.advice
+
+
+def test_damaged_file_fails_with_what_to_do(data_dir: DataDir) -> None:
+    data_dir.queues.write_bytes(b"not a database" * 100)
+
+    finding = found(*machine.looks(data_dir, Config(), [data_dir.queues]))["queues.db"]
+
+    assert finding.state is State.FAIL
+    assert "restore it from a backup" in finding.advice
+
+
+def test_whole_file_shows_its_schema(data_dir: DataDir) -> None:
+    with sqlite3.connect(data_dir.queues) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("PRAGMA user_version = 3")
+    connection.close()
+
+    finding = found(*machine.looks(data_dir, Config(), [data_dir.queues]))["queues.db"]
+
+    assert (finding.state, finding.text) == (State.OK, "8.0 KiB, schema version 3")
+
+
+def test_pepper_that_others_can_read_fails(data_dir: DataDir) -> None:
+    os.chmod(data_dir.pepper_file, 0o644)
+
+    assert "chmod 600" in found(*machine.looks(data_dir, Config(), []))["pepper"].text
+
+
+@pytest.mark.parametrize(
+    ("last_beat", "answer", "state", "text"),
+    [
+        (None, True, State.OK, "synchronised"),
+        (None, None, State.OK, "the system does not say"),
+        (990.0, False, State.WARN, "not synchronised with a time server"),
+        (1100.0, True, State.WARN, "100 s behind the last life sign of a hub here"),
+    ],
+)
+def test_clock(last_beat: float | None, answer: bool | None, state: State, text: str) -> None:
+    """A clock that went back would have sessions and bans live on."""
+    (finding,) = machine.clock(last_beat, 1000.0, lambda: answer)
+
+    assert (finding.state, finding.text) == (state, text)
+
+
+def test_port_of_another_program_fails(data_dir: DataDir, taken_port: int) -> None:
+    settings = Config(listeners=Listeners(tcp=TcpListener(port=taken_port)))
+
+    finding = found(*doors.looks(data_dir, settings))["listener tcp"]
+
+    assert finding.state is State.FAIL
+    assert f"ss -ltnp sport = :{taken_port}" in finding.advice
+
+
+def test_port_of_the_running_hub_is_in_order(data_dir: DataDir, taken_port: int) -> None:
+    """The doctor works beside a hub."""
+    settings = Config(listeners=Listeners(tcp=TcpListener(port=taken_port)))
+    data_dir.write_hub({"tcp": f"127.0.0.1:{taken_port}"})
+    lock = data_dir.lock("iothub serve")
+    try:
+        finding = found(*doors.looks(data_dir, settings))["listener tcp"]
+    finally:
+        lock.release()
+
+    assert (finding.state, finding.text) == (State.OK, f"127.0.0.1 port {taken_port}: the running hub listens there")
+
+
+def test_certificate_that_ends_is_named(tmp_path: Path) -> None:
+    """In good time, and when it is too late."""
+    file = Path(Authority(tmp_path).issue("hub").cert_file)
+    now = time.time()
+
+    def state(in_s: float) -> State:
+        (finding,) = doors.certificate("tls", file, Config(), now + in_s)
+        return finding.state
+
+    end_s = probes.certificate_end(file) - now
+    assert state(end_s - 31 * 86400) is State.OK
+    assert state(end_s - 86400) is State.WARN
+    assert state(end_s + 86400) is State.FAIL
+    (broken,) = doors.certificate("tls", tmp_path / "none.pem", Config(), now)
+    assert broken.state is State.FAIL
+
+
+def test_accounts_that_are_lost_fail(data_dir: DataDir) -> None:
+    finding = found(accounts.look(data_dir, Config()))["accounts"]
+
+    assert finding.state is State.FAIL
+    assert "restore a backup" in finding.text
+
+
+def test_servers_that_do_not_answer_are_named_with_what_to_do() -> None:
+    """Each gateway and broker by itself, and what stands behind them."""
+    gateways = HBase(thrift=(NOBODY,))
+    broker, _ = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5))
+
+    findings = found(*hbase.looks(gateways, []), broker)
+
+    assert findings["HBase gateway 127.0.0.1:1"].state is State.FAIL
+    assert findings["HBase tables"].state is State.FAIL
+    assert findings["Kafka broker 127.0.0.1:1"].advice == "start it, or correct kafka.brokers"
+
+
+def test_one_gateway_of_several_may_be_away() -> None:
+    """The hub goes to the next one."""
+    findings = found(*hbase.looks(HBase(thrift=(NOBODY, Endpoint("127.0.0.1", 2))), []))
+
+    assert findings["HBase gateway 127.0.0.1:1"].state is State.WARN
+
+
+def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
+    """Somebody without HBase is not told about it."""
+    on_servers = replace(
+        TCP_OFF, events=Events(driver="kafka"), queues=Queues(driver="hbase"), kafka=Kafka(brokers=(NOBODY,))
+    )
+
+    plain = {look.name for look in looks(data_dir, TCP_OFF)}
+    servers = {look.name for look in looks(data_dir, replace(on_servers, hbase=HBase(thrift=(NOBODY,))))}
+
+    assert {"queues.db", "events.db", "state.db", "retained.db", "usage.db"} <= plain
+    assert not any(name.startswith(("Kafka", "HBase", "listener")) for name in plain)
+    assert servers - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "HBase tables", "HBase gateway 127.0.0.1:1"}
+    assert plain - servers == {"queues.db", "events.db"}

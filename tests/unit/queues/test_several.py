@@ -1,0 +1,134 @@
+"""Several queue drivers as one: where queues are, and messages for queues of several drivers when something fails between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from iothub.errors import BackendError, NotFoundError
+from iothub_services.queues.memory import MemoryQueues
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
+from iothub_services.queues.several import SeveralQueues
+
+TENANT = 7
+
+
+class Remembering(MemoryQueues):
+    """As a driver on a server: durable at once, and what a failed group has done is not done again with the same objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._done: dict[int, tuple[Append, Appended]] = {}
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        yield
+        self._done.clear()
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        new = [op for op in batch if id(op) not in self._done]
+        for op, answer in zip(new, super().append(new), strict=True):
+            self._done[id(op)] = (op, answer)
+        return [self._done[id(op)][1] for op in batch]
+
+
+@pytest.fixture
+def server() -> Remembering:
+    return Remembering()
+
+
+@pytest.fixture
+def queues(server: Remembering) -> SeveralQueues:
+    several = SeveralQueues({"server": server, "file": MemoryQueues()}, "server", committing="file")
+    several.create_with("server", TENANT, 1, QueueLimits())
+    several.create_with("file", TENANT, 2, QueueLimits())
+    return several
+
+
+def message(number: int, *queue_ids: int, qos: int = 1, inbound: Inbound | None = None) -> Append:
+    deliveries = tuple(Delivery(queue_id, qos) for queue_id in queue_ids)
+    return Append(number.to_bytes(16), b"m%d" % number, 0, deliveries, inbound)
+
+
+def test_queue_is_found_where_it_is(server: Remembering) -> None:
+    """A hub that starts with other settings, or beside another hub, knows it from the drivers alone."""
+    server.create(TENANT, 1, QueueLimits())
+    later = SeveralQueues({"server": server, "file": MemoryQueues()}, "file", committing="file")
+
+    assert later.claim(1, b"hub").epoch == 1
+    assert [stats.queue_id for stats in later.list_queues(TENANT)] == [1]
+    with pytest.raises(NotFoundError):
+        later.claim(9, b"hub")
+
+
+def test_message_for_queues_of_both_has_positions_in_its_order(queues: SeveralQueues) -> None:
+    """And of a queue that is gone it is said so."""
+    queues.append([message(1, 1)])
+
+    (answer,) = queues.append([message(2, 2, 9, 1)])
+
+    assert answer.positions == (1, -2, 2)
+
+
+def test_group_that_is_repeated_appends_once(queues: SeveralQueues, server: Remembering) -> None:
+    """The server has the message already when the file's commit fails."""
+    batch = [message(1, 1, 2)]
+
+    def fail() -> None:
+        with queues.group():
+            queues.append(batch)
+            raise BackendError("disk full", retryable=True)
+
+    with pytest.raises(BackendError):
+        fail()
+    with queues.group():
+        queues.append(batch)
+
+    assert server.tails([1]) == {1: 1}
+
+
+def test_next_message_with_the_same_identity_is_another_one(queues: SeveralQueues, server: Remembering) -> None:
+    """What a group remembered goes with its good end."""
+    batch = [message(1, 1, 2)]
+    for _ in range(2):
+        with queues.group():
+            queues.append(batch)
+
+    assert server.tails([1]) == {1: 2}
+
+
+def test_own_queue_of_a_file_is_asked_before_a_server_gets_anything(queues: SeveralQueues, server: Remembering) -> None:
+    """A repeated PUBLISH at QoS 2 leaves nothing there."""
+    epoch = queues.claim(2, b"hub").epoch
+    first, again = (message(number, 1, qos=2, inbound=Inbound(2, epoch, 5)) for number in (1, 2))
+
+    with queues.group():
+        assert queues.append([first])[0].positions == (1,)
+    with queues.group():
+        assert queues.append([again])[0].is_duplicate
+
+    assert server.tails([1]) == {1: 1}
+
+
+def test_own_queue_of_a_server_is_asked_last(queues: SeveralQueues) -> None:
+    """It remembers the Packet Identifier at once: whoever came before it loses nothing when the hub dies in between."""
+    epoch = queues.claim(1, b"hub").epoch
+    order: list[str] = []
+    for name, driver in queues._drivers.items():
+        append = driver.append
+        driver.append = lambda batch, name=name, append=append: order.append(name) or append(batch)  # type: ignore[method-assign,func-returns-value,misc]
+
+    queues.append([message(1, 2, qos=2, inbound=Inbound(1, epoch, 5))])
+
+    assert order == ["file", "server"]
+
+
+def test_all_drivers_are_summed_and_dropped(queues: SeveralQueues) -> None:
+    queues.append([message(1, 1, 2)])
+
+    assert queues.tenant_usage(TENANT).messages == 2
+    assert queues.drop(1) == 1
+    assert queues.drop(1) == 0
+    assert queues.drop_tenant(TENANT) == 1
