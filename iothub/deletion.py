@@ -6,67 +6,98 @@ repeated, so a hub that dies in between goes on at its next start.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from iothub import log as logging
+from iothub.engine.plane import Plane
 from iothub.reasons import Reason
-from iothub_services.awaited import awaited
+from iothub_services.auth.authenticator import Authenticator
+from iothub_services.auth.port import Run
+from iothub_services.awaited import AwaitedQueues, AwaitedRetained, awaited
+from iothub_services.quota.usage import Usage
+from iothub_services.sessions.manager import SessionManager
 from iothub_services.state.service import DropTenant
 from iothub_tenants.accounts import tenants
-
-if TYPE_CHECKING:
-    from iothub.node import Node
-    from iothub_tenants.accounts.tenants import Deletion
-    from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tenants import Deletion
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.brokers import Brokers
 
 log = logging.get(__name__)
+
+
+class StateThread(Protocol):
+    """The thread of the session states."""
+
+    def submit(self, op: DropTenant, callback: Callable[[object], None]) -> None:
+        """`callback` gets an exception, or how many states there were."""
+
+
+class Emptied(Protocol):
+    """Where a tenant is, in a running hub: the node's parts that a deletion needs."""
+
+    accounts: AccountStore
+    authenticator: Authenticator
+    brokers: Brokers
+    plane: Plane
+    sessions: SessionManager
+    queue_admin: AwaitedQueues
+    retained_admin: AwaitedRetained
+    usage: Usage
+
+    @property
+    def journal_thread(self) -> StateThread: ...
 
 
 class Deletions:
     """Finishes what `tenants.delete` began."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, hub: Emptied, run: Run, forget: Callable[[int], None]) -> None:
+        """`forget`: what was counted of a tenant in memory."""
+        self._hub = hub
+        self._run = run
+        self._forget = forget
 
     async def finish(self) -> None:
         """Empty the stores of every tenant in state `deleting`, then let its name go."""
-        node = self._node
-        for deletion in await node.threads.run("accounts.deletions", tenants.pending_deletions, node.accounts):
+        hub = self._hub
+        for deletion in await self._run("accounts.deletions", tenants.pending_deletions, hub.accounts):
             await self._close(deletion)
             await self._empty(deletion.tenant_id)
-            if node.brokers.present(deletion.tenant_id) is not None:
+            if hub.brokers.present(deletion.tenant_id) is not None:
                 continue  # a CONNECT that had begun before; its session goes at the next turn
-            await node.threads.run("accounts.deleted", tenants.finish_deletion, node.accounts, deletion.tenant_id)
-            node.authenticator.invalidate(deletion.tenant_id)
+            await self._run("accounts.deleted", tenants.finish_deletion, hub.accounts, deletion.tenant_id)
+            hub.authenticator.invalidate(deletion.tenant_id)
             log.info("tenant deleted", tenant=deletion.name)
 
     async def _close(self, deletion: Deletion) -> None:
         """Nobody is let in from here on; who is in goes."""
-        node = self._node
-        node.authenticator.invalidate(deletion.tenant_id)
-        node.authenticator.failures.forget_tenant(deletion.name)
-        broker = node.brokers.present(deletion.tenant_id)
+        hub = self._hub
+        hub.authenticator.invalidate(deletion.tenant_id)
+        hub.authenticator.failures.forget_tenant(deletion.name)
+        broker = hub.brokers.present(deletion.tenant_id)
         if broker is None:
             return
         for session in list(broker.plane.sessions.values()):
             if session.connection is not None:
-                node.plane.close(session.connection, Reason.CREDENTIAL_REVOKED)
+                hub.plane.close(session.connection, Reason.CREDENTIAL_REVOKED)
         await self._end_sessions(broker)
-        node.brokers.drop(deletion.tenant_id)
+        hub.brokers.drop(deletion.tenant_id)
 
     async def _end_sessions(self, broker: TenantBroker) -> None:
         for client_id in list(broker.plane.sessions):
-            await self._node.sessions.discard(broker, client_id, "tenant_deleted")
+            await self._hub.sessions.discard(broker, client_id, "tenant_deleted")
 
     async def _empty(self, tenant_id: int) -> None:
         """Remove everything that carries the tenant's number."""
-        node = self._node
-        await node.queue_admin.drop_tenant(tenant_id)
-        await node.retained_admin.drop_tenant(tenant_id)
+        hub = self._hub
+        await hub.queue_admin.drop_tenant(tenant_id)
+        await hub.retained_admin.drop_tenant(tenant_id)
         await awaited(
-            lambda done, failed: node.journal_thread.submit(
+            lambda done, failed: hub.journal_thread.submit(
                 DropTenant(tenant_id), lambda answer: failed(answer) if isinstance(answer, Exception) else done(answer)
             )
         )
-        await node.usage.drop_tenant(tenant_id, node.threads.run)
-        node.telemetry.forget_tenant(tenant_id)
+        await hub.usage.drop_tenant(tenant_id, self._run)
+        self._forget(tenant_id)

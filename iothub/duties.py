@@ -48,7 +48,7 @@ class Duties:
             Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan),
             Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief),
         )
-        self._deletions = Deletions(node)
+        self._deletions = Deletions(node, self._run, node.telemetry.forget_tenant)
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
 
