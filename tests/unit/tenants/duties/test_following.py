@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError, UnavailableError
 from iothub.verbs import Verb
 from iothub_tenants.accounts import commands, devices, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.accounts.commands import CommandState
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.broker.queue_bounds import QueueBounds
@@ -193,3 +195,24 @@ def test_commands_are_done_although_a_change_cannot_be_read(desk: Desk, monkeypa
         desk.look()
 
     assert commands.show(desk.store, number).answer == {"sessions": 0}
+
+
+def test_question_is_answered_while_a_long_command_is_done(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or `iothub status` would call a hub dead that deletes a hundred thousand messages."""
+    gate = Deferred[None]()
+
+    async def purge(_errands: Errands, _command: commands.Command, _asked: object) -> dict[str, object]:
+        await gate
+        return {"messages": 3}
+
+    monkeypatch.setattr(Errands, "_purge", purge)
+    desk.following = desk.start()
+    long = commands.enqueue(desk.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
+    question = commands.enqueue(desk.store, "", Verb.PING, {})
+    look = Deferred.fromCoroutine(desk.following.look())
+
+    assert commands.show(desk.store, question).state is CommandState.DONE
+    assert commands.show(desk.store, long).state is CommandState.RUNNING
+    gate.callback(None)
+    assert commands.show(desk.store, long).answer == {"messages": 3}
+    assert look.called
