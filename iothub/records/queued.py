@@ -85,12 +85,24 @@ def encode_record(
     qos: int, flags: int, subscription_ids: Sequence[int], expires_at_ms: int, message_id: bytes, body: Body
 ) -> bytes:
     """Return the record of one delivery."""
-    octets, size, body_id = body
-    form = (_IS_REFERENCE if body_id else 0) | (_HAS_ID if message_id else 0)
+    head = record_head(qos, flags, subscription_ids, expires_at_ms, message_id, body.size, is_apart=bool(body.id))
+    return head + body.stored
+
+
+def record_head(
+    qos: int,
+    flags: int,
+    subscription_ids: Sequence[int],
+    expires_at_ms: int,
+    message_id: bytes,
+    size: int,
+    *,
+    is_apart: bool,
+) -> bytes:
+    """Return what stands in a record before the body, or before the reference to it (`is_apart`)."""
+    form = (_IS_REFERENCE if is_apart else 0) | (_HAS_ID if message_id else 0)
     head = _RECORD.pack(VERSION, qos, flags, form, expires_at_ms, size, len(subscription_ids))
-    if subscription_ids:
-        head += _packed(subscription_ids)
-    return head + message_id + (reference(body_id) if body_id else octets)
+    return head + _packed(subscription_ids) + message_id if subscription_ids or message_id else head
 
 
 def decode_record(raw: bytes) -> Record:

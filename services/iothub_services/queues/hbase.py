@@ -124,29 +124,30 @@ class HBaseQueues:
         self._opened()
         found = self._regions.probe_keys()
         told = require(self._regions.send([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
-        missing = [key for key, each in zip(found, told, strict=True) if each.status == Status.GONE]
+        missing = [key for key, each in zip(found, told, strict=True) if each[0] == Status.GONE]
         require(self._regions.send([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
 
     # --- writers
 
     def append(self, batch: list[Append]) -> list[Appended]:
         self._opened()
-        items = self._appending.items(batch)
-        self._appending.put_bodies(items)
-        publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound is not None]
-        if publishes:
-            self._inbounds.route(publishes)
-        self._appending.route([item for op, item in zip(batch, items, strict=True) if op.inbound is None])
-        for op in batch:
-            self._appending.repeats.answered(op)
+        with self._appending.repeats.group():
+            items = self._appending.items(batch)
+            publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound]
+            if publishes:
+                self._inbounds.route(publishes)
+                items_alone = [item for op, item in zip(batch, items, strict=True) if not op.inbound]
+                self._appending.route(items_alone)
+            else:
+                self._appending.route(items)
         return [item.answered() for item in items]
 
     # --- the reader
 
     def claim(self, queue_id: int, owner: bytes) -> Claim:
         known = self._existing(queue_id)
-        told = self._with_token("claim", known, lambda token: requests.claim(known.key, token, owner))
-        claimed = requests.claimed(told.octets)
+        _, told = self._with_token("claim", known, lambda token: requests.claim(known.key, token, owner))
+        claimed = requests.claimed(told)
         known.holds(claimed.messages, claimed.size_bytes)
         inbound = [packet_id for packet_id, is_routed, _ in claimed.inbound if is_routed]
         intents = [(packet_id, kept) for packet_id, is_routed, kept in claimed.inbound if not is_routed]
@@ -162,8 +163,8 @@ class HBaseQueues:
         if row is None:
             raise unknown(queue_id)
         page = requests.paged(row.cells[requests.PAGE].value)
-        if isinstance(page, Told):
-            raise _refusal(queue_id, epoch, page)
+        if not isinstance(page, PageTold):
+            raise _refusal(queue_id, epoch, *page)
         return Page(self._records(known, page), page.upto, page.is_short)
 
     def apply(self, moves: list[Move]) -> list[bool]:
@@ -186,9 +187,11 @@ class HBaseQueues:
             raise ConflictError(f"queue {queue_id} exists already")
         self._index.enter(tenant_id, queue_id)
         known = KnownQueue(queue_id, tenant_id, self._index.tenant(tenant_id))
-        told = self._with_token("create", known, lambda token: requests.create(known.key, token, first_epoch, limits))
+        status, _ = self._with_token(
+            "create", known, lambda token: requests.create(known.key, token, first_epoch, limits)
+        )
         self._index.add(tenant_id, queue_id)
-        if told.status == Status.EXISTS:
+        if status == Status.EXISTS:
             raise ConflictError(f"queue {queue_id} exists already")
         self._created.add(queue_id)
 
@@ -217,8 +220,8 @@ class HBaseQueues:
         if row is None:
             raise unknown(queue_id)
         stats = requests.stats(row.cells[requests.STATS].value)
-        if isinstance(stats, Told):
-            raise CorruptRecordError(f"HBase has a damaged queue: {stats.text}")
+        if not isinstance(stats, StatsTold):
+            raise CorruptRecordError(f"HBase has a damaged queue: {requests.damage(stats[1])}")
         return _shown(known, stats)
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
@@ -228,9 +231,9 @@ class HBaseQueues:
 
     def purge(self, queue_id: int) -> int:
         known = self._existing(queue_id)
-        told = self._one(known, requests.purge(known.key))
+        _, told = self._one(known, requests.purge(known.key))
         known.holds(0, 0)
-        return requests.number(told.octets)
+        return requests.number(told)
 
     def drop(self, queue_id: int) -> int:
         self._opened()
@@ -268,7 +271,7 @@ class HBaseQueues:
         """Do one operation on a queue that must be there. Raises NotFoundError, BackendError."""
         outcomes = self._regions.send((step,))
         (told,) = require(outcomes)
-        if told.status == Status.GONE:
+        if told[0] == Status.GONE:
             self._index.forget(known.queue_id)
             raise unknown(known.queue_id)
         return told
@@ -287,7 +290,7 @@ class HBaseQueues:
         for queue in known:
             self._index.forget(queue.queue_id)
             self._created_before.discard(queue.queue_id)
-        return sum(each.status == Status.DONE for each in told), sum(requests.number(each.octets) for each in told)
+        return sum(status == Status.DONE for status, _ in told), sum(requests.number(octets) for _, octets in told)
 
     def _get(self, known: KnownQueue, column: bytes, attributes: calls.Attributes | None = None) -> Call[Row | None]:
         """Read a column of a queue's meta row, apart from what is written to its region."""
@@ -302,10 +305,10 @@ class HBaseQueues:
         found = []
         for row in (row for part in all_of(self._caller.call_many(gets)) for row in part):
             stats = requests.stats(row.cells[requests.STATS].value)
-            if isinstance(stats, Told):
-                log.warning("damaged queue left out", queue=queues[row.key].queue_id, why=stats.text)
-            else:
+            if isinstance(stats, StatsTold):
                 found.append((queues[row.key], stats))
+            else:
+                log.warning("damaged queue left out", queue=queues[row.key].queue_id, why=requests.damage(stats[1]))
         return sorted(found, key=lambda each: each[0].queue_id)
 
     def _refresh(self, changed: Sequence[KnownQueue]) -> None:
@@ -348,10 +351,10 @@ def _shown(known: KnownQueue, stats: StatsTold) -> QueueStats:
     return QueueStats(known.queue_id, known.tenant_id, *held, stats.limits)
 
 
-def _refusal(queue_id: int, epoch: int, told: Told) -> Exception:
+def _refusal(queue_id: int, epoch: int, status: int, octets: bytes) -> Exception:
     """Return why there is no page."""
-    if told.status == Status.STALE_EPOCH:
-        return StaleEpochError(f"queue {queue_id} is at epoch {requests.number(told.octets)}, the reader at {epoch}")
-    if told.status == Status.GONE:
+    if status == Status.STALE_EPOCH:
+        return StaleEpochError(f"queue {queue_id} is at epoch {requests.number(octets)}, the reader at {epoch}")
+    if status == Status.GONE:
         return unknown(queue_id)
-    return CorruptRecordError(f"HBase has a damaged queue: {told.text}")
+    return CorruptRecordError(f"HBase has a damaged queue: {requests.damage(octets)}")

@@ -13,20 +13,32 @@ items of the batch, and the repeat asks for the rest alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 
 from iothub.errors import BackendError, CorruptRecordError
-from iothub.records.queued import Body, Intent, Target, encode_record
+from iothub.records.queued import Body, Intent, Target, record_head, reference
 from iothub_services.queues import hbase_requests as requests
 from iothub_services.queues.hbase_bodies import Bodies, is_apart
 from iothub_services.queues.hbase_index import KnownQueue, QueueIndex, Tenant
 from iothub_services.queues.hbase_moves import problem
 from iothub_services.queues.hbase_regions import REQUEST_BYTES, Outcome, Regions
 from iothub_services.queues.hbase_repeats import Repeats
-from iothub_services.queues.hbase_requests import AppendTold, Status, Step, Told
+from iothub_services.queues.hbase_requests import Status, Step
 from iothub_services.queues.hbase_room import UNBOUND, TenantRoom
 from iothub_services.queues.port import Append, Appended, Delivery, Refused
 
 _GONE = int(Refused.GONE)
+_DONE = int(Status.DONE)
+_NOBODY = Tenant()
+
+
+class Progress(IntEnum):
+    """How far the publisher's side of an inbound QoS 2 message is."""
+
+    NEW = 0
+    ASKED = 1  # its intent was sent; it may be there
+    INTENDED = 2  # it is there
+    ROUTED = 3
 
 
 class Share:
@@ -42,89 +54,81 @@ class Share:
         self.dropped: tuple[int, ...] = ()
         self.hits: tuple[str, ...] = ()
 
-    def record(self) -> bytes:
+    def record(self) -> tuple[bytes, bytes]:
+        """Return the record, its body apart: it is copied once less so."""
         item, delivery = self.item, self.delivery
-        message_id = item.message_id if delivery.qos == 2 else b""
-        return encode_record(
-            delivery.qos, delivery.flags, delivery.subscription_ids, item.expires_at_ms, message_id, item.body
-        )
+        qos = delivery.qos
+        message_id = item.message_id if qos == 2 else b""
+        identifiers, expires_at_ms = delivery.subscription_ids, item.expires_at_ms
+        is_apart = item.body_id != b""
+        head = record_head(qos, delivery.flags, identifiers, expires_at_ms, message_id, item.size, is_apart=is_apart)
+        return head, item.stored
 
 
 class Item:
-    """One message on its way. `unput`: its body, stored apart, is not durable yet."""
+    """One message on its way. `stored`: its body, or the reference to it if it is stored apart, under `body_id`."""
 
-    __slots__ = (
-        "answer",
-        "body",
-        "expires_at_ms",
-        "is_asked",
-        "is_intended",
-        "is_routed",
-        "message_id",
-        "shares",
-        "unput",
-    )
+    __slots__ = ("answer", "body_id", "expires_at_ms", "message_id", "progress", "shares", "size", "stored", "unput")
 
-    def __init__(self, message_id: bytes, expires_at_ms: int, body: Body) -> None:
+    def __init__(self, message_id: bytes, expires_at_ms: int, stored: bytes, size: int) -> None:
         self.message_id = message_id
         self.expires_at_ms = expires_at_ms
-        self.body = body
+        self.stored = stored
+        self.size = size
+        self.body_id = b""
         self.shares: list[Share] = []
-        self.unput: tuple[int, bytes, bytes] | None = None
+        self.unput: tuple[int, bytes, bytes] | None = None  # a body that is not durable yet
         self.answer: Appended | None = None
-        self.is_asked = False  # the publisher's intent was sent; it may be there
-        self.is_intended = False  # it is there
-        self.is_routed = False
+        self.progress = Progress.NEW  # of the publisher's side, if there is one
+
+    @property
+    def body(self) -> Body:
+        return Body(b"", self.size, self.body_id) if self.body_id else Body(self.stored, self.size)
 
     def answered(self) -> Appended:
         """Return what the port says, once every share is answered."""
-        if self.answer is None:
+        answer = self.answer
+        if answer is None:
             shares = self.shares
-            self.answer = Appended(
-                tuple([share.position for share in shares]),
-                dropped=tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped]),
-                hit=tuple([hit for share in shares for hit in share.hits]),
-            )
-        return self.answer
+            positions = tuple([share.position for share in shares])
+            if any(share.hits for share in shares):
+                dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
+                answer = Appended(
+                    positions, False, dropped, False, tuple([hit for share in shares for hit in share.hits])
+                )
+            else:
+                answer = Appended(positions)
+            self.answer = answer
+        return answer
 
 
 class _Operation:
-    """What one queue is asked in one round. `alive`: so many of its shares may still be asked for."""
+    """What one queue is asked in one round. Its bytes are made once; `alive`: so many of its shares may still be asked for."""
 
-    __slots__ = ("alive", "is_uncertain", "known", "shares", "step")
-
-    def __init__(self, known: KnownQueue, step: Step, shares: Sequence[Share]) -> None:
-        self.known = known
-        self.step = step
-        self.shares = shares
-        self.alive = len(shares)
-        self.is_uncertain = False
-
-    @property
-    def size_bytes(self) -> int:
-        """What its messages count for in limits."""
-        return sum(share.item.body.size for share in self.shares)
-
-
-class _Chosen:
-    """The shares of one queue in one round, before they are an operation."""
-
-    __slots__ = ("bytes", "is_full", "known", "shares")
+    __slots__ = ("alive", "is_full", "is_uncertain", "known", "shares", "size_bytes", "step")
 
     def __init__(self, known: KnownQueue) -> None:
         self.known = known
         self.shares: list[Share] = []
-        self.bytes = 0
+        self.size_bytes = 0  # what its messages count for in limits
+        self.alive = 0
         self.is_full = False
+        self.is_uncertain = False
+        self.step: Step = (b"", b"")
 
-    def takes(self, share: Share) -> bool:
+    def take(self, share: Share) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
-        self.bytes += len(share.item.body.octets)
-        if self.shares and (self.bytes > REQUEST_BYTES or len(self.shares) == requests.MOST_RECORDS):
+        size = share.item.size
+        if self.shares and (len(self.shares) == requests.MOST_RECORDS or self.size_bytes + size > REQUEST_BYTES):
             self.is_full = True
         if not self.is_full:
             self.shares.append(share)
-        return not self.is_full
+            self.size_bytes += size
+
+    def seal(self, writer: int, sequence: int, room: tuple[int, int]) -> None:
+        """Make the bytes."""
+        self.alive = len(self.shares)
+        self.step = requests.append(self.known.key, writer, sequence, room, [share.record() for share in self.shares])
 
 
 class Appending:
@@ -145,24 +149,23 @@ class Appending:
         self.repeats: Repeats[object, Item] = Repeats(self._forgotten)
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
-        """Return what is on its way for each message: begun before, or begun now. Raises BackendError."""
+        """Return what is on its way for each message: begun before, or begun now. Inside a group. Raises BackendError."""
         get = self._index.get
-        missing = [each.queue_id for op in batch for each in op.deliveries if get(each.queue_id) is None]
-        if missing:
-            self._index.find(missing)
-        found = []
-        for op in batch:
-            item = self.repeats.get(op)
-            if item is None:
-                item = self._begun(op)
-                self.repeats.keep(op, item, len(op.body))
-            found.append(item)
+        if not all(get(each.queue_id) for op in batch for each in op.deliveries):
+            self._index.find(each.queue_id for op in batch for each in op.deliveries)
+        found = [
+            self._begun(op) if item is None else item
+            for op, item in zip(batch, self.repeats.all_of(batch), strict=True)
+        ]
+        self.repeats.begin(batch, found, sum([item.size for item in found]))
         return found
 
     def intended(self, message_id: bytes, intent: Intent) -> Item:
         """Return the message of an intent that somebody else has left open. Raises BackendError."""
         self._index.find(target.queue_id for target in intent.targets)
-        item = Item(message_id, intent.expires_at_ms, intent.body)
+        body = intent.body
+        item = Item(message_id, intent.expires_at_ms, body.stored, body.size)
+        item.body_id = body.id
         item.shares = [Share(item, target, self._index.get(target.queue_id)) for target in intent.targets]
         return item
 
@@ -176,6 +179,7 @@ class Appending:
 
     def route(self, items: Sequence[Item]) -> None:
         """Get every share of these messages its position. Raises BackendError: some may have theirs."""
+        self.put_bodies(items)
         shares = [share for item in items for share in item.shares if not share.position]
         while shares:
             operations = self._round(shares)
@@ -194,87 +198,94 @@ class Appending:
     def _begun(self, op: Append) -> Item:
         octets = op.body
         size = len(octets)
-        item = Item(op.message_id, op.expires_at_ms, Body(octets, size))
+        item = Item(op.message_id, op.expires_at_ms, octets, size)
         get = self._index.get
         item.shares = [Share(item, delivery, get(delivery.queue_id)) for delivery in op.deliveries]
         if is_apart(size, len(item.shares)):
             tenants = {share.known.tenant_id for share in item.shares if share.known is not None}
             if len(tenants) == 1:
-                item.body = Body(b"", size, self._bodies.new_id())
-                item.unput = tenants.pop(), item.body.id, octets
+                item.body_id = self._bodies.new_id()
+                item.stored = reference(item.body_id)
+                item.unput = tenants.pop(), item.body_id, octets
         return item
 
     def _round(self, shares: Sequence[Share]) -> list[_Operation]:
         """Choose what goes out now: open operations as they are, and one new one for each queue that has none."""
-        operations: dict[int, _Operation] = {}
-        chosen: dict[int, _Chosen] = {}
+        old: dict[int, _Operation] = {}
+        new: dict[int, _Operation] = {}
         rooms = self._rooms(shares)
-        for operation in self._open.values():
-            if operation.known.tenant in rooms:  # it may take room: not before it is answered is known how much is left
-                operations[operation.known.queue_id] = operation
+        for operation in self._open.values() if rooms else ():
+            if operation.known.tenant in rooms:  # it may take room: how much is left is known when it is answered
+                old[operation.known.queue_id] = operation
                 rooms[operation.known.tenant].reserve(len(operation.shares), operation.size_bytes)
+        is_any_open = bool(self._open)
         for share in shares:
             known = share.known
             if known is None:
                 continue
             queue_id = known.queue_id
-            waiting = self._open.get(queue_id)
-            if waiting is not None:
-                operations[queue_id] = waiting
+            if is_any_open and queue_id in self._open:
+                old[queue_id] = self._open[queue_id]
                 continue
-            tenant = known.tenant
-            if rooms and tenant in rooms and not rooms[tenant].admits(queue_id, share.item.body.size):
+            if rooms and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, share.item.size):
                 continue
-            taken = chosen.get(queue_id)
-            if taken is None:
-                taken = chosen[queue_id] = _Chosen(known)
-            taken.takes(share)
-        new = [self._made(taken, rooms.get(taken.known.tenant)) for taken in chosen.values()]
-        return [*operations.values(), *new]
+            chosen = new.get(queue_id)
+            if chosen is None:
+                chosen = new[queue_id] = _Operation(known)
+            chosen.take(share)
+        for queue_id, operation in new.items():
+            room = rooms.get(operation.known.tenant) if rooms else None
+            left = UNBOUND if room is None else room.of(queue_id)
+            operation.seal(self._writer, next(self._sequence), left)
+        self._open.update(new)
+        return [*old.values(), *new.values()]
 
     def _rooms(self, shares: Sequence[Share]) -> dict[Tenant, TenantRoom]:
-        """Return the room of each tenant of these messages that has bounds."""
-        tenants = {share.known.tenant for share in shares if share.known is not None}
-        return {tenant: TenantRoom(tenant) for tenant in tenants if tenant.max_messages or tenant.max_bytes}
-
-    def _made(self, chosen: _Chosen, room: TenantRoom | None) -> _Operation:
-        known, shares = chosen.known, chosen.shares
-        left = UNBOUND if room is None else room.of(known.queue_id)
-        records = [share.record() for share in shares]
-        step = requests.append(known.key, self._writer, next(self._sequence), left, records)
-        operation = self._open[known.queue_id] = _Operation(known, step, shares)
-        return operation
+        """Return the room of each tenant whose messages may not all fit."""
+        sums: dict[Tenant, list[int]] = {}
+        for share in shares:
+            tenant = share.known.tenant if share.known is not None else _NOBODY
+            if tenant.max_messages or tenant.max_bytes:
+                taken = sums.setdefault(tenant, [0, 0])
+                taken[0] += 1
+                taken[1] += share.item.size
+        if sums:
+            for operation in self._open.values():
+                if operation.known.tenant in sums:
+                    sums[operation.known.tenant][0] += len(operation.shares)
+                    sums[operation.known.tenant][1] += operation.size_bytes
+        return {tenant: TenantRoom(tenant) for tenant, taken in sums.items() if not tenant.has_room(*taken)}
 
     def _settle(self, operation: _Operation, outcome: Outcome) -> BackendError | None:
         """Take what became of an operation; return what was in its way."""
-        error = problem(outcome)
-        if error is None and isinstance(outcome, Told):
-            error = self._told(operation, outcome)
-        elif error is not None and isinstance(outcome, BackendError):
-            operation.is_uncertain |= error.is_written
-            if operation.is_uncertain:
-                return error
+        if not isinstance(outcome, BackendError):
+            error = self._told(operation, *outcome)
+        elif outcome.is_written or operation.is_uncertain:
+            operation.is_uncertain = True
+            return outcome
+        else:
+            error = outcome
         del self._open[operation.known.queue_id]
         return error
 
-    def _told(self, operation: _Operation, told: Told) -> BackendError | None:
-        if told.status == Status.DONE:
+    def _told(self, operation: _Operation, status: int, octets: bytes) -> BackendError | None:
+        if status == _DONE:
             try:
-                _fill(operation, requests.appended(told.octets))
+                _fill(operation, octets)
             except (CorruptRecordError, ValueError) as error:
                 return BackendError(str(error), retryable=False, is_written=True)
-        elif told.status == Status.GONE:
+            return None
+        if status == Status.GONE:
             self._index.forget(operation.known.queue_id)
             for share in operation.shares:
                 share.position = _GONE
-        else:
-            return BackendError(
-                f"queue {operation.known.queue_id} has a later call of this writer (status {told.status}): "
-                "another hub writes under the same incarnation",
-                retryable=False,
-                is_written=True,
-            )
-        return None
+            return None
+        return problem((status, octets)) or BackendError(
+            f"queue {operation.known.queue_id} has a later call of this writer (status {status}): "
+            "another hub writes under the same incarnation",
+            retryable=False,
+            is_written=True,
+        )
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
         """Return one error for the batch: of several one that will not pass by itself, so that the batch is taken apart."""
@@ -299,10 +310,22 @@ class Appending:
                     del self._open[operation.known.queue_id]
 
 
-def _fill(operation: _Operation, told: AppendTold) -> None:
-    """Give each share its position. Raises ValueError: the answer has another number of them."""
-    operation.known.holds(told.messages, told.size_bytes)
+def _fill(operation: _Operation, octets: bytes) -> None:
+    """Give each share its position.
+
+    Raises:
+        ValueError: The answer has another number of them.
+        CorruptRecordError: It cannot be read.
+    """
     shares = operation.shares
+    if len(shares) == 1:
+        messages, size_bytes, position = requests.appended_one(octets)
+        if position:
+            operation.known.holds(messages, size_bytes)
+            shares[0].position = position
+            return
+    told = requests.appended(octets)
+    operation.known.holds(told.messages, told.size_bytes)
     for share, position in zip(shares, told.positions, strict=True):
         share.position = position
     for at, hit in told.full.items():

@@ -66,9 +66,9 @@ class Expiry:
         removed: Places = set()
         spared: Places = set()
         changed = []
-        for queue, told in zip(known, require(self._regions.send(steps)), strict=True):
-            if told.status == Status.DONE:
-                gone, kept = requests.expired(told.octets)
+        for queue, (status, octets) in zip(known, require(self._regions.send(steps)), strict=True):
+            if status == Status.DONE:
+                gone, kept = requests.expired(octets)
                 removed.update((queue.queue_id, position) for position in gone)
                 spared.update((queue.queue_id, position) for position in kept)
                 changed += [queue] if gone else []

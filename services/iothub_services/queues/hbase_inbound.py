@@ -19,7 +19,7 @@ from iothub.records.queued import Body, Intent, Target, decode_intent, encode_in
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_append import Appending, Item
+from iothub_services.queues.hbase_append import Appending, Item, Progress
 from iothub_services.queues.hbase_bodies import Bodies
 from iothub_services.queues.hbase_index import KnownQueue
 from iothub_services.queues.hbase_moves import Reader, Readers
@@ -58,8 +58,9 @@ class Inbounds:
             inbound, item = publish
             if first.setdefault(inbound, item) is not item:
                 repeated.append(publish)
-            elif item.answer is None and not item.is_intended:
+            elif item.answer is None and item.progress < Progress.INTENDED:
                 asked.setdefault((inbound.queue_id, inbound.epoch), []).append(publish)
+        self._appending.put_bodies([item for _, item in publishes])
         if asked:
             self._ask(asked)
         self._appending.route(list(first.values()))
@@ -71,10 +72,10 @@ class Inbounds:
 
     def _close(self, publishes: Iterable[Publish]) -> None:
         """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone."""
-        done = [each for each in publishes if each.item.is_intended and not each.item.is_routed]
+        done = [each for each in publishes if each.item.progress == Progress.INTENDED]
         self._readers.apply([_routed(inbound) for inbound, _ in done])
         for _, item in done:
-            item.is_routed = True
+            item.progress = Progress.ROUTED
 
     def finish(self, known: KnownQueue, epoch: int, intents: Sequence[tuple[int, bytes]]) -> list[int]:
         """Route what a publisher's queue says is not routed, (Packet Identifier, message id); return those that are now.
@@ -100,10 +101,12 @@ class Inbounds:
         moves = {
             reader: [move for each in publishes for move in self._moves(each)] for reader, publishes in asked.items()
         }
-        before = {id(each.item): each.item.is_asked for publishes in asked.values() for each in publishes}
+        before = {
+            id(each.item): each.item.progress == Progress.ASKED for publishes in asked.values() for each in publishes
+        }
         for publishes in asked.values():
             for _, item in publishes:
-                item.is_asked = True
+                item.progress = Progress.ASKED
         moved = self._readers.send(moves)
         for reader, publishes in asked.items():
             if not moved[reader].is_done:
@@ -138,8 +141,7 @@ def _take(item: Item, result: int, kept: bytes, *, is_repeat: bool) -> None:
         _refuse(item, Appended((), is_duplicate=True))
         return
     item.message_id = kept  # of an earlier attempt, perhaps: the queues may have it under that id
-    item.is_intended = True
-    item.is_routed = not item.shares
+    item.progress = Progress.INTENDED if item.shares else Progress.ROUTED
 
 
 def _refuse(item: Item, answer: Appended) -> None:

@@ -62,18 +62,25 @@ class Readers:
         return moved
 
     def _moved(self, known: KnownQueue, told: Told) -> Moved:
-        if told.status == Status.DONE:
-            known.holds(*requests.moved(told.octets))
-            return Moved(is_done=True, told=told.octets)
-        if told.status == Status.GONE:
+        status, octets = told
+        if status == Status.DONE:
+            known.holds(*requests.moved(octets))
+            return Moved(is_done=True, told=octets)
+        if status == Status.GONE:
             self._index.forget(known.queue_id)
         return _FENCED
 
 
 def require(outcomes: Sequence[Outcome]) -> list[Told]:
     """Return what all operations were told. Raises BackendError: of several errors one that will not pass by itself."""
-    told = [outcome for outcome in outcomes if isinstance(outcome, Told) and problem(outcome) is None]
-    errors = [error for outcome in outcomes if (error := problem(outcome)) is not None]
+    told: list[Told] = []
+    errors: list[BackendError] = []
+    for outcome in outcomes:
+        error = problem(outcome)
+        if error is not None:
+            errors.append(error)
+        elif not isinstance(outcome, BackendError):
+            told.append(outcome)
     if errors:
         worst = min(errors, key=lambda error: error.retryable)
         is_written = bool(told) or any(error.is_written for error in errors)
@@ -85,6 +92,6 @@ def problem(outcome: Outcome) -> BackendError | None:
     """Return what was in the way of an operation; a damaged queue is refused by name."""
     if isinstance(outcome, BackendError):
         return outcome
-    if outcome.status == Status.DAMAGED:
-        return BackendError(f"HBase has a damaged queue: {outcome.text}", retryable=False)
+    if outcome[0] == Status.DAMAGED:
+        return BackendError(f"HBase has a damaged queue: {requests.damage(outcome[1])}", retryable=False)
     return None

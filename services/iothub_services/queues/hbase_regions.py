@@ -98,22 +98,35 @@ class Regions:
     def _parts(self, steps: Sequence[Step], chosen: Iterable[int]) -> list[tuple[bytes, list[int]]]:
         """Group operations into calls: by region, of bounded size."""
         starts = self._starts
-        parts: list[tuple[bytes, list[int]]] = []
-        open_parts: dict[int, tuple[list[int], int]] = {}
+        by_region: dict[int, list[int]] = {}
         for at in chosen:
-            key, octets = steps[at]
-            region = bisect_right(starts, key) - 1
-            part, size_bytes = open_parts.get(region, ([], 0))
-            if not part or size_bytes + len(octets) > REQUEST_BYTES or len(part) == requests.MOST_STEPS:
-                part, size_bytes = [], 0
-                parts.append((starts[region], part))
-            part.append(at)
-            open_parts[region] = part, size_bytes + len(octets)
-        return parts
+            region = bisect_right(starts, steps[at][0]) - 1
+            group = by_region.get(region)
+            if group is None:
+                by_region[region] = [at]
+            else:
+                group.append(at)
+        return [(starts[region], part) for region, group in by_region.items() for part in _bounded(steps, group)]
 
     def _call(self, start: bytes, steps: Sequence[Step]) -> Call[bytes]:
-        row = keys.meta_row(steps[0].key)
+        row = keys.meta_row(steps[0][0])
         return calls.append(self._table, row, requests.CHANGE, requests.request(steps), pin=b"region " + start)
+
+
+def _bounded(steps: Sequence[Step], group: list[int]) -> list[list[int]]:
+    """Cut what goes to one region into calls."""
+    if len(group) <= requests.MOST_STEPS and sum([len(steps[at][1]) for at in group]) <= REQUEST_BYTES:
+        return [group]
+    parts: list[list[int]] = []
+    size_bytes = 0
+    for at in group:
+        size = len(steps[at][1])
+        if not parts or size_bytes + size > REQUEST_BYTES or len(parts[-1]) == requests.MOST_STEPS:
+            parts.append([])
+            size_bytes = 0
+        parts[-1].append(at)
+        size_bytes += size
+    return parts
 
 
 _UNSENT = BackendError("not sent to HBase", retryable=True)

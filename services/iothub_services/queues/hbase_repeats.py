@@ -9,7 +9,7 @@ that were given up never come again; so that they do not stay for ever, the olde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -35,6 +35,7 @@ class Repeats(Generic[Op, Kept]):
         self._kept: dict[int, tuple[Op, Kept, int]] = {}  # oldest first
         self._bytes = 0
         self._over: list[int] = []
+        self._begun: list[tuple[Sequence[Op], Sequence[Kept], int]] = []  # by the group that runs
         self._depth = 0
 
     def __len__(self) -> int:
@@ -51,6 +52,14 @@ class Repeats(Generic[Op, Kept]):
         self._bytes += size_bytes
         if len(self._kept) > self._most or self._bytes > self._most_bytes:
             self._make_room()
+
+    def all_of(self, ops: Sequence[Op]) -> list[Kept | None]:
+        """Return what is kept of each operation, None for those that are new."""
+        return [self.get(op) for op in ops] if self._kept else [None] * len(ops)
+
+    def begin(self, ops: Sequence[Op], kept: Sequence[Kept], size_bytes: int) -> None:
+        """Inside a group: remember these together if it fails, and forget them if it ends well."""
+        self._begun.append((ops, kept, size_bytes))
 
     def answered(self, op: Op) -> None:
         """The operation's answer is given back: it can be forgotten when the group ends well."""
@@ -71,14 +80,24 @@ class Repeats(Generic[Op, Kept]):
             if is_well and not self._depth:
                 self._end()
             elif not self._depth:
-                self._over.clear()
+                self._fail()
 
     def _end(self) -> None:
-        for key in self._over:
-            found = self._kept.pop(key, None)
-            if found is not None:
-                self._bytes -= found[2]
+        if self._kept:
+            for key in (*self._over, *(id(op) for ops, _, _ in self._begun for op in ops)):
+                found = self._kept.pop(key, None)
+                if found is not None:
+                    self._bytes -= found[2]
         self._over.clear()
+        self._begun.clear()
+
+    def _fail(self) -> None:
+        self._over.clear()
+        for ops, all_kept, size_bytes in self._begun:
+            for op, kept in zip(ops, all_kept, strict=True):
+                if id(op) not in self._kept:
+                    self.keep(op, kept, size_bytes // len(ops))
+        self._begun.clear()
 
     def _make_room(self) -> None:
         while len(self._kept) > 1 and (len(self._kept) > self._most or self._bytes > self._most_bytes):

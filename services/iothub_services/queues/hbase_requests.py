@@ -35,6 +35,7 @@ _HITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages
 _REQUEST = Struct(">Bi")
 _STEP = Struct(">B12si")
 _APPEND_STEP = Struct(">B12siqqqqi")
+_APPEND_ONE = Struct(">B12siqqqqii")
 _APPEND_BYTES = 36
 _MOVES_HEAD = Struct(">qqi")
 _MOVE = Struct(">Bq")
@@ -50,6 +51,7 @@ _I64 = Struct(">q")
 _RESULT = Struct(">Bi")
 _OWNER_AT = 9  # in the answer to an append, behind `is repeat` and the epoch
 _HOLDS = Struct(">16xqqi")  # head and tail, messages, bytes, number of runs
+_ONE_RUN = Struct(">16xqqiBqii")  # the same, one run, nothing dropped
 _RUN = Struct(">Bqi")
 _DROPPED = Struct(">iBqi")
 _STANDS = Struct(">qqqq")
@@ -73,23 +75,11 @@ class Status(IntEnum):
     DAMAGED = 5
 
 
-class Step(NamedTuple):
-    """One operation on one queue."""
-
-    key: bytes
-    octets: bytes
-
-
-class Told(NamedTuple):
-    """One operation's result."""
-
-    status: int
-    octets: bytes
-
-    @property
-    def text(self) -> str:
-        """What is damaged."""
-        return self.octets.decode("utf-8", "replace")
+# Plain tuples: they are made for every queue of every batch.
+Step = tuple[bytes, bytes]
+"""One operation: the queue's key, and its bytes."""
+Told = tuple[int, bytes]
+"""One operation's result: a `Status`, and what it tells."""
 
 
 # --- what is asked
@@ -97,22 +87,33 @@ class Told(NamedTuple):
 
 def request(steps: Sequence[Step]) -> bytes:
     """Return the value of an append to `CHANGE`; all queues are in one region."""
-    return _REQUEST.pack(VERSION, len(steps)) + b"".join([step.octets for step in steps])
+    return _REQUEST.pack(VERSION, len(steps)) + b"".join([octets for _, octets in steps])
 
 
 def create(key: bytes, token: int, first_epoch: int, limits: QueueLimits) -> Step:
     return _step(_CREATE, key, _CREATE_HEAD.pack(token, first_epoch) + _limits(limits))
 
 
-def append(key: bytes, writer: int, sequence: int, room: tuple[int, int], records: Sequence[bytes]) -> Step:
-    """Return the append of records, at most `MOST_RECORDS`; `room`: messages and bytes that the tenant has left, -1 for no bound."""
+def append(
+    key: bytes, writer: int, sequence: int, room: tuple[int, int], records: Sequence[tuple[bytes, bytes]]
+) -> Step:
+    """Return the append of records, each in two parts, at most `MOST_RECORDS`.
+
+    `room`: messages and bytes that the tenant has left, -1 for no bound.
+    """
+    if len(records) == 1:
+        ((head, body),) = records
+        size = len(head) + len(body)
+        start = _APPEND_ONE.pack(_APPEND, key, _APPEND_BYTES + 4 + size, writer, sequence, *room, 1, size)
+        return key, start + head + body
     parts = [b""]
-    size = _APPEND_BYTES + 4 * len(records)
-    for record in records:
-        size += len(record)
-        parts += (_I32.pack(len(record)), record)
-    parts[0] = _APPEND_STEP.pack(_APPEND, key, size, writer, sequence, *room, len(records))
-    return Step(key, b"".join(parts))
+    total = _APPEND_BYTES
+    for head, body in records:
+        size = len(head) + len(body)
+        total += 4 + size
+        parts += (_I32.pack(size), head, body)
+    parts[0] = _APPEND_STEP.pack(_APPEND, key, total, writer, sequence, *room, len(records))
+    return key, b"".join(parts)
 
 
 def moves(key: bytes, epoch: int, sequence: int, each: Sequence[bytes]) -> Step:
@@ -164,7 +165,7 @@ def due(now_ms: int, count: int, expires_at_ms: int, queue_id: int, position: in
 
 
 def _step(code: int, key: bytes, taken: bytes) -> Step:
-    return Step(key, _STEP.pack(code, key, len(taken)) + taken)
+    return key, _STEP.pack(code, key, len(taken)) + taken
 
 
 def _limits(limits: QueueLimits) -> bytes:
@@ -245,10 +246,21 @@ def answers(raw: bytes) -> list[Told]:
         for _ in range(count):
             status, size = _RESULT.unpack_from(raw, at)
             at += _RESULT.size + size
-            told.append(Told(status, raw[at - size : at]))
+            told.append((status, raw[at - size : at]))
     except StructError:
         raise _unreadable("its answer") from None
     return told
+
+
+def appended_one(raw: bytes) -> tuple[int, int, int]:
+    """Read the usual answer to an append of one record: messages, bytes, position; position 0: it is not that, read it by `appended`."""
+    at = _OWNER_AT + 1 + raw[_OWNER_AT]
+    if len(raw) != at + _ONE_RUN.size:
+        return 0, 0, 0
+    messages, size_bytes, runs, kind, position, count, drops = _ONE_RUN.unpack_from(raw, at)
+    if runs != 1 or kind == _FULL or count != 1 or drops:
+        return 0, 0, 0
+    return messages, size_bytes, position
 
 
 def appended(raw: bytes) -> AppendTold:
@@ -316,11 +328,16 @@ def expired(raw: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return Struct(f">{removed}q").unpack_from(raw, 4), Struct(f">{spared}q").unpack_from(raw, 8 + 8 * removed)
 
 
+def damage(octets: bytes) -> str:
+    """Return what `Status.DAMAGED` tells."""
+    return octets.decode("utf-8", "replace")
+
+
 def paged(raw: bytes) -> PageTold | Told:
     """Read a page; what is not `Status.DONE` as it is. Raises CorruptRecordError: a future version."""
     _version(raw, "a page of a queue")
     if raw[1] != Status.DONE:
-        return Told(raw[1], raw[2:])
+        return raw[1], raw[2:]
     _, tail, upto, is_short, count = _PAGE_TOLD.unpack_from(raw, 2)
     return PageTold(tail, upto, bool(is_short), list(_records(raw, 2 + _PAGE_TOLD.size, count)))
 
@@ -336,7 +353,7 @@ def stats(raw: bytes) -> StatsTold | Told:
     """Read where a queue stands; what is not `Status.DONE` as it is. Raises CorruptRecordError: a future version."""
     _version(raw, "a queue's stats")
     if raw[1] != Status.DONE:
-        return Told(raw[1], raw[2:])
+        return raw[1], raw[2:]
     _, _, *stands, most, most_bytes, overflow = _STATS_TOLD.unpack_from(raw)
     epoch, head, tail, reserved, messages, size_bytes = stands
     limits = QueueLimits(most, most_bytes, Overflow(overflow))

@@ -10,7 +10,6 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFo
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_append import Appending
 from iothub_services.queues.hbase_bodies import LARGE_BYTES, PIECE_BYTES, sweepable
 from iothub_services.queues.hbase_sweep import referenced
 from iothub_services.queues.port import (
@@ -381,20 +380,18 @@ def test_records_of_one_queue_are_split_over_calls(monkeypatch: pytest.MonkeyPat
     assert caller.batches - before == 4
 
 
-def test_forgotten_messages_take_their_call_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgotten_messages_take_their_call_along() -> None:
     """Nobody asks for them any more, and memory is bounded: what comes next does not wait for them."""
     house = HBase()
     store, caller = house.store()
     made(store, 1)
     made(store, 2)
-    monkeypatch.setattr("iothub_services.queues.hbase_repeats.MOST", 1)
-    store._appending = Appending(store._index, store._regions, store._bodies, 5, store._appending._sequence)
     store._appending.repeats._most = 1
-    fail(caller, "append", Fault.LOST)
-    with pytest.raises(BackendError), store.group():
-        store.append([one(1, 1, body=b"given up")])
+    fail(caller, "append", Fault.LOST, Fault.UNSENT)
+    for queue_id in (1, 2):
+        with pytest.raises(BackendError), store.group():
+            store.append([one(queue_id, 1, body=b"given up")])
 
-    assert store.append([one(2, 2)]) == [Appended((1,))]
     assert store.append([one(1, 3)]) == [Appended((1,))]
     assert bodies(house, 1) == [b"m3"]
 
