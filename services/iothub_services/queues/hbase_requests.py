@@ -249,6 +249,8 @@ def answers(raw: bytes) -> list[Told]:
             told.append((status, raw[at - size : at]))
     except StructError:
         raise _unreadable("its answer") from None
+    if at != len(raw):  # such as a cell of a table without the coprocessor: what was asked
+        raise _unreadable("its answer")
     return told
 
 

@@ -33,6 +33,14 @@ def test_meta_row_comes_before_the_records() -> None:
     assert all(row < keys.prefix_end(queue) for row in rows)
 
 
+def test_open_intents_come_behind_the_records() -> None:
+    """By Packet Identifier; within the queue's rows."""
+    queue = keys.queue_key(5, 1)
+
+    assert keys.intent_row(queue, 77).hex() == queue.hex() + "02" + "004d"
+    assert keys.record_row(queue, 1 << 62) < keys.intent_row(queue, 1) < keys.prefix_end(queue)
+
+
 def test_keys_are_taken_apart() -> None:
     """What went in comes out."""
     queue = keys.queue_key(99, 3)

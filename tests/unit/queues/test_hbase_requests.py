@@ -1,0 +1,105 @@
+"""The coprocessor's requests and answers: the bytes of docs/reference/coprocessor.md, and answers that are none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import CorruptRecordError
+from iothub.records.queued import encode_record, record_head
+from iothub_services.queues import hbase_requests as requests
+from iothub_services.queues.hbase_bodies import inline
+from iothub_services.queues.hbase_requests import Dropped, StatsTold, Status
+from iothub_services.queues.port import Move, MoveKind, Overflow, QueueLimits
+from tests.support import queue_bytes
+
+PAGE = Path(__file__).parents[3] / "docs/reference/coprocessor.md"
+KEY = queue_bytes.queue_key(1)
+LIMITS = QueueLimits(100_000, 64 << 20, Overflow.DROP_QOS0_FIRST)
+
+
+def example(way: str) -> dict[str, bytes]:
+    """What goes `>` or comes `<`, by name; of two the later one."""
+    found = re.findall(rf"^([\w:]+) +{way} ([0-9a-f]+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: bytes.fromhex(octets) for name, octets in found}
+
+
+def test_requests_are_those_of_the_reference_page() -> None:
+    """Each operation of its example, built here, has its bytes."""
+    asked = example(">")
+    head = record_head(1, 0, (), 0, b"", 3, is_apart=False)
+    acknowledge = requests.move(Move(MoveKind.ACK, 1, 1, 1))
+
+    assert requests.request([requests.append(KEY, 99, 1, (-1, -1), [(head, b"abc")])]) == asked["append"]
+    assert requests.request([requests.claim(KEY, 5, b"w1")]) == asked["claim"]
+    assert requests.request([requests.moves(KEY, 1, 2, [acknowledge])]) == asked["moves"]
+    assert requests.page(1, 0, 100, 65_536) == asked["m:deq"]
+    created = requests.request([requests.create(KEY, 0x1122334455667788, 1, LIMITS)])
+    assert (created[:17], created[-17:]) == (asked["create"][:17], asked["create"][-17:])
+
+
+def test_answers_are_read_as_the_reference_page_says() -> None:
+    """What its example shows, taken apart."""
+    told = example("<")
+    ((status, appended),) = requests.answers(told["append"])
+    ((_, claimed),) = requests.answers(told["claim"])
+    page = requests.paged(told["m:deq"])
+
+    assert status == Status.DONE
+    assert requests.appended(appended) == (1, 3, [1], {}, [])
+    assert requests.appended_one(appended) == (1, 3, 1)
+    assert requests.claimed(claimed) == (1, 0, 1, 0, 1, 3, (), [])
+    assert page == (1, 1, True, [(1, encode_record(1, 0, (), 0, b"", inline(b"abc")))])
+    assert requests.stats(told["m:sta"]) == StatsTold(1, 0, 1, 1024, 1, 3, LIMITS)
+
+
+def test_several_records_are_one_operation() -> None:
+    """The same bytes as the tests' own client writes."""
+    records = [queue_bytes.record(b"a"), queue_bytes.record(b"bc", 2, message_id=b"i" * 16)]
+
+    step = requests.append(KEY, 9, 7, (3, 4), [(record[:5], record[5:]) for record in records])
+
+    assert requests.request([step]) == queue_bytes.request(queue_bytes.append(1, 9, 7, records, (3, 4)))
+
+
+def test_answer_with_refusals_and_drops_is_taken_apart() -> None:
+    """Runs over the records in their order, then what was dropped; the short way is not taken."""
+    runs = (
+        "00000003" + "00" + f"{7:016x}" + "00000002" + "02" + f"{2:016x}" + "00000001" + "01" + f"{3:016x}" + "00000001"
+    )
+    drops = "00000001" + "00000001" + "01" + f"{4:016x}" + "00000002"
+    octets = bytes.fromhex(
+        "00" + "0000000000000001" + "01" + "77" + f"{0:016x}" * 2 + f"{5:016x}{9:016x}" + runs + drops
+    )
+
+    told = requests.appended(octets)
+
+    assert (told.messages, told.size_bytes, told.positions) == (5, 9, [7, 8, -1, 3])
+    assert told.full == {2: "session_queued_bytes"}
+    assert told.dropped == [Dropped(1, "session_queued_messages", 4, 2)]
+    assert requests.appended_one(octets) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\2\0\0\0\1", b"\1\0\0\0\2" + bytes(5), b"\1"])
+def test_answer_of_another_version_is_refused_by_name(raw: bytes) -> None:
+    """One that ends too early is, too."""
+    with pytest.raises(CorruptRecordError, match=r"update the hub or the jar|are hub and jar of one version"):
+        requests.answers(raw)
+
+
+@pytest.mark.parametrize("read", [requests.paged, requests.stats, requests.found_due])
+def test_read_of_another_version_is_refused_by_name(read: object) -> None:
+    """Never misread."""
+    assert callable(read)
+    with pytest.raises(CorruptRecordError, match="has version 9, this program knows 1"):
+        read(b"\x09" + bytes(80))
+
+
+def test_shortened_append_answer_is_refused() -> None:
+    """At whatever place it ends."""
+    ((_, whole),) = requests.answers(example("<")["append"])
+    for size in range(len(whole)):
+        with pytest.raises(CorruptRecordError):
+            requests.appended(whole[:size])
