@@ -12,8 +12,8 @@ goes out with DUP=1 (!).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from iothub_services.queues import schema
 from iothub_services.queues.port import QueueLimits
@@ -37,6 +37,14 @@ class Rebuilt(NamedTuple):
     queues: int = 0
     messages: int = 0
     empty: int = 0
+
+
+class RebuildingStore(Protocol):
+    """A driver that can lose queues and keep their messages."""
+
+    needs_rebuild: bool
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt: ...
 
 
 class _Saved(NamedTuple):

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from operator import add
+from typing import TypeVar, cast
 
 from iothub.errors import NotFoundError
 from iothub_services.queues.port import (
@@ -36,6 +37,7 @@ from iothub_services.queues.port import (
     Refused,
     TenantUsage,
 )
+from iothub_services.queues.rebuilding import Place, RebuildingStore, Rebuilt
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -121,6 +123,29 @@ class SeveralQueues:
     def close(self) -> None:
         for driver in self._drivers.values():
             driver.close()
+
+    @property
+    def needs_rebuild(self) -> bool:
+        """Whether a driver may have lost queues with a damaged page."""
+        return bool(self._damaged())
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
+        """Have lost queues made anew by the damaged driver; those that another one has are not lost."""
+        rebuilt = Rebuilt()
+        for name, driver in self._damaged().items():
+            others = [other for other in self._drivers if other != name]
+            ids = [place.queue_id for place in places]
+            elsewhere = {queue_id for other in others for queue_id in self._drivers[other].tails(ids)}
+            lost = [place for place in places if place.queue_id not in elsewhere]
+            rebuilt = Rebuilt(*map(add, rebuilt, driver.rebuild(lost, now_us)))
+        return rebuilt
+
+    def _damaged(self) -> dict[str, RebuildingStore]:
+        return {
+            name: cast("RebuildingStore", driver)
+            for name, driver in self._drivers.items()
+            if getattr(driver, "needs_rebuild", False)
+        }
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         """Each driver holds its own queues to the bounds; the sum over all may exceed them."""

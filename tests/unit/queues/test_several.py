@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from iothub.errors import BackendError, NotFoundError
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
+from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.several import SeveralQueues
 
 TENANT = 7
@@ -32,6 +33,20 @@ class Remembering(MemoryQueues):
         for op, answer in zip(new, super().append(new), strict=True):
             self._done[id(op)] = (op, answer)
         return [self._done[id(op)][1] for op in batch]
+
+
+class Damaged(MemoryQueues):
+    """As a file that has lost a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.needs_rebuild = True
+        self.asked: list[tuple[list[Place], int]] = []
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
+        self.needs_rebuild = False
+        self.asked.append((list(places), now_us))
+        return Rebuilt(len(places), 5, 1)
 
 
 @pytest.fixture
@@ -132,3 +147,18 @@ def test_all_drivers_are_summed_and_dropped(queues: SeveralQueues) -> None:
     assert queues.drop(1) == 1
     assert queues.drop(1) == 0
     assert queues.drop_tenant(TENANT) == 1
+
+
+def test_only_queues_that_no_driver_has_are_rebuilt(server: Remembering) -> None:
+    """The damaged file gets those back that it had; what is on the server was never lost."""
+    damaged = Damaged()
+    server.create(TENANT, 1, QueueLimits())
+    several = SeveralQueues({"server": server, "file": damaged}, "server", committing="file")
+    places = [Place(TENANT, queue_id, 1) for queue_id in (1, 2, 3)]
+    assert several.needs_rebuild
+
+    assert several.rebuild(places, 99) == Rebuilt(2, 5, 1)
+
+    assert damaged.asked == [(places[1:], 99)]
+    assert not several.needs_rebuild
+    assert several.rebuild(places, 99) == Rebuilt()

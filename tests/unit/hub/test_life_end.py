@@ -1,0 +1,81 @@
+"""The end of a hub's life: stores close in their order and in their time, and nothing is closed under a thread that still works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+
+from iothub.life import Life
+from iothub.testing.clock import ManualClock
+
+
+class House:
+    """A node whose stores close at once, unless they hang."""
+
+    def __init__(self, *hanging: str) -> None:
+        self.reactor = Clock()
+        self.hanging = hanging
+        self.closed: list[str] = []
+        store = SimpleNamespace
+        self.node = SimpleNamespace(
+            reactor=self.reactor,
+            clock=ManualClock(),
+            felt=lambda _late_s: None,
+            threads=store(run=self.run),
+            settings=store(node=store(stop_timeout_s=10.0)),
+            hbase=None,
+            writer=store(close=lambda _timeout_s: "queues" not in hanging),
+            journal=store(flush=lambda: self.closed.append("flushed")),
+            journal_thread=store(close=lambda _timeout_s: "events" not in hanging),
+            states=store(close=lambda: None),
+        )
+
+    def run(self, name: str, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        what = name.removeprefix("closing.")
+        if what in self.hanging and what == "states":
+            return Deferred()
+        self.closed.append(what)
+        return succeed(call(*args))
+
+    def close(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(Life(cast("Any", self.node))._close_stores())
+
+
+def test_stores_close_in_their_order() -> None:
+    """Queues first, then what was noted of sessions, then their log and their states."""
+    house = House()
+
+    assert house.close().called
+
+    assert house.closed == ["queues", "flushed", "events", "states"]
+
+
+def test_states_stay_open_under_a_log_that_hangs() -> None:
+    """Its thread works with them; the next start folds what is missing."""
+    house = House("events")
+
+    assert house.close().called
+
+    assert house.closed == ["queues", "flushed", "events"]
+
+
+@pytest.mark.parametrize("others", [(), ("queues",)])
+def test_states_that_hang_are_given_up_in_time(others: tuple[str, ...]) -> None:
+    """The stop has a limit, whatever the file system does."""
+    house = House("states", *others)
+    done = house.close()
+    assert not done.called
+
+    with capture_logs() as lines:
+        house.reactor.advance(3.1)
+
+    assert done.called
+    assert [line["event"] for line in lines] == [
+        "the session states did not close in time; the next start folds the rest"
+    ]
