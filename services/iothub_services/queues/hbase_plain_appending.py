@@ -69,6 +69,7 @@ class Appending:
         self._moving: dict[LogQueue, Moving] = {}
         self._shares: dict[Moving, list[_Share]] = {}
         self._ids: set[tuple[LogQueue, bytes]] = set()  # QoS 2, planned or on their way
+        self._redo: list[tuple[LogQueue, list[_Share]]] = []
         self._active: set[LogQueue] = set()  # queues of this call: what another one has left elsewhere cannot fail it
 
     def do(self, batch: Sequence[Append]) -> list[Appended]:
@@ -127,6 +128,7 @@ class Appending:
 
     def _abandon(self) -> None:
         """Forget what was planned only, and what is too much to keep."""
+        self._redo.clear()
         for queue, shares in self._planned.items():
             self._came(queue, shares)
         self._planned.clear()
@@ -286,9 +288,19 @@ class Appending:
             finally:
                 self._finish(rows)
             raise_first([row.error for row in rows if row.error is not None])
-            patience = _ROUNDS if any(row.is_over for row in rows) else patience - 1
+            self._deliver_again()
+            patience = _ROUNDS if any(row.course is Course.PLACED for row in rows) else patience - 1
             if not patience:
                 raise BackendError("the next slot of a queue is taken by others all the time", retryable=True)
+
+    def _deliver_again(self) -> None:
+        """Look once more whether queues have these messages; what was planned behind them stays behind them."""
+        redo, self._redo = self._redo, []
+        for queue, shares in redo:
+            behind = self._planned.pop(queue, [])
+            self._came(queue, behind)
+            for share in (*shares, *behind):
+                self._deliver(share.item, share.index, share.item.append.deliveries[share.index])
 
     def _next_rows(self) -> list[Moving]:
         for queue in list(self._planned):
@@ -328,6 +340,8 @@ class Appending:
             self._came(row.queue, shares)
             if row.course is Course.GONE:
                 self._log.forget(row.queue)
+            elif row.course is Course.AGAIN:
+                self._redo.append((row.queue, shares))
 
 
 def _queue_ids(items: Iterable[Item]) -> list[int]:

@@ -212,8 +212,15 @@ class QueueLog:
             found = [self.batch(queue, row) for row in rows]
             for batch in found:
                 self.learn(queue, batch)
-            if queue.batch_at(position) is None:
+            if queue.missing(upto) == position and not self._is_newer(queue):
                 self._bridge(queue, start, found)
+
+    def _is_newer(self, queue: LogQueue) -> bool:
+        """Read the meta row; True if another hub has changed it: what was looked for may be vacated."""
+        raw = self.metas((queue.key,)).get(queue.key, queue.raw)
+        is_newer = raw != queue.raw
+        self.adopt_raw(queue, raw)
+        return is_newer
 
     def _bridge(self, queue: LogQueue, start: int, found: Sequence[Batch]) -> None:
         """HBase has lost rows that nobody removed: take what is between for one message without a body, so that the others go on."""

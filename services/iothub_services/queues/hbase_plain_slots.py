@@ -35,6 +35,7 @@ class Course(Enum):
     PLACED = "placed"
     GONE = "gone"  # its queue is
     DISCARDED = "discarded"  # nobody wants it any more, and it was not there
+    AGAIN = "again"  # others were faster, and may have written a QoS 2 message of it
 
 
 @dataclass(eq=False, slots=True)
@@ -63,8 +64,11 @@ class Moving:
         return keys.record_row(self.queue.key, self.batch.first)
 
     def go_on(self) -> None:
-        """Take the slot behind the last known row."""
+        """Take the slot behind the last known row; it is not written for certain."""
         queue = self.queue
+        if self.is_wanted and any(record.message_id for record in self.batch.records):
+            self.course = Course.AGAIN
+            return
         self.batch = self.batch.moved(queue.tail + 1, queue.tail_bytes, queue.tail_qos0)
         self.value = encode_batch(self.batch, self.records)
         self.expected = None
