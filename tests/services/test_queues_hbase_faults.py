@@ -20,18 +20,34 @@ from ops.services.places import HOST
 from tests.support.cut_link import CutLink
 from tests.support.own_tables import caller_of, own_tables
 
-REGIONS = 8
-QUEUES = range(1, 17)
+REGIONS = 4
+QUEUES = 16  # over all regions
+_FIRST = iter(range(1, 1 << 20, 100))
 WRITERS = 8
 BATCHES = 100  # of each writer, at least
 PATIENCE_S = 120.0
 PAUSE_S = 0.1
 
 
-@pytest.fixture
-def tables(services: Services) -> Iterator[Tables]:
-    with own_tables(services, REGIONS, "queues", "queue_index", "bodies") as tables:
+@pytest.fixture(scope="module")
+def _tables(_house: Services) -> Iterator[Tables]:
+    _house.up()
+    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
         yield tables
+
+
+@pytest.fixture
+def tables(_tables: Tables, services: Services) -> Tables:
+    """The same tables for all tests of this file; each takes queues of its own. The servers are up."""
+    assert services
+    return _tables
+
+
+@pytest.fixture
+def queues() -> range:
+    """Queues that no other test has."""
+    first = next(_FIRST)
+    return range(first, first + QUEUES)
 
 
 def repeated(store: HBaseQueues, batch: Sequence[Append]) -> tuple[list[Appended], int]:
@@ -135,9 +151,9 @@ def create(services: Services, tables: Tables, queues: Sequence[int]) -> None:
             store.create(TENANT, queue_id, QueueLimits(0, 0))
 
 
-def test_link_is_cut_between_call_and_answer(services: Services, tables: Tables) -> None:
+def test_link_is_cut_between_call_and_answer(services: Services, tables: Tables, queues: range) -> None:
     """What was done and not answered is answered, repeated, with the positions that it got."""
-    create(services, tables, QUEUES)
+    create(services, tables, queues)
     with CutLink(HOST, services.ports.thrift) as link:
 
         def cut() -> None:
@@ -145,22 +161,22 @@ def test_link_is_cut_between_call_and_answer(services: Services, tables: Tables)
                 link.cut()
                 time.sleep(0.05)
 
-        writers = written_through(services, tables, 1, QUEUES, cut, link.port)
+        writers = written_through(services, tables, 1, queues, cut, link.port)
         assert link.cuts > 0
         assert writers[0].failures > 0
-    check(services, tables, writers, QUEUES)
+    check(services, tables, writers, queues)
 
 
-def test_inbound_qos2_while_the_link_is_cut(services: Services, tables: Tables) -> None:
+def test_inbound_qos2_while_the_link_is_cut(services: Services, tables: Tables, queues: range) -> None:
     """Whichever answer is lost - of the intent, of the appends, of `routed` - each message is there once."""
     with CutLink(HOST, services.ports.thrift) as link, caller_of(services, link.port) as caller:
         store = HBaseQueues(caller, tables)
-        readers = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 5)}
-        publisher = made(store, 9)
+        readers = {queue_id: made(store, queue_id).epoch for queue_id in queues[:4]}
+        publisher = made(store, queues[9])
         for number in range(1, 41):
             link.cut(number % 3)
             deliveries = tuple(Delivery(queue_id, 2) for queue_id in readers)
-            inbound = Inbound(9, publisher.epoch, number)
+            inbound = Inbound(queues[9], publisher.epoch, number)
             answers, _ = repeated(store, [Append(number.to_bytes(16), b"%d" % number, 0, deliveries, inbound)])
             assert answers == [Appended((number,) * len(readers))]
         assert link.cuts > 10
@@ -170,30 +186,31 @@ def test_inbound_qos2_while_the_link_is_cut(services: Services, tables: Tables) 
             assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 41)]
 
 
-def test_hubs_append_while_regions_close_and_open(services: Services, tables: Tables) -> None:
+def test_hubs_append_while_regions_close_and_open(services: Services, tables: Tables, queues: range) -> None:
     """Eight writers, one queue: a region that is on its way refuses for a moment."""
-    create(services, tables, [1])
+    create(services, tables, queues[:1])
 
     def reopen() -> None:
-        for _ in range(3):
+        for _ in range(2):
             assert services.java("hbase", "iothub.hbase.admin.RegionAdmin", "reopen", tables.queues.decode()) == 0
 
-    writers = written_through(services, tables, WRITERS, [1], reopen)
-    check(services, tables, writers, [1])
+    writers = written_through(services, tables, WRITERS, queues[:1], reopen)
+    check(services, tables, writers, queues[:1])
 
 
-@pytest.mark.parametrize(("writers", "queues"), [(WRITERS, [1]), (2, list(QUEUES))], ids=["one queue", "many queues"])
+@pytest.mark.parametrize(("writers", "count"), [(WRITERS, 1), (2, QUEUES)], ids=["one queue", "many queues"])
 def test_hubs_append_while_hbase_is_killed(
-    services: Services, tables: Tables, writers: int, queues: Sequence[int]
+    services: Services, tables: Tables, queues: range, writers: int, count: int
 ) -> None:
     """Kill -9 under load: what may have been written is sent again, with the same bytes."""
-    create(services, tables, queues)
+    chosen = queues[:count]
+    create(services, tables, chosen)
 
     def kill() -> None:
         time.sleep(1.0)  # let the hubs be in full flight
         services.kill("hbase")
         services.up("hbase")
 
-    found = written_through(services, tables, writers, queues, kill)
-    check(services, tables, found, queues)
+    found = written_through(services, tables, writers, chosen, kill)
+    check(services, tables, found, chosen)
     assert sum(writer.failures for writer in found) > 0
