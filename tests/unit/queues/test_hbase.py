@@ -1,4 +1,7 @@
-"""The queue driver `hbase` on a gateway in memory: what is sent, what is repeated, what is told when something is in the way."""
+"""The queue driver `hbase` on a gateway in memory: what is sent, what is repeated, what is told when something is in the way.
+
+Most of it is what `iothub_services.queues.hbase_append` and `iothub_services.queues.hbase_expiry` do.
+"""
 
 from __future__ import annotations
 
