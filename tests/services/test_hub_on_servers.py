@@ -8,31 +8,38 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from iothub.units import Endpoint
+from iothub_services.hbase.calls import Scan
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
+from ops.services.places import HOST
 from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.party import Party
-from tests.support.server_hub import Stores, own_stores, server_hub
+from tests.support.server_hub import PLAIN_TENANT, own_stores, server_hub
 
-DRIVERS = ["hbase", "hbase-plain"]
+TENANTS = ["acme", PLAIN_TENANT]
+
+
+@pytest.fixture(scope="module")
+def hub(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """One for all tests: each has clients of its own."""
+    with own_stores(_house) as stores:
+        hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
+        hub.tenant(PLAIN_TENANT, "dev1", "dev2")
+        hub.start()
+        yield hub
+        hub.close()
 
 
 @pytest.fixture
-def stores(services: Services, request: pytest.FixtureRequest) -> Iterator[Stores]:
-    with own_stores(services, getattr(request, "param", "hbase")) as made:
+def caller(services: Services) -> Iterator[DirectCaller]:
+    with DirectCaller([Endpoint(HOST, services.ports.thrift)]) as made:
         yield made
-
-
-@pytest.fixture
-def hub(tmp_path: Path, stores: Stores) -> Iterator[Hub]:
-    hub = server_hub(tmp_path, stores)
-    hub.start()
-    yield hub
-    hub.close()
 
 
 @pytest.fixture
@@ -56,42 +63,62 @@ def again(hub: Hub, is_killed: bool) -> None:
     hub.start()
 
 
-@pytest.mark.parametrize("stores", DRIVERS, indirect=True)
-def test_offline_session_gets_everything_once_and_in_order(hub: Hub, party: Party) -> None:
-    """QoS 1 and 2, through a clean restart and through kill -9; the retained message is there, too."""
-    subscriber = party(5, "s", keep=True)
-    subscriber.subscribe(("room/#", 2))
-    subscriber.disconnect()
+def test_offline_sessions_get_everything_once_and_in_order(hub: Hub, party: Party) -> None:
+    """QoS 1 and 2, through a clean restart and through kill -9; with both queue drivers; the retained message is there, too."""
+    for tenant in TENANTS:
+        subscriber = party(5, "offline", tenant=tenant, keep=True)
+        subscriber.subscribe(("room/#", 2))
+        subscriber.disconnect()
     sent = []
     for number in range(30):
         if number in (10, 20):
             again(hub, is_killed=number == 20)
-        publisher = party(5 if number % 2 else 4, f"p{number % 3}", device="dev2", keep=number % 3 == 0)
         payload = f"{number}".encode()
-        publisher.publish("room/temperature", payload, qos=1 + number % 2, retain=number == 29)
         sent.append(payload)
-        publisher.disconnect()
+        for tenant in TENANTS:
+            version, is_kept = 5 if number % 2 else 4, number % 3 == 0
+            publisher = party(version, f"p{number % 3}", tenant=tenant, device="dev2", keep=is_kept)
+            publisher.publish("room/temperature", payload, qos=1 + number % 2, retain=number == 29)
+            publisher.disconnect()
 
-    back = party(5, "s", keep=True)
-    late = party(5)
-    late.subscribe(("room/+", 1))
+    for tenant in TENANTS:
+        back = party(5, "offline", tenant=tenant, keep=True)
+        late = party(5, tenant=tenant)
+        late.subscribe(("room/+", 1))
+        assert back.connack.session_present
+        assert back.payloads(30) == sent
+        assert late.payloads() == [b"29"]
+        back.nothing()
 
-    assert back.connack.session_present
-    assert back.payloads(30) == sent
-    assert late.payloads() == [b"29"]
-    back.nothing()
+
+def test_queues_of_a_tenant_are_with_the_driver_that_was_chosen(hub: Hub, party: Party, caller: DirectCaller) -> None:
+    """Each in its own table."""
+    for tenant in TENANTS:
+        subscriber = party(5, "chosen", tenant=tenant, keep=True)
+        subscriber.subscribe(("chosen", 1))
+        subscriber.disconnect()
+        party(tenant=tenant, device="dev2").publish("chosen", b"x", qos=1)
+    names = Tables(hub.environment["IOTHUB_HBASE__NAMESPACE"])
+
+    def tenants_of(table: bytes) -> set[int]:
+        return {int.from_bytes(row.key[8:12]) for row in caller.scan(Scan(table)) if len(row.key) > 13}
+
+    ids = {str(row["name"]): int(str(row["id"])) for row in hub.rows("tenant", "list")}
+    assert tenants_of(names.queues) == {ids["acme"]}
+    assert tenants_of(names.queues_plain) == {ids[PLAIN_TENANT]}
 
 
-def test_second_connection_takes_the_session_over(party: Party) -> None:
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_second_connection_takes_the_session_over(party: Party, tenant: str) -> None:
     """What the first has not acknowledged comes to the second, with DUP; the first hears 0x8E."""
-    first = party(5, "s", keep=True)
+    first = party(5, "taken", tenant=tenant, keep=True)
     first.subscribe(("a", 1))
-    publisher = party(device="dev2")
+    publisher = party(tenant=tenant, device="dev2")
     for number in range(3):
         publisher.publish("a", f"{number}".encode(), qos=1)
     seen = [packet.payload for packet in first.get(3)]
 
-    second = party(5, "s", keep=True)
+    second = party(5, "taken", tenant=tenant, keep=True)
 
     first.refused(0x8E)
     packets = second.take(3)
@@ -99,38 +126,36 @@ def test_second_connection_takes_the_session_over(party: Party) -> None:
     assert all(packet.dup for packet in packets)
 
 
-def test_commands_show_what_is_on_the_servers(hub: Hub, party: Party, stores: Stores) -> None:
+def test_commands_show_what_is_on_the_servers(hub: Hub, party: Party) -> None:
     """Beside a running hub, and while none runs: each command goes where the settings say."""
     subscriber = party(5, "meter-7", keep=True)
-    subscriber.subscribe(("room/#", 1))
+    subscriber.subscribe(("seen/#", 1))
     subscriber.disconnect()
     publisher = party(device="dev2")
-    publisher.publish("room/a", b"21", qos=1, retain=True)
-    publisher.publish("room/b", b"22", qos=1)
+    publisher.publish("seen/a", b"21", qos=1, retain=True)
+    publisher.publish("seen/b", b"22", qos=1)
 
-    def shown() -> tuple[list[object], object, object, object]:
-        sessions = [row["queued_messages"] for row in hub.rows("session", "list", "acme")]
+    def shown() -> tuple[object, list[object], bool]:
         queue = json.loads(hub.run("-o", "json", "queue", "show", "acme", "meter-7").stdout)
-        payloads = [message["payload"] for message in queue["oldest"]]
-        retained = [row["name"] for row in hub.rows("retain", "list", "acme")]
-        return sessions, queue["messages"], payloads, retained
+        retained = [row["name"] for row in hub.rows("retain", "list", "acme", "--filter", "seen/#")]
+        return queue["messages"], [message["payload"] for message in queue["oldest"]], retained == ["seen/a"]
 
-    expected = ([2], 2, ["21", "22"], ["room/a"])
-    assert shown() == expected
-    assert hub.run("events", "verify").returncode == 0
+    assert shown() == (2, ["21", "22"], True)
     assert hub.stop() == 0
-    assert shown() == expected
+    assert shown() == (2, ["21", "22"], True)
     assert {file.name for file in hub.data_dir.glob("*.db")} == {"accounts.db", "usage.db"}
     hub.run("queue", "purge", "acme", "meter-7", "--yes")
-    hub.run("retain", "delete", "acme", "room/a", "--yes")
-    assert shown() == ([0], 0, [], [])
+    hub.run("retain", "delete", "acme", "seen/a", "--yes")
+    assert shown() == (0, [], False)
     hub.run("session", "discard", "acme", "meter-7", "--yes")
-    assert hub.rows("session", "list", "acme") == []
+    hub.run("events", "verify")
+    assert "meter-7" not in [row["name"] for row in hub.rows("session", "list", "acme")]
+    hub.start()
 
 
 def test_metrics_tell_of_hbase(hub: Hub, party: Party) -> None:
     """Calls by verb and outcome, their durations, connections up."""
-    subscriber = party(5, "s", keep=True)
+    subscriber = party(5, "measured", keep=True)
     subscriber.subscribe(("a", 1))
 
     page = fetch(hub, "/metrics")
@@ -146,10 +171,13 @@ def test_doctor_finds_everything_in_order_beside_the_hub(hub: Hub) -> None:
 
     assert {row["state"] for name, row in rows.items() if name != "clock"} == {"ok"}
     assert rows["HBase queue coprocessor"]["text"] == "answers"
-    assert {name.partition(" ")[0] for name in rows} >= {"accounts", "HBase", "Kafka", "listener", "http"}
-    elsewhere = hub.environment
-    hub.environment = {**elsewhere, "IOTHUB_HBASE__NAMESPACE": "nobodys"}
-    done = hub.run("doctor", check=False)
+    assert {name.partition(" ")[0] for name in rows} >= {"accounts", "HBase", "Kafka", "pepper", "usage.db"}
+    elsewhere = Hub(
+        hub.data_dir,
+        config_file=hub.config_file,
+        environment={**hub.environment, "IOTHUB_HBASE__NAMESPACE": "nobodys"},
+    )
+    done = elsewhere.run("doctor", check=False)
     assert done.returncode == 1
     assert "FAIL  HBase table nobodys:state" in done.stdout
     assert "create them: iothub hbase create-tables" in done.stdout

@@ -81,15 +81,15 @@ def cast(plan: Plan, rate_per_s: float) -> Cast:
 def steady_cast(plan: Plan, rate_per_s: float) -> Cast:
     """Clients that stay: while a store is away nobody can resume a session, and says so."""
     publishers = [
-        Publisher(plan, "p-v4", 4, is_persistent=True, rate_per_s=rate_per_s),
-        Publisher(plan, "p-v5", 5, is_persistent=True, rate_per_s=rate_per_s),
-        Publisher(plan, "p-v5-transient", 5, is_persistent=False, rate_per_s=rate_per_s),
-        Publisher(plan, "p-retained", 5, is_persistent=True, rate_per_s=rate_per_s, is_retained=True),
+        Publisher(plan, "p-steady-v4", 4, is_persistent=True, rate_per_s=rate_per_s),
+        Publisher(plan, "p-steady-v5", 5, is_persistent=True, rate_per_s=rate_per_s),
+        Publisher(plan, "p-steady-v5-transient", 5, is_persistent=False, rate_per_s=rate_per_s),
+        Publisher(plan, "p-steady-retained", 5, is_persistent=True, rate_per_s=rate_per_s, is_retained=True),
     ]
     subscribers = [
-        Subscriber(plan, "s-v4", 4),
-        Subscriber(plan, "s-v5", 5, filters=("load/#", "state/#")),
-        Subscriber(plan, "s-rm3", 5, receive_maximum=3, filters=("load/p-v4/#",)),
+        Subscriber(plan, "s-steady-v4", 4),
+        Subscriber(plan, "s-steady-v5", 5, filters=("load/#", "state/#")),
+        Subscriber(plan, "s-steady-rm3", 5, receive_maximum=3, filters=("load/p-steady-v4/#",)),
     ]
     return Cast(publishers, subscribers)
 

@@ -6,7 +6,6 @@ Knows no fault: the tests say what is done to the servers.
 from __future__ import annotations
 
 import json
-import shutil
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -36,13 +35,17 @@ class Stores:
     environment: dict[str, str]
 
 
+PLAIN_TENANT = "beta"
+
+
 @contextmanager
 def own_stores(services: Services, driver: str = "hbase") -> Iterator[Stores]:
-    """Names of one's own; what was made under them is gone afterwards."""
+    """Names of one's own; what was made under them is gone afterwards. Queues of `PLAIN_TENANT` are with driver `hbase-plain`."""
     with own_topics(services) as kafka:
         namespace = f"t{uuid.uuid4().hex}"
         environment = {
             "IOTHUB_QUEUES__DRIVER": driver,
+            "IOTHUB_QUEUES__CHOICES": f'[{{driver = "hbase-plain", tenants = ["{PLAIN_TENANT}"]}}]',
             "IOTHUB_QUEUES__GIVE_UP": "2m",
             "IOTHUB_HBASE__NAMESPACE": namespace,
             "IOTHUB_HBASE__REGIONS": str(REGIONS),
@@ -59,17 +62,19 @@ def own_stores(services: Services, driver: str = "hbase") -> Iterator[Stores]:
 
 def server_hub(directory: Path, stores: Stores) -> Hub:
     """A hub, not started, with HTTP, tenant acme and its devices; the tables are there."""
-    hub = _on_servers(fresh_hub(directory), stores)
-    hub.run("hbase", "create-tables", *(["--plain"] if stores.environment["IOTHUB_QUEUES__DRIVER"] != "hbase" else []))
+    hub = fresh_hub(directory)
+    hub.config_file = stores.services.places.hub_settings
+    hub.environment = stores.environment
+    hub.ports = {"tcp": free_port(), "http": free_port()}
+    hub.run("hbase", "create-tables")
     return hub
 
 
 def sister(hub: Hub, directory: Path) -> Path:
-    """Make a second data directory, with nothing of the first one's files but its configuration."""
-    data_dir = directory / "sister"
-    data_dir.mkdir(mode=0o700)
-    shutil.copy(hub.data_dir / "iothub.toml", data_dir)
-    return data_dir
+    """Make a second data directory for the same stores and accounts, as an operator would."""
+    second = Hub(directory / "sister", environment=hub.environment, config_file=hub.config_file)
+    second.run("init")
+    return second.data_dir
 
 
 def share_accounts(hub: Hub) -> None:
@@ -90,13 +95,6 @@ def alarms(hub: Hub) -> set[tuple[str, str]]:
     with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/status", timeout=5) as answer:
         page = json.load(answer)
     return {(alarm["name"], alarm["subject"]) for alarm in page["alarms"]}
-
-
-def _on_servers(hub: Hub, stores: Stores) -> Hub:
-    hub.config_file = stores.services.places.hub_settings
-    hub.environment = stores.environment
-    hub.ports = {"tcp": free_port(), "http": free_port()}
-    return hub
 
 
 def _drop_tables(services: Services, namespace: str) -> None:
