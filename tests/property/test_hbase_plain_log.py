@@ -109,7 +109,7 @@ class World:
         return body
 
     def run(self, steps: int) -> None:
-        verbs = (self.append, self.append, self.read_page, self.read_page, self.acknowledge, self.take_over, self.die)
+        verbs = (self.append, self.append, self.read_page, self.acknowledge, self.take_over, self.die, self.consume)
         for _ in range(steps):
             verb = self.random.choice((*verbs, self.session.go_on, self.session.go_on, self.session.move))
             hub = self.random.choice(self.hubs)
@@ -185,6 +185,20 @@ class World:
             hub.store.apply([move])
         except BackendError:
             return
+
+    def consume(self, hub: Hub) -> None:
+        """Another hub takes everything at once, while this one does not know what became of its calls."""
+        if self.random.random() < 0.5:
+            trouble, self.trouble = self.trouble, 0.0
+            other = next((each for each in self.hubs if each is not hub and not each.waiting), None)
+            if other is not None and not self.session.is_repeating(other):
+                claim = other.claim = other.store.claim(QUEUE, b"w")
+                page = other.store.read(QUEUE, claim.epoch, claim.head, MANY, MANY)
+                assert page.is_short
+                self.read |= {record.position: record.body for record in page.records}
+                assert other.store.apply([Move(MoveKind.ACK, QUEUE, claim.epoch, page.upto)]) == [True]
+                other.taken = page.upto
+            self.trouble = trouble
 
     def die(self, hub: Hub) -> None:
         """What it knew is gone; its calls on the way may still be done."""

@@ -53,6 +53,7 @@ class QueueLog:
         self.clock = clock
         self.lock = threading.RLock()
         self._queues: OrderedDict[int, LogQueue] = OrderedDict()
+        self.known_records = _KNOWN_RECORDS
         self._learnt = 0
         self._doomed: list[Mutation] = []
 
@@ -106,12 +107,12 @@ class QueueLog:
     def trim(self) -> None:
         """Forget the rows of queues that were not used lately. In the writing thread, between verbs."""
         with self.lock:
-            if self._learnt <= _KNOWN_RECORDS and len(self._queues) <= _KNOWN_QUEUES:
+            if self._learnt <= self.known_records and len(self._queues) <= _KNOWN_QUEUES:
                 return
             kept = 0
             for queue in reversed(list(self._queues.values())):
                 records = sum([len(batch.records) for batch in queue.batches.values()])
-                if kept + records <= _KNOWN_RECORDS // 2:
+                if kept + records <= self.known_records:
                     kept += records
                 else:
                     queue.forget_rows()
