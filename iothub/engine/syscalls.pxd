@@ -39,7 +39,7 @@ cdef extern from *:
     #include <string.h>
 
     /* accept4 and the peer's address as text; -1 and errno otherwise */
-    static int iothub_accept(int fd, char *ip, int size, int *port) {
+    static inline int iothub_accept(int fd, char *ip, int size, int *port) {
         struct sockaddr_storage address;
         socklen_t length = sizeof(address);
         int client = accept4(fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -60,17 +60,17 @@ cdef extern from *:
     }
 
     /* accepted sockets inherit it */
-    static void iothub_no_delay(int fd) {
+    static inline void iothub_no_delay(int fd) {
         int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
 
-    static void iothub_reset_on_close(int fd) {
+    static inline void iothub_reset_on_close(int fd) {
         struct linger now = {1, 0};
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
     }
 
-    static int iothub_unread(int fd) {
+    static inline int iothub_unread(int fd) {
         int count = 0;
         return ioctl(fd, FIONREAD, &count) < 0 ? 0 : count;
     }

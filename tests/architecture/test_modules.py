@@ -76,7 +76,8 @@ def _tests() -> tuple[frozenset[str], frozenset[str], str]:
 
 def test_files_stay_within_their_budget() -> None:
     """A file that outgrows this is two ideas."""
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules().values()}
+    paths = [*modules().values(), *(ROOT / "iothub/engine").glob("*.pyx")]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     longest = sorted(lengths, key=lengths.__getitem__)[-3:]
     print(f"{len(lengths)} files; longest: {[(shown(path), lengths[path]) for path in longest]}")
 

@@ -1,4 +1,4 @@
-"""The compiled poller on Unix sockets: batches, ends in the middle of them, and defects that stay where they are."""
+"""The compiled poller with its sockets and doors, on Unix sockets: batches, ends in the middle of them, defects that stay where they are."""
 
 from __future__ import annotations
 
