@@ -275,7 +275,7 @@ cdef class Poller:
         if took > SLOW_S:
             if socket.bite > 1:
                 socket.bite >>= 1
-        elif socket.bite < BITE_KIB and took < SLOW_S / 4 and <size_t> size == limit:
+        elif socket.bite < BITE_KIB and took < SLOW_S / 2 and <size_t> size == limit:
             socket.bite <<= 1
         return 0
 

@@ -141,6 +141,27 @@ def test_poller_reads_slow_clients_in_smaller_bites(bench) -> None:
     assert max(connection.chunks[len(slow) :]) == 1 << 16
 
 
+def test_poller_reads_in_great_bites_again_as_soon_as_they_fit(bench) -> None:
+    """A slow moment leaves no client in small bites for ever whose bytes take a while, such as one with a thousand receivers."""
+    client, connection = bench.client()
+    client.sendall(b"x")
+    bench.turn()
+    bench.plane.on_feed = lambda *_: time.sleep(0.006)
+    for _ in range(3):
+        client.sendall(bytes(40_000))
+        bench.turn()
+    connection.chunks.clear()
+    bench.plane.on_feed = lambda *_: time.sleep(0.0012)  # more than a quarter of what is too long, and less than half
+    for _ in range(100):
+        client.sendall(bytes(100_000))
+        bench.turn()
+        if max(connection.chunks) == 1 << 16:
+            break
+
+    assert min(connection.chunks) < 10_000
+    assert max(connection.chunks) == 1 << 16
+
+
 def test_poller_one_batch_may_close_those_that_come_later_in_it(bench) -> None:
     """Stale events of closed sockets are ignored; each is lost once; their numbers can be given out again afterwards."""
     clients = [bench.client() for _ in range(50)]
