@@ -111,7 +111,7 @@ class Connection:
 
     def rest(self) -> None:
         """Keep less: nothing happens for a while, as far as the transport knows. Costs too much for every turn."""
-        if not self.out:
+        if not self.out and not self.is_dirty:  # dirty: its buffer was just given to it, for what comes next
             self.out = NOTHING
         if self._peer_text is not None and self._peer_text[:1] != "[":
             self._peer_packed = _pack_peer(self._peer_text)

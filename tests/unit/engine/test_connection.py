@@ -58,6 +58,24 @@ def test_connection_that_sends_nothing_has_no_buffer() -> None:
     assert bytes(NOTHING) == b""
 
 
+def test_connection_put_to_rest_while_it_is_dirty_keeps_its_buffer() -> None:
+    """Whoever has a batch open for it does not ask again whether the buffer is its own."""
+    bench = Bench()
+    transport, connection = bench.accept()
+    turn = bench.plane.turn
+    turn.begin()
+    bench.plane.send(connection, b"\xd0\x00")
+    connection.out.clear()  # as a transport does that is reset in the middle of a batch
+    connection.rest()
+
+    bench.plane.send(connection, b"\xd0\x00")
+    bench.plane.end_batch()
+
+    assert transport.take() == b"\xd0\x00"
+    connection.rest()
+    assert connection.out is NOTHING
+
+
 def test_connection_without_a_buffer_says_farewell() -> None:
     """A DISCONNECT may be all that a client is ever sent."""
     bench = Bench()
