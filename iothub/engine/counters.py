@@ -6,26 +6,10 @@ Knows no metric names and no exposition format: whoever exports them reads the a
 
 from __future__ import annotations
 
+from iothub.mqtt.constants import PacketType
 from iothub.reasons import Drop
 
-_WORDS = (
-    "reserved",
-    "connect",
-    "connack",
-    "publish",
-    "puback",
-    "pubrec",
-    "pubrel",
-    "pubcomp",
-    "subscribe",
-    "suback",
-    "unsubscribe",
-    "unsuback",
-    "pingreq",
-    "pingresp",
-    "disconnect",
-    "auth",
-)
+_WORDS = {kind: kind.name.lower() for kind in PacketType}
 
 
 class Counters:
@@ -77,7 +61,7 @@ class Counters:
         return {reason.value: self.dropped.get(reason, 0) for reason in Drop}
 
     def _packets(self, others: list[int], publish: int, puback: int) -> dict[str, int]:
-        packets = {word: others[number] for number, word in enumerate(_WORDS) if number}
+        packets = {word: others[kind] for kind, word in _WORDS.items()}
         packets["publish"] += publish
         packets["puback"] += puback
         return packets
