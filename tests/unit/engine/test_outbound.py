@@ -114,6 +114,26 @@ def test_client_that_never_reads_its_acknowledgements_is_closed() -> None:
     assert client.transport.is_aborted
 
 
+def test_client_that_pings_and_never_acknowledges_costs_no_more_than_its_backlog() -> None:
+    """Its keep alive is kept and its socket takes bytes, so it stays and gets QoS 0; of QoS 1 the newest is dropped, by name (R16, R17)."""
+    bench = Bench()
+    bench.tenant.limits = TenantLimits(backlog_bytes=2000)
+    subscriber = bench.client("s", receive_maximum=2)
+    subscriber.subscribe(b"a", 1)
+    publisher = bench.client("p")
+
+    publisher.send(b"".join(publish(b"a", b"1" * 300, 1, number) for number in range(1, 41)))
+    publisher.send(publish(b"a", b"0"))
+
+    held = subscriber.session.backlog_bytes
+    assert 1500 < held <= 2000
+    assert bench.tenant.buffered_bytes == held
+    assert bench.tenant.counters.dropped == {Drop.QUEUE_FULL: 38 - subscriber.session.backlog_length()}
+    assert payloads(subscriber.take()) == [b"1", b"1", b"0"]
+    assert subscriber.send(b"\xc0\x00") == b"\xd0\x00"
+    assert not subscriber.connection.is_closing
+
+
 def test_backlog_is_bounded() -> None:
     """The newest is dropped, counted."""
     bench = Bench()
