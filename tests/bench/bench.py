@@ -132,15 +132,10 @@ class Bench:
         p99 = {name: [dig(run, "latency_ms.p99") for run in runs] for name, runs in calm.items()}
         return {"usable_per_s": found, "half_rate_per_s": half, "p99_ms_at_half": p99}
 
-    def queue_table(self) -> list[dict[str, float]]:
-        """The store alone: appends per second at a batch of 1, 16 and 256."""
-        rows = []
+    def queue_table(self) -> list[dict[str, float | str]]:
+        """The stores alone, each driver: appends at several batch sizes, reads, acknowledgements."""
         with tempfile.TemporaryDirectory(dir=self.results) as folder:
-            for batch in (1, 16, 256):
-                count = batch * (50 if self.is_quick else 200) if batch > 1 else 200
-                rate, append_us, ack_us = bench_queues.measure(Path(folder), batch, count)
-                rows.append({"batch": batch, "per_s": rate, "append_us": append_us, "ack_us": ack_us})
-        return rows
+            return bench_queues.table(bench_queues.DRIVERS, Path(folder), 0.5 if self.is_quick else 5.0)
 
 
 def is_usable(run: Run) -> bool:

@@ -1,61 +1,195 @@
-"""How fast the SQLite queue driver appends: messages per second and CPU per message, at 16 and 256 per commit.
+"""How fast the queue drivers append, read and acknowledge, the store alone: messages a second, and CPU of this process for each.
 
-Run by hand: `python tests/bench/bench_queues.py [directory]`. Knows no hub: this is the store alone, one thread.
+Run by hand: `python tests/bench/bench_queues.py [--drivers sqlite hbase ...]`; those on HBase use the running services (`make services`).
+Knows no hub: one thread uses the store, as the hub's writer does; the client of HBase has its reactor, as in a hub.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from iothub.testing.clock import ManualClock
-from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits
+from iothub.testing.reactor_thread import ReactorThread
+from iothub.units import Endpoint
+from iothub_services.hbase.client import HBaseClient
+from iothub_services.hbase.tables import Tables
+from iothub_services.hbase.threaded import ThreadCaller
+from iothub_services.queues.hbase import HBaseQueues
+from iothub_services.queues.hbase_plain import PlainHBaseQueues
+from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.sqlite.database import open_database
+from ops.services.errors import ServicesError
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.own_tables import own_tables
 
+DRIVERS = ("sqlite", "hbase", "hbase-plain")
+BATCHES = (1, 16, 256, 2_000)  # the last one: as many as the hub puts into one commit
 QUEUES = 1_000
+REGIONS = 16
+LANES = 8
 BODY = bytes(1_024)
+TENANT = 1
+PAGE = 500
+
+Row = dict[str, float | str]
 
 
-def measure(directory: Path, per_commit: int, messages: int) -> tuple[float, float, float]:
-    """Append `messages`, then acknowledge them; returns (messages/s, CPU us per append, CPU us per acknowledged message)."""
-    path = directory / f"queues-{per_commit}.db"
-    store = SqliteQueues(open_database(path, SCHEMA, ManualClock(), lambda _name, _text: None))
+@contextmanager
+def opened(driver: str, folder: Path) -> Iterator[QueueStore]:
+    """Give an empty store of a driver."""
+    with ExitStack() as stack:
+        if driver == "sqlite":
+            store: QueueStore = SqliteQueues(
+                open_database(folder / "queues.db", SCHEMA, ManualClock(), lambda _name, _text: None)
+            )
+        else:
+            store = stack.enter_context(_on_hbase(driver))
+        yield store
+        store.close()
+
+
+@contextmanager
+def _running() -> Iterator[Services]:
+    """HBase that runs goes on; one that was started here is stopped."""
+    services = Services(say=_say)
+    is_ours = any(report.name == "hbase" and report.state == "down" for report in services.reports())
+    services.up("hbase")
+    try:
+        yield services
+    finally:
+        if is_ours:
+            services.down("hbase")
+
+
+@contextmanager
+def _on_hbase(driver: str) -> Iterator[QueueStore]:
+    table = "queues" if driver == "hbase" else "queues_plain"
+    make: Callable[[ThreadCaller, Tables], QueueStore] = HBaseQueues if driver == "hbase" else PlainHBaseQueues
+    with (
+        _running() as services,
+        own_tables(services, REGIONS, table, "queue_index", "bodies") as tables,
+        ReactorThread() as reactor,
+    ):
+        client = HBaseClient(reactor.reactor, [Endpoint(HOST, services.ports.thrift)], lanes_each=LANES)  # type: ignore[arg-type]
+        reactor.call(client.open)
+        try:
+            yield make(ThreadCaller(client, reactor.reactor.callFromThread), tables)
+        finally:
+            reactor.call(client.close)
+
+
+class Measure:
+    """Sums up wall and CPU time of stretches of work."""
+
+    def __init__(self) -> None:
+        self._wall = self._cpu = 0.0
+
+    def __enter__(self) -> Measure:
+        self._wall -= time.perf_counter()
+        self._cpu -= time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wall += time.perf_counter()
+        self._cpu += time.process_time()
+
+    def row(self, driver: str, what: str, messages: int) -> Row:
+        """Return messages a second, and CPU us for each."""
+        return {
+            "driver": driver,
+            "what": what,
+            "per_s": messages / self._wall,
+            "cpu_us": self._cpu / messages * 1e6,
+        }
+
+
+def measured(driver: str, store: QueueStore, seconds: float) -> list[Row]:
+    """Append for some seconds at each batch size, then read and acknowledge all of it."""
     with store.group():
         for queue_id in range(1, QUEUES + 1):
-            store.create(1, queue_id, QueueLimits())
-    epochs = {queue_id: store.claim(queue_id, b"bench").epoch for queue_id in (1,)}
-    started, cpu = time.perf_counter(), time.process_time()
-    for start in range(0, messages, per_commit):
-        store.append(
-            [
-                Append(number.to_bytes(16), BODY, 0, (Delivery(1 + number * 7 % QUEUES, 1),))
-                for number in range(start, start + per_commit)
-            ]
-        )
-    elapsed, used = time.perf_counter() - started, time.process_time() - cpu
-    cpu = time.process_time()
-    with store.group():
-        for queue_id in range(1, QUEUES + 1):
-            epochs[queue_id] = store.claim(queue_id, b"bench").epoch
-    for queue_id in range(1, QUEUES + 1, 4):
-        store.apply([Move(MoveKind.ACK, each, epochs[each], 1 << 40) for each in range(queue_id, queue_id + 4)])
-    acknowledged = time.process_time() - cpu
-    store.close()
-    return messages / elapsed, used / messages * 1e6, acknowledged / messages * 1e6
+            store.create(TENANT, queue_id, QueueLimits(0, 0))
+        epochs = {queue_id: store.claim(queue_id, b"bench").epoch for queue_id in range(1, QUEUES + 1)}
+    _append(driver, store, max(BATCHES), seconds / 2)  # warm
+    rows = [_append(driver, store, batch, seconds) for batch in BATCHES]
+    measure = Measure()
+    with measure:
+        read = _read(store, epochs)
+    rows.append(measure.row(driver, "read", read))
+    tails = store.tails(list(epochs))
+    measure = Measure()
+    with measure:
+        for at in range(1, QUEUES + 1, PAGE):
+            store.apply([Move(MoveKind.ACK, each, epochs[each], tails[each]) for each in range(at, at + PAGE)])
+    rows.append(measure.row(driver, "acknowledge, up to the tail", sum(tails.values())))
+    return rows
+
+
+def _append(driver: str, store: QueueStore, batch: int, seconds: float) -> Row:
+    number = 0
+    measure = Measure()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        messages = [
+            Append(each.to_bytes(16), BODY, 0, (Delivery(1 + each * 7 % QUEUES, 1),))
+            for each in range(number, number + batch)
+        ]
+        number += batch
+        with measure, store.group():
+            store.append(messages)
+    return measure.row(driver, f"append, {batch} a batch", number)
+
+
+def _read(store: QueueStore, epochs: dict[int, int]) -> int:
+    count = 0
+    for queue_id, epoch in epochs.items():
+        after, is_short = 0, False
+        while not is_short:
+            page = store.read(queue_id, epoch, after, PAGE, 1 << 20)
+            count += len(page.records)
+            after, is_short = page.upto, page.is_short
+    return count
+
+
+def table(drivers: tuple[str, ...], folder: Path, seconds: float) -> list[Row]:
+    """Measure drivers, one after another."""
+    rows = []
+    for driver in drivers:
+        try:
+            with opened(driver, folder) as store:
+                rows += measured(driver, store, seconds)
+        except ServicesError as error:
+            rows.append({"driver": driver, "what": f"not measured: {error}", "per_s": 0.0, "cpu_us": 0.0})
+    return rows
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
 
 
 def main() -> None:
-    """Measure both sizes and say what came out."""
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as directory:
-        for per_commit, messages in ((16, 16_000), (256, 51_200)):
-            rate, append_us, ack_us = measure(Path(directory), per_commit, messages)
+    """Measure and say what came out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--drivers", nargs="+", choices=DRIVERS, default=["sqlite"])
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each append row")
+    parser.add_argument("--batch", type=int, nargs="+", help="messages of one append")
+    chosen = parser.parse_args()
+    if chosen.batch:
+        globals()["BATCHES"] = tuple(chosen.batch)
+    with tempfile.TemporaryDirectory() as folder:
+        for row in table(tuple(chosen.drivers), Path(folder), chosen.seconds):
             sys.stdout.write(
-                f"{per_commit:4} per commit: {rate:8.0f} messages/s, "
-                f"{append_us:.1f} us CPU per append, {ack_us:.1f} us per acknowledged message\n"
+                f"{row['driver']:12} {row['what']:28} {row['per_s']:9.0f} messages/s {row['cpu_us']:7.1f} us CPU each\n"
             )
 
 

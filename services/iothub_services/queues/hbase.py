@@ -200,6 +200,7 @@ class HBaseQueues:
         self._one(known, requests.set_limits(known.key, limits))
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        self._opened()  # bounds are about what is stored already
         tenant = self._index.tenant(tenant_id)
         tenant.max_messages = messages
         tenant.max_bytes = size_bytes

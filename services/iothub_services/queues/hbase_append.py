@@ -91,7 +91,9 @@ class Item:
         if answer is None:
             shares = self.shares
             positions = tuple([share.position for share in shares])
-            if any(share.hits for share in shares):
+            if len(shares) == 1 and not shares[0].hits:
+                answer = Appended(positions)
+            elif any(share.hits for share in shares):
                 dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
                 answer = Appended(
                     positions, False, dropped, False, tuple([hit for share in shares for hit in share.hits])
@@ -150,9 +152,7 @@ class Appending:
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
         """Return what is on its way for each message: begun before, or begun now. Inside a group. Raises BackendError."""
-        get = self._index.get
-        if not all(get(each.queue_id) for op in batch for each in op.deliveries):
-            self._index.find(each.queue_id for op in batch for each in op.deliveries)
+        self._index.find([each.queue_id for op in batch for each in op.deliveries])
         found = [
             self._begun(op) if item is None else item
             for op, item in zip(batch, self.repeats.all_of(batch), strict=True)

@@ -147,7 +147,7 @@ class QueueIndex:
 
     def find(self, queue_ids: Iterable[int]) -> None:
         """Look for those queues that are not known yet: another hub may have made them. Raises BackendError."""
-        missing = [queue_id for queue_id in dict.fromkeys(queue_ids) if queue_id not in self._known]
+        missing = sorted(set(queue_ids).difference(self._known))
         for at in range(0, len(missing), ROWS_AT_ONCE):
             self._find(missing[at : at + ROWS_AT_ONCE])
 
