@@ -24,24 +24,30 @@ NOTICE_S = 15.0  # the hub's time-out for HBase, and some seconds
 RATE_PER_S = 20
 
 
-@pytest.fixture
-def stores(services: Services, request: pytest.FixtureRequest) -> Iterator[Stores]:
-    with own_stores(services, getattr(request, "param", "hbase")) as made:
+@pytest.fixture(scope="module")
+def stores(_house: Services) -> Iterator[Stores]:
+    with own_stores(_house) as made:
         yield made
 
 
+@pytest.fixture(scope="module")
+def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    return server_hub(tmp_path_factory.mktemp("hub"), stores)
+
+
 @pytest.fixture
-def hub(tmp_path: Path, stores: Stores) -> Iterator[Hub]:
-    hub = server_hub(tmp_path, stores)
-    yield hub
-    hub.close()
+def hub(made: Hub, services: Services) -> Iterator[Hub]:
+    """One for all tests, not started; what one of them retained is gone before the next."""
+    yield made
+    made.close()
+    services.up()
+    made.run("retain", "delete", "acme", "#", "--yes")
 
 
 def is_ready(hub: Hub) -> bool:
     return readiness(hub)[0]
 
 
-@pytest.mark.parametrize("stores", ["hbase", "hbase-plain"], indirect=True)
 def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, hub: Hub) -> None:
     """Publishers are held back, an alarm says why, and seconds after HBase's return everything goes on."""
     seen: list[set[tuple[str, str]]] = []
@@ -66,10 +72,11 @@ def test_kill_of_hbase_under_publishers_loses_nothing(services: Services, hub: H
     assert hub.stop() == 0
 
 
-def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Path, stores: Stores) -> None:
+def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Path) -> None:
     """Two data directories, one accounts database, one HBase and Kafka: publishers and subscribers go on at the other hub (B39)."""
+    alone, first = hub.environment, hub.data_dir
     share_accounts(hub)
-    directories = [hub.data_dir, sister(hub, tmp_path)]
+    directories = [first, sister(hub, tmp_path)]
 
     def strike() -> None:
         hub.kill()
@@ -80,6 +87,8 @@ def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Pat
     outcome = run_kills(hub, 3, 9.0, rate_per_s=RATE_PER_S, drain_s=60, seed=39, strike=strike)
     sys.stdout.write(outcome.report() + "\n")
 
+    hub.kill()
+    hub.environment, hub.data_dir = alone, first
     assert not outcome.wrong, outcome.report()
     assert outcome.ledger.acknowledged > 200
 
@@ -115,11 +124,9 @@ def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
 
 def test_hub_without_tables_says_what_to_do(hub: Hub, stores: Stores) -> None:
     """Exit code 3: waiting makes no table."""
-    hub.environment = {**hub.environment, "IOTHUB_HBASE__NAMESPACE": f"{stores.namespace}x"}
+    elsewhere = {**hub.whole_environment, "IOTHUB_HBASE__NAMESPACE": f"{stores.namespace}x"}
 
-    done = subprocess.run(
-        hub.command(), capture_output=True, text=True, timeout=60, check=False, env=hub.whole_environment
-    )
+    done = subprocess.run(hub.command(), capture_output=True, text=True, timeout=60, check=False, env=elsewhere)
 
     assert done.returncode == 3
     assert "create them: iothub hbase create-tables" in done.stderr
