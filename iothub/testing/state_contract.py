@@ -1,6 +1,6 @@
 """The contract suite of the session-state port, as functions that take a fresh store.
 
-Knows no driver: `tests/contract` runs `CASES` over all of them.
+Knows no driver: `tests/contract` runs `CASES` over all of them. In a log of two partitions session 1/a is in the first, 1/d in the second.
 """
 
 # ruff: noqa: S101 - assertions are what a contract is made of
@@ -16,12 +16,12 @@ Case = Callable[[StateStore], None]
 
 def apply_writes_replaces_and_removes(store: StateStore) -> None:
     """Each row knows the offset that it includes, in the partition of its key."""
-    assert store.apply((5, 9), [StateWrite(1, "a", 5, b"1"), StateWrite(1, "b", 9, b"2")])
-    removed = [StateWrite(1, "b", 11, None), StateWrite(1, "unknown", 3, None)]
+    assert store.apply((5, 9), [StateWrite(1, "a", 5, b"1"), StateWrite(1, "d", 9, b"2")])
+    removed = [StateWrite(1, "d", 11, None), StateWrite(1, "unknown", 3, None)]
     assert store.apply((7, 11), [StateWrite(1, "a", 7, b"3"), *removed])
 
     assert store.get(1, "a") == StoredState(1, "a", 7, b"3")
-    assert store.get(1, "b") is None
+    assert store.get(1, "d") is None
     assert store.applied_offsets() == (7, 11)
 
 
@@ -38,9 +38,9 @@ def apply_never_takes_a_row_back(store: StateStore) -> None:
     """Two writers that are ahead of each other in different partitions: the older fold never overwrites the newer."""
     store.apply((5, 2), [StateWrite(1, "a", 5, b"new")])
 
-    assert store.apply((3, 8), [StateWrite(1, "a", 3, b"old"), StateWrite(1, "b", 8, b"b")])
+    assert store.apply((3, 8), [StateWrite(1, "a", 3, b"old"), StateWrite(1, "d", 8, b"d")])
     assert store.get(1, "a") == StoredState(1, "a", 5, b"new")
-    assert store.get(1, "b") == StoredState(1, "b", 8, b"b")
+    assert store.get(1, "d") == StoredState(1, "d", 8, b"d")
     assert store.applied_offsets() == (5, 8)
 
 

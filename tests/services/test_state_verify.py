@@ -21,6 +21,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
+from iothub_services.state.hbase import encode_state_cell
 from iothub_services.state.service import StateService
 from ops.services.house import Services
 from ops.services.places import HOST
@@ -105,9 +106,9 @@ def test_states_on_hbase_are_what_the_log_on_kafka_says(
         assert (code, found["from"], found["events"], found["sessions"]) == (0, "checkpoint 3", 10, 50)
 
         row = rows[7]
-        spoilt = b"\1" + row.record.replace(b'"epoch":1', b'"epoch":6')
+        spoilt = encode_state_cell(row.offset, row.record.replace(b'"epoch":1', b'"epoch":6'))
         key = keys.state_key(row.tenant_id, row.client_id)
-        tools.call(calls.mutate_row(tables.state, key, {b"s:r": spoilt}, (), row.offset))
+        tools.call(calls.mutate_row(tables.state, key, {b"s:r": spoilt}, (), max(offsets)))
 
     for words in ((), ("--full",)):
         code, found = verify(data_dir, capsys, *words)

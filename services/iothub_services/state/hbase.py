@@ -1,39 +1,41 @@
-"""The session-state port on HBase: a row per persistent session, whose cell's timestamp is the offset that its record includes.
+"""The session-state port on HBase: a row per persistent session, whose cell's timestamp says up to where the log is folded into it.
 
 Knows records as bytes. Any thread may use it, and several hubs may share the table.
 
-Theory: HBase shows the cell with the highest timestamp, so a row never goes back, whoever writes late, and no write has to compare. A row that
-is to be gone is an empty record with the offset of its end: an older write stays below it, which a delete of HBase's would not see to after
-its next major compaction. How far the log is applied is a row of its own, moved by compare-and-swap after the rows are durable: a crash
-between the two repeats writes that change nothing.
+Theory: HBase shows the cell with the highest timestamp, so a row never goes back, whoever writes late, and no write has to compare. Rows are folded
+together up to one place in each partition, and that place is the timestamp of all of a partition's rows: the row says the same at its own
+offset and anywhere up to there, and one call writes many rows. A row that is to be gone is an empty record: an older write stays below it, which
+a delete of HBase's would not see to after its next major compaction. How far the log is applied is a row of its own, moved by
+compare-and-swap after the rows are durable: a crash between the two repeats writes that change nothing.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys as row_keys
-from iothub_services.events.port import NOWHERE, Offsets
+from iothub.records.events import partition_of
+from iothub_services.events.port import NOWHERE, Offsets, reached
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.cells import require_version
 from iothub_services.hbase.pages import chunks, pages
-from iothub_services.hbase.replies import Cell, Row
+from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.port import StateWrite, StoredState, applied_with
 
 RECORD_COLUMN = b"s:r"
 APPLIED_COLUMN = b"s:o"
 VERSION = 1
-_MARK = bytes((VERSION,))
 
+_HEAD = struct.Struct(">BQ")  # version, offset
 _COUNT = struct.Struct(">BH")  # version, number of offsets
 _SWAPS = 16  # others may be quicker; then it is tried again
-_BATCH_BYTES = 4 << 20  # of writes on their way
+_CALLS = 16  # of a megabyte, on their way at once
 _ROWS = 64  # asked for in one call
 
 
@@ -56,9 +58,10 @@ class HBaseStates:
         before = self.applied_offsets()
         if applied_with(before, offsets) == before:
             return False
-        sizes = [len(write.record or b"") + len(write.client_id) for write in writes]
-        for chunk in chunks(sizes, _BATCH_BYTES):
-            self._caller.call_all([self._put(write) for write in writes[chunk]])
+        places: dict[int, list[Mutation]] = {}
+        for write in writes:
+            places.setdefault(_place(write, offsets), []).append(_put(write))
+        self._change(places)
         self._advance(offsets)
         return True
 
@@ -81,8 +84,7 @@ class HBaseStates:
         """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
         for some in _in_pieces(keys):
             rows = self._caller.call(calls.get_rows(self._table, some, (RECORD_COLUMN,)))
-            deletes = [self._delete(row.key, row.cells[RECORD_COLUMN]) for row in rows if RECORD_COLUMN in row.cells]
-            self._caller.call_all(deletes)
+            self._delete(rows)
 
     def drop_tenant(self, tenant_id: int) -> int:
         count = 0
@@ -101,12 +103,24 @@ class HBaseStates:
         stop = b"" if tenant_id is None else row_keys.prefix_end(start)
         return pages(self._caller, Scan(self._table, start, stop, (RECORD_COLUMN,)))
 
-    def _put(self, write: StateWrite) -> Call[None]:
-        key = row_keys.state_key(write.tenant_id, write.client_id)
-        return calls.mutate_row(self._table, key, {RECORD_COLUMN: _MARK + (write.record or b"")}, (), write.offset)
+    def _delete(self, rows: Iterable[Row]) -> None:
+        """Delete rows as they were read: what is newer stays."""
+        places: dict[int, list[Mutation]] = {}
+        for row in rows:
+            cell = row.cells.get(RECORD_COLUMN)
+            if cell is not None:
+                places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (RECORD_COLUMN,)))
+        self._change(places)
 
-    def _delete(self, key: bytes, cell: Cell) -> Call[None]:
-        return calls.mutate_row(self._table, key, {}, (RECORD_COLUMN,), cell.timestamp)
+    def _change(self, places: Mapping[int, Sequence[Mutation]]) -> None:
+        """Change rows, those of one timestamp together; done twice it is as done once."""
+        made = [
+            calls.mutate_rows(self._table, mutations[chunk], at)
+            for at, mutations in places.items()
+            for chunk in chunks([sum(map(len, each.puts.values())) + len(each.row) for each in mutations])
+        ]
+        for start in range(0, len(made), _CALLS):
+            self._caller.call_all(made[start : start + _CALLS])
 
     def _stored(self, row: Row) -> StoredState | None:
         """Return what a row says; None: it is gone."""
@@ -117,9 +131,13 @@ class HBaseStates:
             tenant_id, client_id = row_keys.session_of_state(row.key)
         except CorruptRecordError as error:
             raise CorruptRecordError(f"table {self._table.decode()}: {error}") from error
-        require_version(cell.value, VERSION, f"table {self._table.decode()}, session {tenant_id}/{client_id}")
-        record = cell.value[len(_MARK) :]
-        return StoredState(tenant_id, client_id, cell.timestamp, record) if record else None
+        where = f"table {self._table.decode()}, session {tenant_id}/{client_id}"
+        require_version(cell.value, VERSION, where)
+        if len(cell.value) < _HEAD.size:
+            raise CorruptRecordError(f"{where}: a damaged cell ({cell.value.hex()})")
+        _, offset = _HEAD.unpack_from(cell.value)
+        record = cell.value[_HEAD.size :]
+        return StoredState(tenant_id, client_id, offset, record) if record else None
 
     # --- how far the log is applied
 
@@ -145,6 +163,22 @@ class HBaseStates:
             retryable=True,
             is_written=True,
         )
+
+
+def _place(write: StateWrite, offsets: Offsets) -> int:
+    """Return up to where the log is folded into a row: at least its own offset."""
+    key = f"{write.tenant_id}/{write.client_id}"
+    return max(write.offset, reached(offsets, partition_of(key, len(offsets))) if offsets else 0)
+
+
+def _put(write: StateWrite) -> Mutation:
+    key = row_keys.state_key(write.tenant_id, write.client_id)
+    return Mutation(key, {RECORD_COLUMN: encode_state_cell(write.offset, write.record or b"")})
+
+
+def encode_state_cell(offset: int, record: bytes) -> bytes:
+    """Return the cell of a session: a version, the offset that its record includes, the record; without one it is gone."""
+    return _HEAD.pack(VERSION, offset) + record
 
 
 def _in_pieces(keys: Collection[tuple[int, str]]) -> Iterator[list[bytes]]:

@@ -10,7 +10,14 @@ from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.hbase import APPLIED_COLUMN, RECORD_COLUMN, HBaseStates, decode_applied, encode_applied
+from iothub_services.state.hbase import (
+    APPLIED_COLUMN,
+    RECORD_COLUMN,
+    HBaseStates,
+    _put,
+    decode_applied,
+    encode_applied,
+)
 from iothub_services.state.port import StateWrite, StoredState
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
@@ -42,13 +49,13 @@ def house() -> House:
     return House()
 
 
-def test_row_holds_the_record_at_the_time_of_its_offset(house: House) -> None:
-    """Golden: what one sees with HBase's own tools."""
-    house.one.apply(((1 << 40) + 5, 2), [StateWrite(1, "a", (1 << 40) + 5, b'{"v":1}')])
+def test_row_holds_the_record_at_the_place_of_its_partition(house: House) -> None:
+    """Golden: what one sees with HBase's own tools. Its own offset is in the cell, the place up to which it is folded is the timestamp."""
+    house.one.apply(((1 << 40) + 5, 2), [StateWrite(1, "a", (1 << 40) + 3, b'{"v":1}')])
 
     assert house.rows == {
         b"\0": {b"s:o": (bytes.fromhex("01" + "0002" + "0000010000000005" + "0000000000000002"), 1_790_000_000_002)},
-        b"\0\0\0\1a": {b"s:r": (b'\1{"v":1}', (1 << 40) + 5)},
+        b"\0\0\0\1a": {b"s:r": (bytes.fromhex("01" + "0000010000000003") + b'{"v":1}', (1 << 40) + 5)},
     }
 
 
@@ -58,7 +65,8 @@ def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
     house.one.apply((7,), [StateWrite(1, "a", 7, None)])
     house.gateway.compact()
 
-    house.other.apply((8,), [StateWrite(1, "a", 6, b"late"), StateWrite(1, "b", 8, b"r")])
+    house.other._change({6: [_put(StateWrite(1, "a", 6, b"late"))]})  # it looked before the others were done
+    house.other.apply((8,), [StateWrite(1, "b", 8, b"r")])
 
     assert house.other.get(1, "a") is None
     assert [row.client_id for row in house.one.load()] == ["b"]
@@ -73,26 +81,37 @@ def test_forget_spares_what_was_written_meanwhile(house: House) -> None:
     assert row is not None
     house.other.apply((6,), [StateWrite(1, "a", 6, b"new")])
 
-    house.caller.call(house.one._delete(KEY, row.cells[RECORD_COLUMN]))
+    house.one._delete([row])
 
     assert house.one.get(1, "a") == StoredState(1, "a", 6, b"new")
 
 
 def test_rows_are_durable_before_the_log_counts_as_applied(house: House) -> None:
     """A hub that dies in between repeats what changes nothing (!)."""
-    house.fates.extend([("mutateRowTs", "done"), ("mutateRowTs", "refused")])
-    writes = [StateWrite(1, "a", 1, b"1"), StateWrite(1, "b", 2, b"2")]
+    house.fates.extend([("mutateRowsTs", "done"), ("mutateRowsTs", "refused")])
+    writes = [StateWrite(1, "a", 1, b"1"), StateWrite(1, "d", 2, b"2")]
 
     with pytest.raises(BackendError) as caught:
-        house.one.apply((2,), writes)
+        house.one.apply((1, 2), writes)
 
     assert (caught.value.retryable, caught.value.is_written) == (True, True)
     assert house.one.applied_offsets() == ()
-    assert house.one.apply((2,), writes)
+    assert house.one.apply((1, 2), writes)
     assert len(list(house.one.load())) == 2
 
 
-@pytest.mark.parametrize("verb", ["mutateRowTs", "checkAndPut"])
+def test_rows_of_a_partition_are_written_together(house: House) -> None:
+    """A call for each row would be a sync of HBase's log for each."""
+    writes = [StateWrite(1, f"client-{number}", number + 1, b"r") for number in range(500)]
+
+    house.one.apply((600, 700), writes)
+
+    assert [verb for verb, _ in house.gateway.seen].count("mutateRowsTs") == 2
+    assert {cells[RECORD_COLUMN][1] for key, cells in house.rows.items() if key != b"\0"} == {600, 700}
+    assert [row.offset for row in sorted(house.one.load(), key=lambda row: row.offset)] == list(range(1, 501))
+
+
+@pytest.mark.parametrize("verb", ["mutateRowsTs", "checkAndPut"])
 def test_lost_answer_is_repeated_without_harm(house: House, verb: str) -> None:
     """It was done, and nobody said so."""
     house.fates.append((verb, "lost"))
@@ -149,9 +168,10 @@ def test_records_of_a_newer_program_are_refused_by_name(house: House) -> None:
     ("key", "value", "text"),
     [
         (KEY, b"", "session 1/a: a damaged cell \\(empty\\)"),
+        (KEY, b"\1short", "session 1/a: a damaged cell \\(0173686f7274\\)"),
         (KEY, b"\0x", "session 1/a: a damaged cell \\(0078\\)"),
-        (b"\0\0\1", b"\1r", "a key that begins with its tenant, got 000001"),
-        (b"\0\0\0\1\xff", b"\1r", "the row key of a session's state, got 00000001ff"),
+        (b"\0\0\1", b"\1" + bytes(9), "a key that begins with its tenant, got 000001"),
+        (b"\0\0\0\1\xff", b"\1" + bytes(9), "the row key of a session's state, got 00000001ff"),
     ],
 )
 def test_damaged_rows_are_refused_by_name(house: House, key: bytes, value: bytes, text: str) -> None:
