@@ -23,7 +23,8 @@ MOST_BYTES = 64 << 20
 class Repeats(Generic[Op, Kept]):
     """Operations and what came of them.
 
-    Invariants: an operation is kept while a group that it was in has not ended well, the newest `most` and about `most_bytes` at any rate.
+    Invariants: an operation is kept while a group that it was in has not ended well: all those of the last group that failed, before them
+    as many as `most` and `most_bytes` allow.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Repeats(Generic[Op, Kept]):
         self._over: list[int] = []
         self._begun: list[tuple[Sequence[Op], Sequence[Kept], int]] = []  # by the group that runs
         self._depth = 0
+        self._fresh = 0  # kept by the group that runs, at the end of `_kept`
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -48,10 +50,10 @@ class Repeats(Generic[Op, Kept]):
 
     def keep(self, op: Op, kept: Kept, size_bytes: int = 0) -> None:
         """Remember from now on."""
-        self._kept[id(op)] = op, kept, size_bytes
-        self._bytes += size_bytes
-        if len(self._kept) > self._most or self._bytes > self._most_bytes:
-            self._make_room()
+        if not self._depth:
+            self._fresh = 0
+        self._put(op, kept, size_bytes)
+        self._make_room()
 
     def all_of(self, ops: Sequence[Op]) -> list[Kept | None]:
         """Return what is kept of each operation, None for those that are new."""
@@ -70,6 +72,8 @@ class Repeats(Generic[Op, Kept]):
     @contextmanager
     def group(self) -> Iterator[None]:
         """Operations inside are repeated together if one of them fails."""
+        if not self._depth:
+            self._fresh = 0
         self._depth += 1
         is_well = False
         try:
@@ -93,14 +97,24 @@ class Repeats(Generic[Op, Kept]):
 
     def _fail(self) -> None:
         self._over.clear()
-        for ops, all_kept, size_bytes in self._begun:
+        begun, self._begun = self._begun, []
+        for ops, all_kept, size_bytes in begun:
             for op, kept in zip(ops, all_kept, strict=True):
-                if id(op) not in self._kept:
-                    self.keep(op, kept, size_bytes // len(ops))
-        self._begun.clear()
+                self._put(op, kept, size_bytes // len(ops))
+        self._make_room()
+
+    def _put(self, op: Op, kept: Kept, size_bytes: int) -> None:
+        before = self._kept.pop(id(op), None)
+        if before is not None:
+            self._bytes -= before[2]
+        self._kept[id(op)] = op, kept, size_bytes
+        self._bytes += size_bytes
+        self._fresh += 1
 
     def _make_room(self) -> None:
-        while len(self._kept) > 1 and (len(self._kept) > self._most or self._bytes > self._most_bytes):
+        while len(self._kept) > max(self._fresh, 1) and (
+            len(self._kept) > self._most or self._bytes > self._most_bytes
+        ):
             _, kept, size_bytes = self._kept.pop(next(iter(self._kept)))
             self._bytes -= size_bytes
             if self._on_forgotten is not None:

@@ -63,13 +63,35 @@ def test_oldest_operations_are_forgotten_when_there_are_too_many() -> None:
     repeats: Repeats[Op, str] = Repeats(forgotten.append, most=2, most_bytes=100)
     ops = [Op() for _ in range(3)]
     for number, op in enumerate(ops):
-        repeats.keep(op, f"{number}", 10)
+        with repeats.group():
+            repeats.keep(op, f"{number}", 10)
     assert forgotten == ["0"]
     last = Op()
-    repeats.keep(last, "last", 95)
+    with repeats.group():
+        repeats.keep(last, "last", 95)
 
     assert forgotten == ["0", "1", "2"]
     assert repeats.get(last) == "last"
+
+
+def test_last_group_that_failed_is_kept_whole() -> None:
+    """However large it is: its operations come again, and forgetting one would do it twice."""
+    forgotten: list[str] = []
+    repeats: Repeats[Op, str] = Repeats(forgotten.append, most=2, most_bytes=100)
+    old, ops = Op(), [Op() for _ in range(4)]
+    repeats.keep(old, "old", 10)
+
+    def failing_group() -> None:
+        with repeats.group():
+            repeats.begin(ops[:1], ["0"], 90)
+            repeats.begin(ops[1:], ["1", "2", "3"], 900)
+            raise ValueError("failed")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="failed"):
+            failing_group()
+        assert forgotten == ["old"]
+        assert repeats.all_of(ops) == ["0", "1", "2", "3"]
 
 
 # --- room
