@@ -110,14 +110,11 @@ class World:
 
     def run(self, steps: int) -> None:
         verbs = (self.append, self.append, self.read_page, self.acknowledge, self.take_over, self.die, self.consume)
+        others = (self.die, self.session.move, self.read_page, self.consume)
         for _ in range(steps):
             verb = self.random.choice((*verbs, self.session.go_on, self.session.go_on, self.session.move))
             hub = self.random.choice(self.hubs)
-            if verb not in (
-                self.die,
-                self.session.move,
-                self.read_page,
-            ):  # what failed is repeated before anything else
+            if verb not in others:  # what failed is repeated before anything else
                 verb = self.session.go_on if self.session.is_repeating(hub) else self.append if hub.waiting else verb
             verb(hub)
         self.trouble = 0.0

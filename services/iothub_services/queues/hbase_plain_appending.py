@@ -70,6 +70,7 @@ class Appending:
         self._shares: dict[Moving, list[_Share]] = {}
         self._ids: set[tuple[LogQueue, bytes]] = set()  # QoS 2, planned or on their way
         self._redo: list[tuple[LogQueue, list[_Share]]] = []
+        self._fresh: set[LogQueue] = set()  # full ones whose meta rows were read in this call
         self._active: set[LogQueue] = set()  # queues of this call: what another one has left elsewhere cannot fail it
 
     def do(self, batch: Sequence[Append]) -> list[Appended]:
@@ -129,6 +130,7 @@ class Appending:
     def _abandon(self) -> None:
         """Forget what was planned only, and what is too much to keep."""
         self._redo.clear()
+        self._fresh.clear()
         for queue, shares in self._planned.items():
             self._came(queue, shares)
         self._planned.clear()
@@ -237,6 +239,11 @@ class Appending:
     def _has_room(self, queue: LogQueue, item: Item, size: int) -> bool:
         """See whether one more fits, and make room by policy: all that is needed, or nothing."""
         name = full(queue, size)
+        if name and queue not in self._fresh:  # another hub may have made room
+            self._fresh.add(queue)
+            self._log.is_newer(queue)
+            self._log.count((queue,))
+            name = full(queue, size)
         if not name:
             return True
         dropped: list[int] = []

@@ -94,6 +94,14 @@ class QueueLog:
         with self.lock:
             return self._queues.setdefault(queue.known.queue_id, queue)
 
+    def release(self, queue_ids: Iterable[int]) -> None:
+        """Do without these for now; they are loaded again when they are needed."""
+        with self.lock:
+            for queue_id in queue_ids:
+                queue = self._queues.get(queue_id)
+                if queue is not None and not queue.coming_messages:
+                    del self._queues[queue_id]
+
     def learn(self, queue: LogQueue, batch: Batch) -> bool:
         with self.lock:
             self._learnt += len(batch.records)
@@ -213,11 +221,11 @@ class QueueLog:
             found = [self.batch(queue, row) for row in rows]
             for batch in found:
                 self.learn(queue, batch)
-            if queue.missing(upto) == position and not self._is_newer(queue):
+            if queue.missing(upto) == position and not self.is_newer(queue):
                 self._bridge(queue, start, found)
 
-    def _is_newer(self, queue: LogQueue) -> bool:
-        """Read the meta row; True if another hub has changed it: what was looked for may be vacated."""
+    def is_newer(self, queue: LogQueue) -> bool:
+        """Read the meta row; True if another hub has changed it. In the writing thread. Raises BackendError."""
         raw = self.metas((queue.key,)).get(queue.key, queue.raw)
         is_newer = raw != queue.raw
         self.adopt_raw(queue, raw)

@@ -87,6 +87,7 @@ class Moves:
     def claim(self, queue_id: int, owner: bytes) -> Claim:
         """Make the caller the only reader. Raises NotFoundError, BackendError."""
         log = self._log
+        is_fresh = log.get(queue_id) is None
         queue = log.existing(queue_id)
         token = secrets.randbits(63)
 
@@ -95,7 +96,7 @@ class Moves:
             is_done = meta.token == token
             return (meta if is_done else replace(meta, epoch=meta.epoch + 1, owner=owner, token=token)), ()
 
-        if log.refresh([queue]) or log.change([(queue, claimed)]):
+        if (not is_fresh and log.refresh([queue])) or log.change([(queue, claimed)]):
             log.forget(queue)
             raise unknown(queue_id)
         self._finish_intents(queue)

@@ -22,6 +22,7 @@ from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpo
 
 _STEPS = 4  # rows behind a known tail that are looked for one by one
 _LISTED_AT_ONCE = 256
+_POLLS = 8  # in one of so many a queue's meta row is looked at, too: another hub may have removed what it appended
 
 
 class Reading:
@@ -30,6 +31,7 @@ class Reading:
     def __init__(self, log: QueueLog, bodies: Bodies) -> None:
         self._log = log
         self._bodies = bodies
+        self._polls = 0
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         queue = self._log.existing(queue_id)
@@ -103,16 +105,18 @@ class Reading:
         log = self._log
         log.load(queue_ids)
         queues = [queue for queue_id in queue_ids if (queue := log.get(queue_id)) is not None]
-        raws = log.metas([queue.key for queue in queues])
-        queues = [queue for queue in queues if queue.key in raws]
-        for queue in queues:
-            raw = raws[queue.key]
+        self._polls += 1
+        looked_at = [queue for queue in queues if queue.known.queue_id % _POLLS == self._polls % _POLLS]
+        raws = log.metas([queue.key for queue in looked_at])
+        for queue in looked_at:
+            raw = raws.get(queue.key, queue.raw)
             if raw != queue.raw:
                 meta = log.decoded(queue.known.queue_id, decode_meta, raw)
                 with log.lock:
                     queue.reach(meta)
         self._discover(queues)
-        return {queue.known.queue_id: queue.tail for queue in queues}
+        gone = {queue for queue in looked_at if queue.key not in raws}
+        return {queue.known.queue_id: queue.tail for queue in queues if queue not in gone}
 
     def _discover(self, queues: Sequence[LogQueue]) -> None:
         """Look behind the known tails: another hub may have appended."""

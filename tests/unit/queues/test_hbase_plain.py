@@ -284,7 +284,7 @@ def test_long_batch_becomes_rows_that_fit_a_page() -> None:
 
 
 def test_tails_are_found_that_other_hubs_have_moved() -> None:
-    """One row further, many rows further, and beyond rows that are gone."""
+    """One row further, many rows further, and within some polls beyond rows that are gone."""
     hbase = PlainHBase()
     store, _ = hbase.store()
     for queue_id in (1, 2, 3):
@@ -296,7 +296,8 @@ def test_tails_are_found_that_other_hubs_have_moved() -> None:
         other.append([one(2, number), one(3, number)])
     moved(other, MoveKind.ACK, 3, claims[3].epoch, 10)
 
-    assert store.tails([1, 2, 3]) == {1: 1, 2: 10, 3: 10}
+    assert store.tails([1, 2]) == {1: 1, 2: 10}
+    assert {store.tails([3])[3] for _ in range(8)} == {0, 10}
     assert store.append([one(2, 99)]) == [Appended((11,))]
 
 
@@ -372,6 +373,19 @@ def test_many_queues_are_written_in_few_round_trips() -> None:
 
     assert caller.batches == 2
     assert caller.made == ["checkAndPut"] * 100 + ["getRowsWithColumns"]
+
+
+def test_full_queue_takes_messages_again_when_another_hub_has_made_room() -> None:
+    """What this hub knows of the head may be old: it looks before it refuses."""
+    hbase = PlainHBase()
+    store, _ = hbase.store()
+    made(store, 1, QueueLimits(2, 0, Overflow.REJECT))
+    assert [answer.positions[0] for answer in store.append([one(1, number) for number in (1, 2, 3)])] == [1, 2, -1]
+    other, _ = hbase.store(2)
+    moved(other, MoveKind.ACK, 1, other.claim(1, b"other").epoch, 2)
+
+    assert store.append([one(1, 4)]) == [Appended((3,))]
+    assert store.tenant_usage(TENANT).messages == 1
 
 
 def test_memory_is_bounded() -> None:
