@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iothub.cli import output
-from iothub.cli.durations import DURATION
+from iothub.cli.durations import seconds
 from iothub.cli.files import cannot_be_read
 from iothub.cli.hints import Hints
 from iothub.cli.output import Row
@@ -36,7 +36,8 @@ AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
 TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
-    type=DURATION,
+    metavar="DURATION",
+    callback=seconds,
     help='How long a running hub may take, such as "5m". Default: as long as it tells of progress.',
 )
 DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")

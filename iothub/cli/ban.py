@@ -11,7 +11,7 @@ import click
 
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
-from iothub.cli.durations import DURATION
+from iothub.cli.durations import seconds
 from iothub.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.verbs import Verb
 from iothub_tenants.accounts import bans
@@ -50,7 +50,13 @@ def list_all(context: click.Context, app: App, tenant: str) -> None:
 @click.argument("tenant")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("value")
-@click.option("--for", "duration_s", type=DURATION, help='Such as "15m" or "7d". Without it: until removed.')
+@click.option(
+    "--for",
+    "duration_s",
+    metavar="DURATION",
+    callback=seconds,
+    help='Such as "15m" or "7d". Without it: until removed.',
+)
 @click.option("--reason", default="", help="Why, for whoever reads the list.")
 def add(app: App, tenant: str, kind: str, value: str, duration_s: float | None, reason: str) -> None:
     """Ban a device, a client id or an address (or network).

@@ -11,19 +11,15 @@ from iothub.errors import ConfigError
 from iothub.units import parse_duration
 
 
-class Duration(click.ParamType):
-    """Reads what the settings read. Raises ConfigError with the option's name: one line, as for other mistakes."""
+def seconds(_context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """Read the value of an option, as its callback: what the settings read, too; None when it is not given.
 
-    name = "DURATION"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            option = "a duration" if param is None else param.opts[0]
-            raise ConfigError(f"{option} {value!r}: {error}") from None
-
-
-DURATION = Duration()
+    Raises:
+        ConfigError: It is no duration; one line with the option's name, as for other mistakes.
+    """
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(f"{option.opts[0]} {text!r}: {error}") from None

@@ -14,7 +14,7 @@ import click
 
 from iothub.cli import belongings
 from iothub.cli.app import App, noun, verb
-from iothub.cli.durations import DURATION
+from iothub.cli.durations import seconds
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
 from iothub.errors import ConfigError
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
@@ -45,7 +45,12 @@ class _Given:
 def _issuer_options(function: C) -> C:
     path = NamedPath()
     for option in (
-        click.option("--leeway", type=DURATION, help='How far its clock may differ from ours, such as "30s".'),
+        click.option(
+            "--leeway",
+            metavar="DURATION",
+            callback=seconds,
+            help='How far its clock may differ from ours, such as "30s".',
+        ),
         click.option("--audience", help="What `aud` must name. Without one, tokens that have an `aud` are refused."),
         click.option("--issuer", help="What `iss` must be. Without one it is not looked at."),
         click.option(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import click
 import pytest
 
-from iothub.cli.durations import DURATION
+from iothub.cli.durations import seconds
 from tests.support.command import Cli, Result
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("250ms", 0.25), ("90s", 90.0), ("2h", 7200.0)])
-def test_duration_is_read_as_seconds(text: str, seconds: float) -> None:
-    assert DURATION.convert(text, None, None) == seconds
-    assert DURATION.convert(seconds, None, None) == seconds
+@pytest.mark.parametrize(("text", "read"), [("250ms", 0.25), ("90s", 90.0), ("2h", 7200.0), (None, None)])
+def test_duration_is_read_as_seconds(text: str | None, read: float | None) -> None:
+    option = click.Option(["--timeout"])
+
+    assert seconds(click.Context(click.Command("any")), option, text) == read
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import encode_state, fold
 from iothub.verbs import Verb
 from iothub_services.queues.port import Append, Delivery, QueueLimits
+from iothub_services.sqlite.database import connect
 from iothub_services.state.port import StateWrite
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
@@ -233,7 +234,7 @@ def test_deleted_tenant_leaves_nothing_in_any_store(busy: Cli) -> None:
 
 
 def test_store_of_a_newer_program_is_left_alone(busy: Cli) -> None:
-    database = stores.connect(DataDir(busy.data_dir).queues)
+    database = connect(DataDir(busy.data_dir).queues)
     database.execute("PRAGMA user_version = 99")
     database.close()
 

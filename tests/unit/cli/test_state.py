@@ -8,6 +8,7 @@ import pytest
 
 from iothub.cli import state as state_command
 from iothub.cli import stores
+from iothub.cli.progress import Progress
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.records import events
@@ -24,6 +25,10 @@ from tests.support.command import Cli
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 
+def report(name: str, text: str) -> None:
+    raise AssertionError((name, text))
+
+
 def created(client_id: str, epoch: int = 1) -> Event:
     subject = Subject(7, client_id, epoch, 100)
     return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
@@ -35,7 +40,7 @@ def busy(acme: Cli) -> Cli:
     with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
         assert alone is not None
         alone.log.append([created("a"), created("b")])
-        StateService(alone.log, alone.states, pytest.fail).load()
+        StateService(alone.log, alone.states, report).load()
         alone.log.append([created("c")])
     return acme
 
@@ -54,7 +59,7 @@ def make_checkpoint(cli: Cli) -> None:
         assert states is not None
         rows, offsets = list(states.load()), states.applied_offsets()
     path = DataDir(cli.data_dir).checkpoints
-    checkpoints = SqliteCheckpoints(open_database(path, SCHEMA, SystemClock(), pytest.fail))
+    checkpoints = SqliteCheckpoints(open_database(path, SCHEMA, SystemClock(), report))
     checkpoints.write(5, rows)
     assert checkpoints.move(None, pointer_to(5, rows, offsets))
     checkpoints.close()
@@ -112,7 +117,7 @@ def test_verify_says_how_far_it_is(busy: Cli, monkeypatch: pytest.MonkeyPatch) -
     """On a terminal, and in a log that somebody watches."""
     seen: list[tuple[int, int]] = []
 
-    class Noting(state_command.Progress):
+    class Noting(Progress):
         def __call__(self, done: int, of: int) -> None:
             seen.append((done, of))
 
