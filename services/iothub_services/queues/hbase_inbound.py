@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from iothub import log as logging
-from iothub.errors import CorruptRecordError
+from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import Body, Intent, Target, decode_intent, encode_intent
 from iothub_services.hbase import calls
@@ -60,11 +60,17 @@ class Inbounds:
                 repeated.append(publish)
             elif item.answer is None and item.progress < Progress.INTENDED:
                 asked.setdefault((inbound.queue_id, inbound.epoch), []).append(publish)
-        self._appending.put_bodies([item for _, item in publishes])
-        if asked:
-            self._ask(asked)
-        self._appending.route(list(first.values()))
-        self._close([Publish(*each) for each in first.items()])
+        try:
+            self._appending.put_bodies([item for _, item in publishes])
+            if asked:
+                self._ask(asked)
+            self._appending.route(list(first.values()))
+            self._close([Publish(*each) for each in first.items()])
+        except (
+            BackendError
+        ) as error:  # an intent that is there will be finished: nobody may be told that nothing was written
+            error.is_written |= any(item.progress >= Progress.ASKED for _, item in publishes)
+            raise
         for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
             answer = first[inbound].answer
             is_stale = answer is not None and answer.is_stale
@@ -107,7 +113,13 @@ class Inbounds:
         for publishes in asked.values():
             for _, item in publishes:
                 item.progress = Progress.ASKED
-        moved = self._readers.send(moves)
+        try:
+            moved = self._readers.send(moves)
+        except BackendError as error:
+            if not error.is_written:
+                for _, item in (publish for publishes in asked.values() for publish in publishes):
+                    item.progress = Progress.ASKED if before[id(item)] else Progress.NEW
+            raise
         for reader, publishes in asked.items():
             if not moved[reader].is_done:
                 for _, item in publishes:

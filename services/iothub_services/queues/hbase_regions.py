@@ -52,8 +52,13 @@ class Regions:
         outcomes: list[Outcome] = [_UNSENT] * len(steps)
         moved = self._send(steps, range(len(steps)), outcomes)
         if moved:  # the regions are others than before
-            self.load()
-            self._send(steps, moved, outcomes)
+            try:
+                self.load()
+            except BackendError as error:
+                for at in moved:
+                    outcomes[at] = error  # refused as a whole, so nothing of it was done
+            else:
+                self._send(steps, moved, outcomes)
         return outcomes
 
     def one(self, step: Step) -> Told:

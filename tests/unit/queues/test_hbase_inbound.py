@@ -108,6 +108,19 @@ def test_lost_answer_of_any_step_is_repeated(house: HBase, at: int, fault: Fault
     assert store.claim(PUBLISHER, b"next").inbound == (77,)
 
 
+@pytest.mark.parametrize(("changes", "is_written"), [(0, False), (1, True), (2, True)])
+def test_intent_that_is_there_counts_as_written(house: HBase, changes: int, is_written: bool) -> None:
+    """Whoever claims finishes it, so the publisher must not be told that its message is nowhere."""
+    store, caller = house.store(1)
+    store.open()
+    stopped(caller, changes)
+
+    with pytest.raises(BackendError) as failure, store.group():
+        store.append([publish()])
+
+    assert failure.value.is_written is is_written
+
+
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED])
 def test_message_for_nobody_is_recorded_once(house: HBase, fault: Fault) -> None:
     """Intent and `routed` are one call then; a repeat of it is no duplicate of itself."""

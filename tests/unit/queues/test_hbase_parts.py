@@ -175,6 +175,24 @@ def test_regions_that_are_others_now_are_read_again() -> None:
     assert "getTableRegions" in caller.made
 
 
+def test_regions_that_cannot_be_read_again_are_asked_for_later() -> None:
+    """What was refused as a whole was not written; what the other regions did is not forgotten."""
+    house = HBase()
+    store, caller = house.store()
+    for queue_id in range(1, 9):
+        made(store, queue_id)
+    house.coprocessor.starts = [b"", *split_keys(8)]
+    caller.fault = lambda call: Fault.UNSENT if call.verb.name == "getTableRegions" else Fault.NONE
+    batch = [one(queue_id, 1) for queue_id in range(1, 9)]
+    with pytest.raises(BackendError) as failure, store.group():
+        store.append(batch)
+    caller.fault = lambda _: Fault.NONE
+
+    assert failure.value.retryable
+    with store.group():
+        assert store.append(batch) == [Appended((1,))] * 8
+
+
 def test_answer_of_another_table_is_refused() -> None:
     """An append without our coprocessor answers with the cell: nobody takes that for positions."""
     house = HBase()
