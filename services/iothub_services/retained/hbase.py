@@ -1,10 +1,11 @@
-"""The retained port on HBase: a row per Topic Name, whose cells' timestamp is the version of the message.
+"""The retained port on HBase: a row per Topic Name, whose cells' timestamp is the last version of the batch that wrote it.
 
 Knows no wildcard. Any thread may use it, and several hubs may share the table.
 
 Theory: the bare tenant's row is its counter of versions, moved by atomic increment: no two hubs get the same version, and a crash leaves a
-hole. HBase shows the cells with the highest timestamp, and a delete hides what is not above it; so of two hubs that write a topic at once
-the higher version stays, whichever comes late. Who retries takes a new version.
+hole. A batch takes its versions at once, and the last of them is the timestamp of all its rows, so that one call writes many: batches
+of a tenant do not overlap. HBase shows the cells with the highest timestamp, and a delete hides what is not above it; so of two hubs that
+write a topic at once the higher version stays, whichever comes late. Who retries takes new versions.
 What expires is also noted in an index over all tenants, in the order of time, before the message is written. An entry says where to look, not what is
 true: it is compared with the message, and goes when its message has another time, though not before every write of its time is over.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -21,8 +22,9 @@ from iothub import log as logging
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
+from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.cells import require_version
 from iothub_services.hbase.pages import chunks, pages
 from iothub_services.hbase.replies import Row
@@ -38,7 +40,7 @@ BODY_COLUMN = b"r:b"
 EXPIRY_COLUMN = b"r:e"
 VERSION = 1
 
-_META = struct.Struct(">BQI")  # version of the format, expires at, bytes of the body
+_META = struct.Struct(">BQQI")  # version of the format, version, expires at, bytes of the body
 _MARK = bytes((VERSION,))
 _BATCH_BYTES = 4 << 20  # of bodies on their way, in either direction
 _LATE_MS = 60_000  # no write that was begun before takes as long
@@ -50,6 +52,7 @@ class _Meta(NamedTuple):
     version: int
     expires_at_ms: int
     size: int
+    timestamp: int
 
 
 class _Expiry(NamedTuple):
@@ -84,21 +87,27 @@ class HBaseRetained:
     def put(self, writes: list[RetainedWrite]) -> list[int]:
         if not writes:
             return []
-        versions = self._versions(Counter(write.tenant_id for write in writes))
-        numbered = [(write, next(versions[write.tenant_id])) for write in writes]
-        for chunk in chunks([len(write.body or b"") for write in writes], _BATCH_BYTES):
-            some = numbered[chunk]
-            self._caller.call_all(
-                [self._note(write) for write, _ in some if write.expires_at_ms and write.body is not None]
-            )
-            self._caller.call_all([self._change(write, version) for write, version in some])
-        return [version for _, version in numbered]
+        last = self._last_versions(Counter(write.tenant_id for write in writes))
+        versions = _numbered(writes, last)
+        newest = {(write.tenant_id, write.topic): at for at, write in enumerate(writes)}  # a row is written once
+        expiring = [
+            _noted(writes[at]) for at in newest.values() if writes[at].expires_at_ms and writes[at].body is not None
+        ]
+        places: dict[int, dict[int | None, list[Mutation]]] = {}
+        for at in newest.values():
+            tenant_id = writes[at].tenant_id
+            rows = places.setdefault(tenant_id, {last[tenant_id]: []})
+            rows[last[tenant_id]].append(_changed(writes[at], versions[at]))
+        change_rows(self._caller, self._table, {None: expiring})
+        for rows in places.values():
+            change_rows(self._caller, self._table, rows)
+        return versions
 
     def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
         start = keys.tenant_key(tenant_id)
         for rows in pages(self._caller, Scan(self._table, start, keys.prefix_end(start), (META_COLUMN,))):
             for key, meta in self._read_metas(rows).items():
-                yield RetainedTopic(keys.after_tenant(key)[1], *meta)
+                yield RetainedTopic(keys.after_tenant(key)[1], meta.version, meta.expires_at_ms, meta.size)
 
     def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
         wanted = [keys.retained_key(tenant_id, topic) for topic in topics]
@@ -117,8 +126,8 @@ class HBaseRetained:
         wanted = [keys.retained_key(tenant_id, topic) for topic in topics]
         there = list(self._metas(wanted))
         if there:
-            versions = self._versions(Counter({tenant_id: len(there)}))[tenant_id]
-            self._caller.call_all([self._delete(key, version) for key, version in zip(there, versions, strict=True)])
+            last = self._last_versions(Counter({tenant_id: len(there)}))[tenant_id]
+            change_rows(self._caller, self._table, {last: [_deleted(key) for key in there]})
         return len(there)
 
     def expire(self, now_ms: int, count: int) -> list[tuple[int, bytes]]:
@@ -152,52 +161,31 @@ class HBaseRetained:
 
     # --- versions and changes
 
-    def _versions(self, counts: Counter[int]) -> dict[int, Iterator[int]]:
-        """Take so many versions of each tenant."""
-        tenants = list(counts)
-        taken = self._caller.call_all(
-            [calls.increment(self._table, keys.tenant_key(each), COUNTER_COLUMN, counts[each]) for each in tenants]
-        )
-        return {
-            tenant_id: iter(range(last - counts[tenant_id] + 1, last + 1))
-            for tenant_id, last in zip(tenants, taken, strict=True)
-        }
-
-    def _note(self, write: RetainedWrite) -> Call[None]:
-        """Put an entry into the index of what expires."""
-        row = keys.expiry_key(write.expires_at_ms, write.tenant_id, write.topic)
-        return calls.mutate_row(self._table, row, {EXPIRY_COLUMN: _MARK})
-
-    def _change(self, write: RetainedWrite, version: int) -> Call[None]:
-        key = keys.retained_key(write.tenant_id, write.topic)
-        if write.body is None:
-            return self._delete(key, version)
-        meta = _META.pack(VERSION, write.expires_at_ms, len(write.body))
-        return calls.mutate_row(self._table, key, {META_COLUMN: meta, BODY_COLUMN: write.body}, (), version)
-
-    def _delete(self, key: bytes, version: int) -> Call[None]:
-        """Hide what has this version, or an older one."""
-        return calls.mutate_row(self._table, key, {}, (FAMILY,), version)
+    def _last_versions(self, counts: Counter[int]) -> dict[int, int]:
+        """Take so many versions of each tenant; return the last of them."""
+        asked = [calls.increment(self._table, keys.tenant_key(each), COUNTER_COLUMN, counts[each]) for each in counts]
+        return dict(zip(counts, self._caller.call_all(asked), strict=True))
 
     def _expire(self, entries: Sequence[_Expiry], now_ms: int, count: int) -> list[tuple[int, bytes]]:
         """Delete at most `count` of the messages that these entries speak of, and the entries that nobody needs any more."""
         metas = self._metas([keys.retained_key(entry.tenant_id, entry.topic) for entry in entries])
-        deletes: dict[bytes, Call[None]] = {}
         gone: list[tuple[int, bytes]] = []
-        done: list[_Expiry] = []
+        due: dict[int | None, list[Mutation]] = {}
+        done: dict[int | None, list[Mutation]] = {}
         for entry in entries:
             key = keys.retained_key(entry.tenant_id, entry.topic)
             meta = metas.get(key)
-            if meta is None or meta.expires_at_ms != entry.at_ms:
-                done += [entry] if entry.at_ms <= now_ms - _LATE_MS else []
-            elif len(gone) < count:
-                deletes[key] = self._delete(key, meta.version)
+            is_due = meta is not None and meta.expires_at_ms == entry.at_ms
+            if is_due and len(gone) == count:
+                continue
+            if meta is not None and is_due:
+                due.setdefault(meta.timestamp, []).append(_deleted(key))
                 gone.append((entry.tenant_id, entry.topic))
-                done.append(entry)
-        self._caller.call_all(list(deletes.values()))  # first: a crash leaves entries without a message
-        self._caller.call_all(
-            [calls.mutate_row(self._table, entry.row, {}, (EXPIRY_COLUMN,), entry.timestamp) for entry in done]
-        )
+            elif entry.at_ms > now_ms - _LATE_MS:
+                continue
+            done.setdefault(entry.timestamp, []).append(Mutation(entry.row, {}, (EXPIRY_COLUMN,)))
+        change_rows(self._caller, self._table, due)  # first: a crash leaves entries without a message
+        change_rows(self._caller, self._table, done)
         return gone
 
     # --- reading
@@ -219,13 +207,13 @@ class HBaseRetained:
             return None
         try:
             require_version(cell.value, VERSION, self._where(row))
-            _, expires_at_ms, size = _META.unpack(cell.value)
+            _, version, expires_at_ms, size = _META.unpack(cell.value)
         except FutureRecordError:
             raise
         except (CorruptRecordError, struct.error) as error:
             log.warning("a retained message is damaged, it is left out", where=self._where(row), cause=str(error))
             return None
-        return _Meta(cell.timestamp, expires_at_ms, size)
+        return _Meta(version, expires_at_ms, size, cell.timestamp)
 
     def _body(self, row: Row) -> RetainedBody | None:
         meta, body = self._meta(row), row.cells.get(BODY_COLUMN)
@@ -239,3 +227,31 @@ class HBaseRetained:
     def _where(self, row: Row) -> str:
         tenant_id, topic = keys.after_tenant(row.key)
         return f"table {self._table.decode()}, retained message {tenant_id}/{topic.decode(errors='replace')}"
+
+
+def _numbered(writes: Sequence[RetainedWrite], last: Mapping[int, int]) -> list[int]:
+    """Give each write its version: those of a tenant end with the last one."""
+    left = Counter(write.tenant_id for write in writes)
+    versions = []
+    for write in writes:
+        left[write.tenant_id] -= 1
+        versions.append(last[write.tenant_id] - left[write.tenant_id])
+    return versions
+
+
+def _noted(write: RetainedWrite) -> Mutation:
+    """Put an entry into the index of what expires."""
+    return Mutation(keys.expiry_key(write.expires_at_ms, write.tenant_id, write.topic), {EXPIRY_COLUMN: _MARK})
+
+
+def _changed(write: RetainedWrite, version: int) -> Mutation:
+    key = keys.retained_key(write.tenant_id, write.topic)
+    if write.body is None:
+        return _deleted(key)
+    meta = _META.pack(VERSION, version, write.expires_at_ms, len(write.body))
+    return Mutation(key, {META_COLUMN: meta, BODY_COLUMN: write.body})
+
+
+def _deleted(key: bytes) -> Mutation:
+    """Hide what has the timestamp of this change, or an older one."""
+    return Mutation(key, {}, (FAMILY,))

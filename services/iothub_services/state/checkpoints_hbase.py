@@ -15,9 +15,10 @@ from iothub.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
 from iothub_services.hbase import calls
+from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.pages import chunks, pages
+from iothub_services.hbase.pages import pages
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.checkpoints import in_use
 from iothub_services.state.port import StoredState
@@ -74,8 +75,7 @@ class HBaseCheckpoints:
                 )
                 for row in some
             ]
-            sizes = [len(row.record) + len(row.client_id) for row in some]
-            self._caller.call_all([calls.mutate_rows(self._table, changes[chunk]) for chunk in chunks(sizes)])
+            change_rows(self._caller, self._table, {None: changes})
 
     def versions(self) -> list[int]:
         found: list[int] = []

@@ -12,7 +12,7 @@ compare-and-swap after the rows are durable: a crash between the two repeats wri
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from iothub.errors import BackendError, CorruptRecordError
@@ -20,10 +20,11 @@ from iothub.records import keys as row_keys
 from iothub.records.events import partition_of
 from iothub_services.events.port import NOWHERE, Offsets, reached
 from iothub_services.hbase import calls
+from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.cells import require_version
-from iothub_services.hbase.pages import chunks, pages
+from iothub_services.hbase.pages import pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.port import StateWrite, StoredState, applied_with
@@ -35,7 +36,6 @@ VERSION = 1
 _HEAD = struct.Struct(">BQ")  # version, offset
 _COUNT = struct.Struct(">BH")  # version, number of offsets
 _SWAPS = 16  # others may be quicker; then it is tried again
-_CALLS = 16  # of a megabyte, on their way at once
 _ROWS = 64  # asked for in one call
 
 
@@ -58,10 +58,10 @@ class HBaseStates:
         before = self.applied_offsets()
         if applied_with(before, offsets) == before:
             return False
-        places: dict[int, list[Mutation]] = {}
+        places: dict[int | None, list[Mutation]] = {}
         for write in writes:
             places.setdefault(_place(write, offsets), []).append(_put(write))
-        self._change(places)
+        change_rows(self._caller, self._table, places)
         self._advance(offsets)
         return True
 
@@ -105,22 +105,12 @@ class HBaseStates:
 
     def _delete(self, rows: Iterable[Row]) -> None:
         """Delete rows as they were read: what is newer stays."""
-        places: dict[int, list[Mutation]] = {}
+        places: dict[int | None, list[Mutation]] = {}
         for row in rows:
             cell = row.cells.get(RECORD_COLUMN)
             if cell is not None:
                 places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (RECORD_COLUMN,)))
-        self._change(places)
-
-    def _change(self, places: Mapping[int, Sequence[Mutation]]) -> None:
-        """Change rows, those of one timestamp together; done twice it is as done once."""
-        made = [
-            calls.mutate_rows(self._table, mutations[chunk], at)
-            for at, mutations in places.items()
-            for chunk in chunks([sum(map(len, each.puts.values())) + len(each.row) for each in mutations])
-        ]
-        for start in range(0, len(made), _CALLS):
-            self._caller.call_all(made[start : start + _CALLS])
+        change_rows(self._caller, self._table, places)
 
     def _stored(self, row: Row) -> StoredState | None:
         """Return what a row says; None: it is gone."""

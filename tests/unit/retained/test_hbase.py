@@ -8,8 +8,9 @@ import pytest
 
 from iothub.errors import BackendError, FutureRecordError
 from iothub.records import keys
+from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import BODY_COLUMN, META_COLUMN, HBaseRetained
+from iothub_services.retained.hbase import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
 from iothub_services.retained.port import RetainedBody, RetainedWrite
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
@@ -54,7 +55,7 @@ def test_row_holds_the_message_at_the_time_of_its_version(house: House) -> None:
         bytes.fromhex("00000000" + "0000000000000009" + "00000001") + b"a": {b"r:e": b"\1"},
         bytes.fromhex("00000001"): {b"r:v": (1).to_bytes(8)},
         bytes.fromhex("00000001") + b"a": {
-            b"r:m": bytes.fromhex("01" + "0000000000000009" + "00000004"),
+            b"r:m": bytes.fromhex("01" + "0000000000000001" + "0000000000000009" + "00000004"),
             b"r:b": b"body",
         },
     }
@@ -70,13 +71,33 @@ def test_no_two_hubs_give_the_same_version(house: House) -> None:
 
 def test_late_write_of_another_hub_changes_nothing(house: House) -> None:
     """It has the lower version, whether the newer one put or deleted."""
-    late = [house.one._change(RetainedWrite(1, topic, b"late"), 1) for topic in (b"a", b"b")]
+    late = [_changed(RetainedWrite(1, topic, b"late"), 1) for topic in (b"a", b"b")]
     house.one.put([RetainedWrite(1, b"x", b"x")])
     house.other.put([RetainedWrite(1, b"a", b"new"), RetainedWrite(1, b"b", None)])
 
-    house.caller.call_all(late)
+    change_rows(house.caller, TABLES.retained, {1: late})
 
     assert house.one.fetch(1, [b"a", b"b"]) == [RetainedBody(b"a", 2, 0, b"new")]
+
+
+def test_batch_is_written_together_and_each_topic_once(house: House) -> None:
+    """A call for each message would be a sync of HBase's log for each; the last write of a topic is the one that counts."""
+    writes = [RetainedWrite(1, b"t/%d" % (number % 100), b"%d" % number, 9) for number in range(300)]
+    writes += [RetainedWrite(1, b"t/7", None), RetainedWrite(2, b"a", b"x")]
+
+    assert house.one.put(writes) == [*range(1, 302), 1]
+
+    verbs = [verb for verb, _ in house.gateway.seen]
+    assert {verb: verbs.count(verb) for verb in verbs} == {
+        "atomicIncrement": 2,
+        "mutateRows": 1,
+        "mutateRowsTs": 1,
+        "mutateRowTs": 1,
+    }
+    assert house.one.fetch(1, [b"t/7", b"t/8"]) == [RetainedBody(b"t/8", 209, 9, b"208")]
+    assert house.rows[keys.retained_key(1, b"t/8")][META_COLUMN][1] == 301
+    assert house.one.put([RetainedWrite(1, b"t/7", b"new")]) == [302]
+    assert house.other.fetch(1, [b"t/7"]) == [RetainedBody(b"t/7", 302, 0, b"new")]
 
 
 @pytest.mark.parametrize("verb", ["atomicIncrement", "mutateRowTs", "mutateRow"])
@@ -163,7 +184,7 @@ def test_tenant_that_was_dropped_stays_empty(house: House) -> None:
     house.one.put([RetainedWrite(1, b"a", b"x", 100), RetainedWrite(2, b"a", b"x")])
     assert house.one.drop_tenant(1) == 1
 
-    house.caller.call(house.other._change(RetainedWrite(1, b"a", b"late"), 9))
+    change_rows(house.caller, TABLES.retained, {9: [_changed(RetainedWrite(1, b"a", b"late"), 9)]})
 
     assert list(house.one.load(1)) == []
     assert keys.tenant_key(1) not in house.rows

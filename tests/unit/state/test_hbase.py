@@ -9,6 +9,7 @@ import pytest
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
+from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase import (
     APPLIED_COLUMN,
@@ -65,7 +66,9 @@ def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
     house.one.apply((7,), [StateWrite(1, "a", 7, None)])
     house.gateway.compact()
 
-    house.other._change({6: [_put(StateWrite(1, "a", 6, b"late"))]})  # it looked before the others were done
+    change_rows(
+        house.caller, TABLES.state, {6: [_put(StateWrite(1, "a", 6, b"late"))]}
+    )  # it looked before the others were done
     house.other.apply((8,), [StateWrite(1, "b", 8, b"r")])
 
     assert house.other.get(1, "a") is None
@@ -88,7 +91,7 @@ def test_forget_spares_what_was_written_meanwhile(house: House) -> None:
 
 def test_rows_are_durable_before_the_log_counts_as_applied(house: House) -> None:
     """A hub that dies in between repeats what changes nothing (!)."""
-    house.fates.extend([("mutateRowsTs", "done"), ("mutateRowsTs", "refused")])
+    house.fates.extend([("mutateRowTs", "done"), ("mutateRowTs", "refused")])
     writes = [StateWrite(1, "a", 1, b"1"), StateWrite(1, "d", 2, b"2")]
 
     with pytest.raises(BackendError) as caught:
@@ -111,7 +114,7 @@ def test_rows_of_a_partition_are_written_together(house: House) -> None:
     assert [row.offset for row in sorted(house.one.load(), key=lambda row: row.offset)] == list(range(1, 501))
 
 
-@pytest.mark.parametrize("verb", ["mutateRowsTs", "checkAndPut"])
+@pytest.mark.parametrize("verb", ["mutateRowTs", "checkAndPut"])
 def test_lost_answer_is_repeated_without_harm(house: House, verb: str) -> None:
     """It was done, and nobody said so."""
     house.fates.append((verb, "lost"))
