@@ -10,7 +10,7 @@ import pytest
 
 from iothub import drivers
 from iothub.datadir import DataDir
-from iothub.drivers import Drivers, needed_tables, require_extra, unused_files
+from iothub.drivers import Drivers, needed_tables, queue_drivers, require_extra, unused_files
 from iothub.errors import BackendError, ConfigError, NotFoundError
 from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
 from iothub.testing.clock import ManualClock
@@ -19,6 +19,7 @@ from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
+from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, open_database
@@ -111,3 +112,31 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         "events.driver = \"kafka\" needs packages that are not installed: pip install 'iothub[kafka]'"
     )
     require_extra("x", "y", "json")
+
+
+def test_queues_stay_with_a_driver_that_the_settings_name_no_longer(tmp_path: Path) -> None:
+    """From the file to HBase and back: both are open while both may have queues."""
+    directory, gateways = DataDir(tmp_path), HBase(thrift=(Endpoint("127.0.0.1", 1),))
+    on_hbase = Config(queues=Queues(driver="hbase"), hbase=gateways)
+    Drivers(Config(), directory, open_file, nobody).queues().close()
+
+    assert queue_drivers(Config(), directory) == ("sqlite",)
+    assert queue_drivers(on_hbase, directory) == ("hbase", "sqlite")
+    both = Drivers(on_hbase, directory, open_file, SilentCaller).queues()
+    assert isinstance(both, SeveralQueues)
+    both.close()
+    assert queue_drivers(Config(hbase=gateways), directory) == ("hbase", "sqlite")
+
+
+def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
+    """A start without them would end their sessions."""
+    directory = DataDir(tmp_path)
+    Drivers(
+        Config(queues=Queues(driver="hbase-plain"), hbase=HBase(thrift=(Endpoint("127.0.0.1", 1),))),
+        directory,
+        open_file,
+        SilentCaller,
+    ).queues()
+
+    with pytest.raises(ConfigError, match=r"driver hbase-plain\): set hbase\.thrift again, or remove .*queue-drivers"):
+        queue_drivers(Config(), directory)
