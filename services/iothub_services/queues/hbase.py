@@ -127,6 +127,13 @@ class HBaseQueues:
         missing = [key for key, each in zip(found, told, strict=True) if each[0] == Status.GONE]
         require(self._regions.send([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
 
+    def idle(self) -> bool:
+        """Forget what was given up: who repeats a batch does nothing else before it is over, and is idle now. There is never more to do."""
+        self._appending.forget()
+        self._moved.clear()
+        self._created_before.clear()
+        return False
+
     # --- writers
 
     def append(self, batch: list[Append]) -> list[Appended]:

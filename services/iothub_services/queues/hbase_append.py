@@ -193,6 +193,11 @@ class Appending:
                 raise self._failure(items, errors)
             shares = [share for share in shares if not share.position]
 
+    def forget(self) -> None:
+        """Nobody asks for any of these messages any more. What may have been done of them is left as it is; see `_forgotten`."""
+        self.repeats.clear()
+        self._open.clear()
+
     # --- inside
 
     def _begun(self, op: Append) -> Item:

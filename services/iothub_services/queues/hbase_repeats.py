@@ -69,6 +69,11 @@ class Repeats(Generic[Op, Kept]):
         if not self._depth:
             self._end()
 
+    def clear(self) -> None:
+        """Nobody repeats anything any more."""
+        self._kept.clear()
+        self._bytes = 0
+
     @contextmanager
     def group(self) -> Iterator[None]:
         """Operations inside are repeated together if one of them fails."""

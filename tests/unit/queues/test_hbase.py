@@ -399,6 +399,21 @@ def test_forgotten_messages_take_their_call_along() -> None:
     assert bodies(house, 1) == [b"m3"]
 
 
+def test_what_was_given_up_is_forgotten_when_nobody_writes() -> None:
+    """A writer's thread that is idle repeats nothing: what was never acknowledged is not stored hours later."""
+    house = HBase()
+    store, caller = house.store()
+    made(store, 1)
+    fail(caller, "append", Fault.LOST)
+    with pytest.raises(BackendError), store.group():
+        store.append([one(1, 1, body=b"given up")])
+
+    assert not store.idle()
+
+    assert store.append([one(1, 2)]) == [Appended((1,))]
+    assert bodies(house, 1) == [b"m2"]
+
+
 def test_expiry_goes_through_all_regions_in_the_order_of_deadlines() -> None:
     """A page of it looks at so many records, whichever regions they are in."""
     store, _ = HBase().store()
