@@ -180,7 +180,7 @@ class PlainHBaseQueues:
             return (meta if meta.limits == limits else replace(meta, limits=limits)), ()
 
         if self._log.change([(queue, limited)]):
-            self._log.forget(queue)
+            self._log.forget(queue.known)
             self._log.existing(queue_id)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
@@ -203,30 +203,26 @@ class PlainHBaseQueues:
         count = 0
         if queue is not None and not self._log.refresh((queue,)):
             count = queue.messages
-        self._delete(known)
-        self._index.strike(((known.tenant_id, queue_id),))
-        if queue is not None:
-            self._log.forget(queue)
-        self._index.forget(queue_id)
+        self._erase(known)
         return count
 
-    def _delete(self, known: KnownQueue) -> None:
-        """Delete the meta row, and what is left: a late append finds no queue and removes its row itself."""
+    def _erase(self, known: KnownQueue) -> None:
+        """Delete the meta row, then what is left, the index row last: a late append finds no queue and removes its row itself."""
         self._caller.call(calls.mutate_row(self._table, keys.meta_row(known.key), {}, (b"m",)).pinned(known.key))
         scan = Scan(
             self._table, known.key, keys.prefix_end(known.key), caching=_ROWS_AT_ONCE, filter_text=b"KeyOnlyFilter()"
         )
         rows = [Mutation(row.key, {}, tuple(row.cells)) for row in self._caller.scan(scan, _ROWS_AT_ONCE)]
         all_of(self._caller.call_many([calls.mutate_rows(self._table, part) for part in parts(rows, _ROWS_AT_ONCE)]))
+        self._index.strike(((known.tenant_id, known.queue_id),))
+        self._log.forget(known)
 
     def drop_tenant(self, tenant_id: int) -> int:
         queue_ids = [queue_id for _, queue_id in self._index.listed(tenant_id)]
         self._log.load(queue_ids)
         there = [queue_id for queue_id in queue_ids if self._log.get(queue_id) is not None]
-        for queue_id in queue_ids:
-            if self._index.get(queue_id) is None:
-                self._index.strike(((tenant_id, queue_id),))
-            self.drop(queue_id)
+        for queue_id in queue_ids:  # those without a meta row, too: a hub died while it dropped them
+            self._erase(self._index.add(tenant_id, queue_id))
         return len(there)
 
     def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:

@@ -184,7 +184,7 @@ class Appending:
         for queue in self._log.change(changes):
             for item in waiting[queue]:
                 item.refusal = Appended((), is_stale=True)
-            self._log.forget(queue)
+            self._log.forget(queue.known)
         for each in waiting.values():
             for item in each:
                 item.is_open = item.refusal is None
@@ -346,7 +346,7 @@ class Appending:
                     share.item.positions[share.index] = _GONE
             self._came(row.queue, shares)
             if row.course is Course.GONE:
-                self._log.forget(row.queue)
+                self._log.forget(row.queue.known)
             elif row.course is Course.AGAIN:
                 self._redo.append((row.queue, shares))
 

@@ -86,7 +86,7 @@ class Removing:
     def _change(self, steps: Mapping[LogQueue, Change]) -> set[LogQueue]:
         gone = self._log.change(steps.items())
         for queue in gone:
-            self._log.forget(queue)
+            self._log.forget(queue.known)
         self._log.count([queue for queue in steps if queue not in gone])
         return gone
 

@@ -24,7 +24,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase_index import QueueIndex, all_of, unknown
+from iothub_services.queues.hbase_index import KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain_queue import LogQueue
 
@@ -83,11 +83,11 @@ class QueueLog:
         with self.lock:
             return list(self._queues.values())
 
-    def forget(self, queue: LogQueue) -> None:
+    def forget(self, known: KnownQueue) -> None:
         """A queue is gone. In the writing thread."""
         with self.lock:
-            self._queues.pop(queue.known.queue_id, None)
-        self.index.forget(queue.known.queue_id)
+            self._queues.pop(known.queue_id, None)
+        self.index.forget(known.queue_id)
 
     def keep(self, queue: LogQueue) -> LogQueue:
         """Know a queue that was made or loaded."""

@@ -74,7 +74,7 @@ class Moves:
             self._log.know(queue, min(step.acknowledged, queue.tail))
         for queue in self._log.change(steps.items()):
             steps[queue].answers = [False] * len(by_queue[queue])
-            self._log.forget(queue)
+            self._log.forget(queue.known)
         for queue, indexes in by_queue.items():
             for at, answer in zip(indexes, steps[queue].answers, strict=True):
                 answers[at] = answer
@@ -97,7 +97,7 @@ class Moves:
             return (meta if is_done else replace(meta, epoch=meta.epoch + 1, owner=owner, token=token)), ()
 
         if (not is_fresh and log.refresh([queue])) or log.change([(queue, claimed)]):
-            log.forget(queue)
+            log.forget(queue.known)
             raise unknown(queue_id)
         self._finish_intents(queue)
         self._forget_ids(queue)

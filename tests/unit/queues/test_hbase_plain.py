@@ -9,13 +9,13 @@ import pytest
 from iothub.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub.testing import queue_contract, queue_expiry_contract
-from iothub.testing.queue_contract import MANY, TENANT, Case, identified, made, moved, one, positions
+from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase_plain import PlainHBaseQueues
 from iothub_services.queues.hbase_plain_meta import intent_column, remembered_rows
 from iothub_services.queues.port import Append, Appended, Inbound, Move, MoveKind, Overflow, QueueLimits
 from tests.support.hbase_calls import FakeCaller, Fault
-from tests.support.hbase_plain import PlainHBase
+from tests.support.hbase_plain import TABLES, PlainHBase
 
 CASES = queue_contract.CASES + queue_expiry_contract.CASES
 
@@ -386,6 +386,25 @@ def test_full_queue_takes_messages_again_when_another_hub_has_made_room() -> Non
 
     assert store.append([one(1, 4)]) == [Appended((3,))]
     assert store.tenant_usage(TENANT).messages == 1
+
+
+def test_drop_that_was_not_finished_is_finished_with_the_tenant() -> None:
+    """The hub died when the meta row was gone: nobody sees the queue, and its rows go with the tenant's."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    made(store, 1)
+    store.append([one(1, 1)])
+    caller.made = []
+    caller.fault = lambda _: Fault.UNSENT if "mutateRow" in caller.made[:-1] else Fault.NONE
+    with pytest.raises(BackendError):
+        store.drop(1)
+    other, _ = hbase.store(2)
+    assert other.append([one(1, 2)]) == [Appended((GONE,))]
+    assert hbase.rows
+
+    assert other.drop_tenant(TENANT) == 0
+    assert hbase.rows == {}
+    assert hbase.gateway.tables[TABLES.queue_index] == {}
 
 
 def test_memory_is_bounded() -> None:
