@@ -42,6 +42,9 @@ from iothub_services.queues.rebuilding import Place, RebuildingStore, Rebuilt
 T = TypeVar("T")
 K = TypeVar("K")
 
+MOST = 4_000  # appends of failed groups that are remembered: twice what one group has
+MOST_BYTES = 64 << 20  # of their bodies
+
 _GONE = int(Refused.GONE)
 
 
@@ -53,8 +56,8 @@ class SeveralQueues:
         chosen: The driver of queues that are created without naming one.
         committing: The name of the one that commits at the end of a group; the others' verbs are durable when they return.
 
-    Invariants: `_homes` names the driver of every queue that was created, listed or found here. `_parts` holds the appends of a
-    group that has not ended well: its repeat hands the same ones to the drivers.
+    Invariants: `_homes` names the driver of every queue that was created, listed or found here. `_parts` holds the appends of
+    groups that have not ended well, as many as may come again: a repeat hands the same ones to the drivers.
     """
 
     def __init__(self, drivers: Mapping[str, QueueStore], chosen: str, committing: str = "sqlite") -> None:
@@ -62,7 +65,8 @@ class SeveralQueues:
         self._chosen = chosen
         self._committing = committing
         self._homes: dict[int, str] = {}
-        self._parts: dict[int, tuple[Append, dict[str, Append]]] = {}  # by the whole's identity
+        self._parts: dict[int, tuple[Append, dict[str, Append]]] = {}  # by the whole's identity, oldest first
+        self._running: list[int] = []  # of the group that runs
 
     # --- where a queue is
 
@@ -101,8 +105,10 @@ class SeveralQueues:
         with ExitStack() as stack:
             for driver in self._drivers.values():
                 stack.enter_context(driver.group())
+            self._running.clear()
             yield
-        self._parts.clear()
+        for each in self._running:
+            self._parts.pop(each, None)
 
     def probe(self) -> None:
         """Raises BackendError: one of them takes no writes now."""
@@ -233,12 +239,23 @@ class SeveralQueues:
 
     def append(self, batch: list[Append]) -> list[Appended]:
         parts = [self._apart_of(op) for op in batch]
+        self._forget_given_up()
         answers: dict[int, Appended] = {}  # by the part's identity
         for name in self._order(parts):
             mine = [part[name] for part in parts if name in part and not self._is_refused(part, answers)]
             told = self._drivers[name].append(mine) if mine else []
             answers |= {id(each): answer for each, answer in zip(mine, told, strict=True)}
         return [self._merged(op, part, answers) for op, part in zip(batch, parts, strict=True)]
+
+    def _forget_given_up(self) -> None:
+        """What comes again comes soon: of the groups that failed before, only so much is remembered."""
+        running = set(self._running)
+        before = [each for each in self._parts if each not in running]
+        surplus_bytes = sum([len(self._parts[each][0].body) for each in before]) - MOST_BYTES
+        for each in before:
+            if len(self._parts) <= MOST and surplus_bytes <= 0:
+                break
+            surplus_bytes -= len(self._parts.pop(each)[0].body)
 
     def _is_refused(self, part: Mapping[str, Append], answers: Mapping[int, Appended]) -> bool:
         """Has the publisher's own queue said that there is nothing to do?"""
@@ -247,8 +264,9 @@ class SeveralQueues:
 
     def _apart_of(self, op: Append) -> dict[str, Append]:
         """Return what each driver gets of a message; the same objects when a group is repeated."""
+        self._running.append(id(op))
         kept = self._parts.get(id(op))
-        if kept is not None and kept[0] is op:
+        if kept is not None:
             return kept[1]
         deliveries = self._apart(op.deliveries, lambda delivery: delivery.queue_id)
         own = None if op.inbound is None else self._home(op.inbound.queue_id) or self._chosen

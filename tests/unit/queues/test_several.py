@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from iothub.errors import BackendError, NotFoundError
+from iothub_services.queues import several
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
 from iothub_services.queues.rebuilding import Place, Rebuilt
@@ -25,10 +26,13 @@ class Remembering(MemoryQueues):
 
     @contextmanager
     def group(self) -> Iterator[None]:
+        self._batch: list[Append] = []
         yield
-        self._done.clear()
+        for op in self._batch:
+            self._done.pop(id(op), None)
 
     def append(self, batch: list[Append]) -> list[Appended]:
+        self._batch = batch
         new = [op for op in batch if id(op) not in self._done]
         for op, answer in zip(new, super().append(new), strict=True):
             self._done[id(op)] = (op, answer)
@@ -56,10 +60,10 @@ def server() -> Remembering:
 
 @pytest.fixture
 def queues(server: Remembering) -> SeveralQueues:
-    several = SeveralQueues({"server": server, "file": MemoryQueues()}, "server", committing="file")
-    several.create_with("server", TENANT, 1, QueueLimits())
-    several.create_with("file", TENANT, 2, QueueLimits())
-    return several
+    made = SeveralQueues({"server": server, "file": MemoryQueues()}, "server", committing="file")
+    made.create_with("server", TENANT, 1, QueueLimits())
+    made.create_with("file", TENANT, 2, QueueLimits())
+    return made
 
 
 def message(number: int, *queue_ids: int, qos: int = 1, inbound: Inbound | None = None) -> Append:
@@ -102,6 +106,39 @@ def test_group_that_is_repeated_appends_once(queues: SeveralQueues, server: Reme
         queues.append(batch)
 
     assert server.tails([1]) == {1: 1}
+
+
+def test_repeat_apart_from_its_batch_appends_once(queues: SeveralQueues, server: Remembering) -> None:
+    """One bad operation has the batch taken apart: what its neighbours did before is not done again."""
+    batch = [message(1, 1, 2), message(2, 1, 2)]
+
+    def fail() -> None:
+        with queues.group():
+            queues.append(batch)
+            raise BackendError("damaged", retryable=False)
+
+    with pytest.raises(BackendError):
+        fail()
+    for op in batch:
+        with queues.group():
+            queues.append([op])
+
+    assert server.tails([1]) == {1: 2}
+
+
+def test_what_is_given_up_is_forgotten(queues: SeveralQueues) -> None:
+    """A store that is away for hours does not fill the memory."""
+
+    def fail(number: int) -> None:
+        with queues.group():
+            queues.append([message(number, 1, 2)])
+            raise BackendError("disk full", retryable=True)
+
+    for number in range(several.MOST + 10):
+        with pytest.raises(BackendError):
+            fail(number)
+
+    assert len(queues._parts) <= several.MOST
 
 
 def test_next_message_with_the_same_identity_is_another_one(queues: SeveralQueues, server: Remembering) -> None:
