@@ -106,7 +106,14 @@ class PlainHBaseQueues:
         self._caller.call(calls.mutate_row(self._table, _PROBE_ROW, {b"m:probe": b"\1"}))
 
     def idle(self) -> bool:
-        """Read the sums of some queues that nobody has asked for yet; True if there are more."""
+        """Forget what was given up, and read the sums of some queues that nobody has asked for yet; True if there is more to do.
+
+        Who repeats a batch does nothing else before it is over, and is idle now.
+        """
+        self._moves.repeats.clear()
+        self._made_before.clear()
+        if self._appending.forget():
+            return True
         if self._uncounted is None:
             self._uncounted = deque(queue_id for _, queue_id in self._index.listed())
         part = [self._uncounted.popleft() for _ in range(min(_COUNTED_AT_ONCE, len(self._uncounted)))]

@@ -36,6 +36,7 @@ from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Ref
 ROW_BYTES = 256 << 10  # of one batch: a page of rows must fit into a frame
 _ROW_RECORDS = 1024
 _ROUNDS = 64  # in which nothing was placed, because others were faster
+_LOOKED_AFTER = 64  # rows at a time, when nobody writes
 _BYTES_KEPT = 32 << 20  # of rows on their way after a call that failed
 
 _GONE, _FULL = int(Refused.GONE), int(Refused.FULL)
@@ -114,18 +115,31 @@ class Appending:
 
     # --- what an earlier call has left
 
+    def forget(self) -> bool:
+        """Nobody repeats a call any more: see what became of some rows that were given up; True if there are more. Raises BackendError."""
+        self.repeats.clear()
+        for row in list(self._moving.values()):
+            self._give_up(row)
+        self._active = set(list(self._moving)[:_LOOKED_AFTER])
+        self._place()
+        return bool(self._moving)
+
     def _settle(self, items: Sequence[Item]) -> None:
         """Rows on their way that nobody asks for any more are not written, if they are not yet."""
         current = set(map(id, items))
         found = [self._log.get(queue_id) for queue_id in _queue_ids(items)]
         self._active = {queue for queue in found if queue is not None}
         for row in [row for queue, row in self._moving.items() if queue in self._active]:
-            if any(id(share.item) in current for share in self._shares[row]):
-                continue
-            row.is_wanted = False
-            row.course = Course.LOOK if row.is_doubtful else Course.DISCARDED
-            self._finish([row])
+            if not any(id(share.item) in current for share in self._shares[row]):
+                self._give_up(row)
         self._place()
+
+    def _give_up(self, row: Moving) -> None:
+        """Only look for it from now on, and not even that if it cannot be there."""
+        row.is_wanted = False
+        row.course = Course.LOOK if row.is_doubtful else Course.DISCARDED
+        row.records, row.value = [], b""
+        self._finish([row])
 
     def _abandon(self) -> None:
         """Forget what was planned only, and what is too much to keep."""
@@ -138,10 +152,7 @@ class Appending:
         for row in list(self._moving.values()):
             if kept > _BYTES_KEPT:
                 kept -= len(row.value)
-                row.is_wanted = False
-                row.course = Course.LOOK if row.is_doubtful else Course.DISCARDED
-                row.records, row.value = [], b""
-                self._finish([row])
+                self._give_up(row)
 
     # --- bodies
 

@@ -111,6 +111,23 @@ def test_append_that_was_given_up_is_looked_for_before_the_next() -> None:
         assert store.tenant_usage(TENANT).messages == following
 
 
+def test_append_that_was_given_up_is_looked_for_when_nobody_writes() -> None:
+    """Then the sums are right again, and nothing of it is kept."""
+    for fault, stored in ((Fault.UNANSWERED, 1), (Fault.LOST, 0), (Fault.UNSENT, 0)):
+        store, caller = PlainHBase().store()
+        claim = made(store, 1)
+        batch = [one(1, 1)]
+        lose(caller, "checkAndPut", fault)
+        refused(store, batch)
+
+        while store.idle():
+            pass
+
+        assert store.tenant_usage(TENANT).messages == stored
+        assert positions(store, 1, claim.epoch) == list(range(1, stored + 1))
+        assert len(store._appending.repeats) == 0
+
+
 def test_failure_of_one_queue_is_not_repeated_for_the_others() -> None:
     """What was placed is not placed again, and a queue that nobody appends to now cannot fail the others."""
     store, caller = PlainHBase().store()
