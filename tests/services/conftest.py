@@ -30,7 +30,9 @@ def _house() -> Iterator[Services]:
     before = {report.name for report in house.reports() if report.state != "down"}
     house.up()
     yield house
-    house.down(*(name for name in reversed(ALWAYS) if name not in before))
+    for name in reversed(ALWAYS):
+        if name not in before:
+            house.down(name)
 
 
 @pytest.fixture
