@@ -21,6 +21,7 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, Futur
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_services.events.port import (
+    NOWHERE,
     DamagedEventError,
     EventLog,
     LoggedEvent,
@@ -74,13 +75,15 @@ class StateService:
         self._is_behind = (
             False  # the log has events that are not folded: others', or the store did not say what was before
         )
-        self._unfolded = 0  # events that were appended meanwhile
+        self._untried = 0  # events since the store was last written, or tried
+        self._written: Offsets = NOWHERE  # the store has it up to here, or further by others
         self.probe: Callable[[], None] | None = getattr(log, "probe", None)
 
     @cached_property
     def _folded(self) -> list[int]:
         """As the store has it at first; asked when it is first needed: a store on a server answers only while a hub turns."""
-        return list(self._store.applied_offsets())
+        self._written = self._store.applied_offsets()
+        return list(self._written)
 
     @property
     def folded(self) -> Offsets:
@@ -157,7 +160,7 @@ class StateService:
         self._on_alarm("event_log_lost", text)
         above = self._log.after_loss(self.folded)
         self._store.apply(above, [])  # first: a crash between the two looks like another loss, not like a gap
-        self._folded = list(above)
+        self._folded, self._written = list(above), above
         self._log.skip_to(above)
 
     def __call__(self, ops: list[StateOp]) -> list[object]:
@@ -165,7 +168,8 @@ class StateService:
         self._is_begun = True
         done = self._log.append([event for events in ops if not isinstance(events, DropTenant) for event in events])
         self._take_in(done)
-        if len(self._changed) >= _GATHERED or self._unfolded >= _GATHERED:
+        self._untried += len(done)
+        if self._is_due():
             self._write()
         rest = iter(done)
         return [
@@ -182,13 +186,18 @@ class StateService:
                 if logged.event.type.topic is not Topic.SESSIONS:
                     continue
                 self._is_behind |= logged.offset != reached(self._folded, logged.partition) + 1
-                if self._is_behind:  # `_flush` folds it from the log, in its order
-                    self._unfolded += 1
-                else:
+                if not self._is_behind:  # else `_flush` folds it from the log, in its order
                     self._fold(logged)
         except (BackendError, FutureRecordError) as error:
             self._is_behind = True
             self._failed(error)
+
+    def _is_due(self) -> bool:
+        """Say whether to write without waiting for idle time. A store that fails is left alone for a while: trying lasts until it times out."""
+        are_many = self._untried >= _GATHERED
+        if self._is_failing:
+            return are_many
+        return len(self._changed) >= _GATHERED or (self._is_behind and are_many)
 
     def _drop_tenant(self, tenant_id: int) -> object:
         """Remove the rows of a tenant whose sessions have ended. What is folded is written first: the log is not folded over this again."""
@@ -210,14 +219,24 @@ class StateService:
         return False
 
     def _write(self) -> None:
+        self._untried = 0
         try:
             self._flush()
         except (BackendError, FutureRecordError) as error:
             self._failed(error)
+            if len(self._known) > _REMEMBERED:
+                self._begin_again()
         else:
             if self._is_failing:
                 self._is_failing = False
                 self._on_alarm("state_failing", "")
+
+    def _begin_again(self) -> None:
+        """Forget what was folded and cannot be written: memory has an end, and the log has it all."""
+        self._known.clear()
+        self._changed.clear()
+        self._folded = list(self._written)
+        self._is_behind = True
 
     def _failed(self, error: IotHubError) -> None:
         self._is_failing = True
@@ -264,7 +283,6 @@ class StateService:
                 self._fold(logged)
         self._folded = [max(offset, reached(self._folded, partition)) for partition, offset in enumerate(end)]
         self._is_behind = False
-        self._unfolded = 0
 
     def _skip(self, error: DamagedEventError) -> None:
         self._on_alarm("event_corrupt", f"{error}: skipped")
@@ -312,6 +330,7 @@ class StateService:
             return
         writes = [StateWrite(*key, state.offset, encode_state(state)) for key, state in self._changed.items()]
         self._store.apply(self.folded, writes)
+        self._written = self.folded
         self._changed.clear()
         if len(self._known) > _REMEMBERED:
             self._known.clear()

@@ -18,6 +18,7 @@ from iothub_services.events.port import LoggedEvent, Offsets
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
+from iothub_services.state import service as state_service
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import DropTenant, StateService, journal_thread
@@ -474,3 +475,45 @@ def test_service_asks_for_the_states_of_many_events_at_once(house: House, monkey
     house.store = FailingStates()
     assert len(house.restarted().load()) == 1_200
     assert asked[1:] == [500, 500, 200]
+
+
+def test_store_that_fails_is_not_tried_with_every_event(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt lasts until it times out, and whoever waits for the log waits for that too."""
+    house.service([[created(f"client-{number}") for number in range(1_999)]])
+    house.store.is_failing = True
+    tried: list[int] = []
+    apply = FailingStates.apply
+
+    def counted(store: FailingStates, offsets: Offsets, writes: list[StateWrite]) -> bool:
+        tried.append(len(writes))
+        return apply(store, offsets, writes)
+
+    monkeypatch.setattr(FailingStates, "apply", counted)
+    for number in range(20):
+        house.service([[created(f"late-{number}-{each}") for each in range(200)]])
+    assert len(tried) == 2
+
+    house.store.is_failing = False
+    assert not house.service.idle()
+    assert house.alarms[-1] == "state_failing"
+    assert house.store.applied_offsets() == (5_999,)
+    assert house.service.verify().differences == []
+
+
+def test_states_that_cannot_be_written_do_not_fill_the_memory(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a bound they are forgotten, and folded from the log again when the store takes them."""
+    monkeypatch.setattr(state_service, "_REMEMBERED", 100)
+    house.service([[created("first")]])
+    house.service.idle()
+    house.store.is_failing = True
+    for number in range(10):
+        house.service([[created(f"late-{number}-{each}") for each in range(30)]])
+        house.service.idle()
+        assert len(house.service._known) <= 130
+    assert house.service.folded == (1,)
+
+    house.store.is_failing = False
+    house.service.idle()
+
+    assert house.store.applied_offsets() == (301,)
+    assert house.service.verify().differences == []
