@@ -66,9 +66,8 @@ class Inbounds:
                 self._ask(asked)
             self._appending.route(list(first.values()))
             self._close([Publish(*each) for each in first.items()])
-        except (
-            BackendError
-        ) as error:  # an intent that is there will be finished: nobody may be told that nothing was written
+        except BackendError as error:
+            # An intent that is there will be finished: nobody may be told that nothing was written.
             error.is_written |= any(item.progress >= Progress.ASKED for _, item in publishes)
             raise
         for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
@@ -104,21 +103,16 @@ class Inbounds:
         return list(items)
 
     def _ask(self, asked: dict[Reader, list[Publish]]) -> None:
-        moves = {
-            reader: [move for each in publishes for move in self._moves(each)] for reader, publishes in asked.items()
-        }
-        before = {
-            id(each.item): each.item.progress == Progress.ASKED for publishes in asked.values() for each in publishes
-        }
-        for publishes in asked.values():
-            for _, item in publishes:
-                item.progress = Progress.ASKED
+        """Send the intents and take what is told of each."""
+        moves = {reader: [move for each in asked[reader] for move in self._moves(each)] for reader in asked}
+        items = [item for publishes in asked.values() for _, item in publishes]
+        before = {id(item): item.progress for item in items}
         try:
             moved = self._readers.send(moves)
         except BackendError as error:
-            if not error.is_written:
-                for _, item in (publish for publishes in asked.values() for publish in publishes):
-                    item.progress = Progress.ASKED if before[id(item)] else Progress.NEW
+            if error.is_written:
+                for item in items:
+                    item.progress = Progress.ASKED
             raise
         for reader, publishes in asked.items():
             if not moved[reader].is_done:
@@ -126,7 +120,7 @@ class Inbounds:
                     _refuse(item, Appended((), is_stale=True))
                 continue
             for (_, item), (result, kept) in zip(publishes, requests.intended(moved[reader].told), strict=True):
-                _take(item, result, kept, is_repeat=before[id(item)])
+                _take(item, result, kept, is_repeat=before[id(item)] == Progress.ASKED)
 
     def _moves(self, publish: Publish) -> list[bytes]:
         inbound, item = publish

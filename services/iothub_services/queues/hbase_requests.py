@@ -105,7 +105,7 @@ def append(
         ((head, body),) = records
         size = len(head) + len(body)
         start = _APPEND_ONE.pack(_APPEND, key, _APPEND_BYTES + 4 + size, writer, sequence, *room, 1, size)
-        return key, start + head + body
+        return key, b"".join((start, head, body))
     parts = [b""]
     total = _APPEND_BYTES
     for head, body in records:
