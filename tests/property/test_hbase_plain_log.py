@@ -109,7 +109,16 @@ class World:
         return body
 
     def run(self, steps: int) -> None:
-        verbs = (self.append, self.append, self.read_page, self.acknowledge, self.take_over, self.die, self.consume)
+        verbs = (
+            self.append,
+            self.append,
+            self.read_page,
+            self.acknowledge,
+            self.take_over,
+            self.die,
+            self.consume,
+            self.idle,
+        )
         others = (self.die, self.session.move, self.read_page, self.consume)
         for _ in range(steps):
             verb = self.random.choice((*verbs, self.session.go_on, self.session.go_on, self.session.move))
@@ -196,6 +205,10 @@ class World:
                 assert other.store.apply([Move(MoveKind.ACK, QUEUE, claim.epoch, page.upto)]) == [True]
                 other.taken = page.upto
             self.trouble = trouble
+
+    def idle(self, hub: Hub) -> None:
+        with contextlib.suppress(BackendError):
+            hub.store.idle()
 
     def die(self, hub: Hub) -> None:
         """What it knew is gone; its calls on the way may still be done."""

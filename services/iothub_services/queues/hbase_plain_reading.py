@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import cast
 
 from iothub.records import keys
 from iothub.records.queue_batch import records_of
 from iothub.records.queued import Record
 from iothub_services.hbase import calls
+from iothub_services.hbase.calls import Call
 from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase_bodies import Bodies, Wanted
 from iothub_services.queues.hbase_index import all_of, unknown
 from iothub_services.queues.hbase_plain_log import ROWS_AT_ONCE, QueueLog, parts
-from iothub_services.queues.hbase_plain_meta import BATCH, Meta, decode_meta
+from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta, decode_meta
 from iothub_services.queues.hbase_plain_queue import LogQueue, holds, is_gone, run_of
 from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError
 
@@ -38,10 +40,11 @@ class Reading:
         page = _Filling(after, count, size_bytes)
         start = after + 1
         while not page.is_full:
-            rows, start, is_end = self._rows(queue, start, count, size_bytes)
-            meta = self._meta(queue, epoch)
-            for row in rows:
-                self._fill(queue, meta, row, page)
+            rows, start, is_end, raw = self._rows(queue, start, count, size_bytes)
+            meta = self._meta(queue, epoch, raw)
+            is_filled = [self._fill(queue, meta, row, page) for row in rows]
+            if rows and not any(is_filled):  # a late write of the past where the next row will be
+                start, is_end = queue.tail + 1, True
             run = run_of(meta.vacated, start)
             if run is not None:
                 start, is_end = run[1] + 1, False
@@ -50,26 +53,31 @@ class Reading:
                 break
         return Page(self._with_bodies(queue, page.found), page.upto, page.is_end)
 
-    def _rows(self, queue: LogQueue, start: int, count: int, size_bytes: int) -> tuple[list[Row], int, bool]:
-        """Return rows from the one that holds `start`, the next row's position, and whether there is none behind."""
-        with self._log.lock:
+    def _rows(
+        self, queue: LogQueue, start: int, count: int, size_bytes: int
+    ) -> tuple[list[Row], int, bool, bytes | None]:
+        """Return rows from the one that holds `start`, the next row's position, whether there is none behind, and the meta row."""
+        log, key = self._log, queue.key
+        with log.lock:
             start = queue.boundary(start)
             asked, behind = _planned(queue, start, count, size_bytes)
             is_tail = behind > queue.tail
-        if not asked:
-            rows = self._log.rows_from(queue.key, start)
-            behind = self._log.batch(queue, rows[-1]).last + 1 if rows else start
-            return rows, behind, len(rows) < ROWS_AT_ONCE
-        names = [keys.record_row(queue.key, first) for first in (*asked, behind)]
-        rows = self._log.caller.call(calls.get_rows(self._log.table, names, (BATCH,), pin=queue.key))
+        if not asked and not is_tail:
+            rows = log.rows_from(key, start)
+            behind = log.batch(queue, rows[-1]).last + 1 if rows else start
+            return rows, behind, len(rows) < ROWS_AT_ONCE, log.metas((key,)).get(key)
+        names = [keys.record_row(key, first) for first in (*asked, behind)]
+        asked_rows: Call[object] = calls.get_rows(log.table, names, (BATCH,), pin=key)
+        asked_meta: Call[object] = calls.get_rows(log.table, [keys.meta_row(key)], (STATE,), pin=key)
+        rows, metas = (cast("list[Row]", each) for each in all_of(log.caller.call_many((asked_rows, asked_meta))))
+        raw = metas[0].cells[STATE].value if metas else None
         last = next((row for row in rows if row.key == names[-1]), None)
         if last is not None:
-            return rows, self._log.batch(queue, last).last + 1, False
-        return rows, behind, is_tail
+            return rows, log.batch(queue, last).last + 1, False, raw
+        return rows, behind, is_tail, raw
 
-    def _meta(self, queue: LogQueue, epoch: int) -> Meta:
+    def _meta(self, queue: LogQueue, epoch: int, raw: bytes | None) -> Meta:
         queue_id = queue.known.queue_id
-        raw = self._log.metas((queue.key,)).get(queue.key)
         if raw is None:
             raise unknown(queue_id)
         meta = queue.meta if raw == queue.raw else self._log.decoded(queue_id, decode_meta, raw)
@@ -77,14 +85,18 @@ class Reading:
             raise StaleEpochError(f"queue {queue_id} is at epoch {meta.epoch}, the reader at {epoch}")
         return meta
 
-    def _fill(self, queue: LogQueue, meta: Meta, row: Row, page: _Filling) -> None:
+    def _fill(self, queue: LogQueue, meta: Meta, row: Row, page: _Filling) -> bool:
+        """Put records into the page; False: the row belongs to an earlier incarnation of the queue."""
         batch = self._log.batch(queue, row)
-        if batch.born != meta.born or holds(meta.vacated, batch.first):
-            return
+        if batch.born != meta.born:
+            return False
+        if holds(meta.vacated, batch.first):
+            return True
         self._log.learn(queue, batch)
         for position, record in enumerate(records_of(row.cells[BATCH].value), batch.first):
             if position > page.after and not page.is_full and not is_gone(meta, position):
                 page.add(position, record)
+        return True
 
     def _with_bodies(self, queue: LogQueue, found: Sequence[tuple[int, Record]]) -> list[QueuedRecord]:
         """Put bodies that lie apart in place; one that is lost leaves nothing, which cannot be read as a message."""

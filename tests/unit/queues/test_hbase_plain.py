@@ -13,7 +13,7 @@ from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, identified, 
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase_plain import PlainHBaseQueues
 from iothub_services.queues.hbase_plain_meta import intent_column, remembered_rows
-from iothub_services.queues.port import Append, Appended, Inbound, Move, MoveKind, Overflow, QueueLimits
+from iothub_services.queues.port import Append, Appended, Inbound, Move, MoveKind, Overflow, Page, QueueLimits
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_plain import TABLES, PlainHBase
 
@@ -363,6 +363,7 @@ def test_late_write_to_a_queue_that_was_made_anew_is_nobodys() -> None:
     store.drop(1)
     claim = made(store, 1)
     hbase.rows[row] = dict(late)
+    assert store.read(1, claim.epoch, 0, 10, MANY) == Page([], 0, True)
 
     assert store.append([one(1, 3)]) == [Appended((1,))]
     (record,) = store.read(1, claim.epoch, 0, 10, MANY).records
