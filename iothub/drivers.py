@@ -126,7 +126,7 @@ def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:
     if driver == "hbase":
         from iothub_services.queues.hbase import HBaseQueues
 
-        return HBaseQueues(caller, Tables(settings.hbase.namespace))
+        return HBaseQueues(caller, Tables(settings.hbase.namespace), frame_bytes=settings.hbase.frame_limit)
     from iothub_services.queues.hbase_plain import PlainHBaseQueues
 
     return PlainHBaseQueues(caller, Tables(settings.hbase.namespace))

@@ -33,7 +33,7 @@ from iothub_services.queues.hbase_expiry import Expiry
 from iothub_services.queues.hbase_inbound import Inbounds, Publish
 from iothub_services.queues.hbase_index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.hbase_moves import Readers, require
-from iothub_services.queues.hbase_regions import Regions
+from iothub_services.queues.hbase_regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase_repeats import Repeats
 from iothub_services.queues.hbase_requests import PageTold, StatsTold, Status, Step, Told
 from iothub_services.queues.port import (
@@ -55,6 +55,7 @@ from iothub_services.queues.port import (
 
 log = logging.get(__name__)
 
+FRAME_BYTES = 16 << 20
 PAGE_BYTES = 8 << 20  # of bodies, but for a single one that is larger
 _TOKEN_BITS = 63
 _PROBE_LIMITS = QueueLimits(0, 0)
@@ -66,19 +67,27 @@ class HBaseQueues:
 
     Args:
         incarnation: A number of this process's life that no other process ever uses; None: a random one.
+        frame_bytes: The largest call and answer; half of it is for what is not a message's body.
 
     Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
     """
 
     def __init__(
-        self, caller: Caller, tables: Tables, incarnation: int | None = None, clock: Clock | None = None
+        self,
+        caller: Caller,
+        tables: Tables,
+        incarnation: int | None = None,
+        clock: Clock | None = None,
+        *,
+        frame_bytes: int = FRAME_BYTES,
     ) -> None:
         writer = _token() if incarnation is None else incarnation
         sequence = counted(1)
         self._caller = caller
         self._table = tables.queues
         self._index = QueueIndex(caller, tables.queue_index, tables.queues, Driver.COPROCESSOR)
-        self._regions = Regions(caller, tables.queues)
+        self._page_bytes = min(PAGE_BYTES, frame_bytes // 2)
+        self._regions = Regions(caller, tables.queues, min(REQUEST_BYTES, frame_bytes // 2))
         self._bodies = Bodies(caller, tables.bodies, writer, clock or SystemClock())
         self._readers = Readers(self._index, self._regions, sequence)
         self._appending = Appending(self._index, self._regions, self._bodies, writer, sequence)
@@ -165,7 +174,7 @@ class HBaseQueues:
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         known = self._existing(queue_id)
-        asked = requests.page(epoch, after, count, min(size_bytes, PAGE_BYTES))
+        asked = requests.page(epoch, after, count, min(size_bytes, self._page_bytes))
         row = self._caller.call(self._get(known, requests.PAGE, {requests.ASKED: asked}))
         if row is None:
             raise unknown(queue_id)

@@ -21,7 +21,7 @@ from iothub_services.queues import hbase_requests as requests
 from iothub_services.queues.hbase_bodies import Bodies, is_apart
 from iothub_services.queues.hbase_index import KnownQueue, QueueIndex, Tenant
 from iothub_services.queues.hbase_moves import problem
-from iothub_services.queues.hbase_regions import REQUEST_BYTES, Outcome, Regions
+from iothub_services.queues.hbase_regions import Outcome, Regions
 from iothub_services.queues.hbase_repeats import Repeats
 from iothub_services.queues.hbase_requests import Status, Step
 from iothub_services.queues.hbase_room import UNBOUND, TenantRoom
@@ -107,25 +107,28 @@ class Item:
 class _Operation:
     """What one queue is asked in one round. Its bytes are made once; `alive`: so many of its shares may still be asked for."""
 
-    __slots__ = ("alive", "is_full", "is_uncertain", "known", "shares", "size_bytes", "step")
+    __slots__ = ("alive", "is_full", "is_uncertain", "known", "shares", "size_bytes", "step", "stored_bytes")
 
     def __init__(self, known: KnownQueue) -> None:
         self.known = known
         self.shares: list[Share] = []
         self.size_bytes = 0  # what its messages count for in limits
+        self.stored_bytes = 0
         self.alive = 0
         self.is_full = False
         self.is_uncertain = False
         self.step: Step = (b"", b"")
 
-    def take(self, share: Share) -> None:
+    def take(self, share: Share, most_bytes: int) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
-        size = share.item.size
-        if self.shares and (len(self.shares) == requests.MOST_RECORDS or self.size_bytes + size > REQUEST_BYTES):
+        item = share.item
+        stored = self.stored_bytes + len(item.stored)
+        if self.shares and (stored > most_bytes or len(self.shares) == requests.MOST_RECORDS):
             self.is_full = True
         if not self.is_full:
             self.shares.append(share)
-            self.size_bytes += size
+            self.stored_bytes = stored
+            self.size_bytes += item.size
 
     def seal(self, writer: int, sequence: int, room: tuple[int, int]) -> None:
         """Make the bytes."""
@@ -224,6 +227,7 @@ class Appending:
                 old[operation.known.queue_id] = operation
                 rooms[operation.known.tenant].reserve(len(operation.shares), operation.size_bytes)
         is_any_open = bool(self._open)
+        most_bytes = self._regions.request_bytes
         for share in shares:
             known = share.known
             if known is None:
@@ -237,7 +241,7 @@ class Appending:
             chosen = new.get(queue_id)
             if chosen is None:
                 chosen = new[queue_id] = _Operation(known)
-            chosen.take(share)
+            chosen.take(share, most_bytes)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
             left = UNBOUND if room is None else room.of(queue_id)

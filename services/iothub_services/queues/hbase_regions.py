@@ -17,7 +17,7 @@ from iothub_services.queues import hbase_requests as requests
 from iothub_services.queues.hbase_index import all_of
 from iothub_services.queues.hbase_requests import Step, Told
 
-REQUEST_BYTES = 4 << 20  # of one call, but for a single operation that is larger: frames have bounds
+REQUEST_BYTES = 4 << 20  # of one call, but for a single message that is larger
 _MOVED = "is not in region"
 _FIRST_ROW = b"\0"
 _PROBE_TENANT = 0  # no account has it
@@ -32,9 +32,10 @@ class Regions:
     Invariants: calls for one region take the same connection, one after another. `failing`: starts of regions whose last call failed.
     """
 
-    def __init__(self, caller: Caller, table: bytes) -> None:
+    def __init__(self, caller: Caller, table: bytes, request_bytes: int = REQUEST_BYTES) -> None:
         self._caller = caller
         self._table = table
+        self.request_bytes = request_bytes
         self._starts: list[bytes] = [b""]
         self.failing: set[bytes] = set()
 
@@ -111,27 +112,26 @@ class Regions:
                 by_region[region] = [at]
             else:
                 group.append(at)
-        return [(starts[region], part) for region, group in by_region.items() for part in _bounded(steps, group)]
+        return [(starts[region], part) for region, group in by_region.items() for part in self._bounded(steps, group)]
+
+    def _bounded(self, steps: Sequence[Step], group: list[int]) -> list[list[int]]:
+        """Cut what goes to one region into calls."""
+        if len(group) <= requests.MOST_STEPS and sum([len(steps[at][1]) for at in group]) <= self.request_bytes:
+            return [group]
+        parts: list[list[int]] = []
+        size_bytes = 0
+        for at in group:
+            size = len(steps[at][1])
+            if not parts or size_bytes + size > self.request_bytes or len(parts[-1]) == requests.MOST_STEPS:
+                parts.append([])
+                size_bytes = 0
+            parts[-1].append(at)
+            size_bytes += size
+        return parts
 
     def _call(self, start: bytes, steps: Sequence[Step]) -> Call[bytes]:
         row = keys.meta_row(steps[0][0])
         return calls.append(self._table, row, requests.CHANGE, requests.request(steps), pin=b"region " + start)
-
-
-def _bounded(steps: Sequence[Step], group: list[int]) -> list[list[int]]:
-    """Cut what goes to one region into calls."""
-    if len(group) <= requests.MOST_STEPS and sum([len(steps[at][1]) for at in group]) <= REQUEST_BYTES:
-        return [group]
-    parts: list[list[int]] = []
-    size_bytes = 0
-    for at in group:
-        size = len(steps[at][1])
-        if not parts or size_bytes + size > REQUEST_BYTES or len(parts[-1]) == requests.MOST_STEPS:
-            parts.append([])
-            size_bytes = 0
-        parts[-1].append(at)
-        size_bytes += size
-    return parts
 
 
 _UNSENT = BackendError("not sent to HBase", retryable=True)

@@ -13,6 +13,7 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFo
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
+from iothub_services.queues.hbase import HBaseQueues
 from iothub_services.queues.hbase_bodies import LARGE_BYTES, PIECE_BYTES, sweepable
 from iothub_services.queues.hbase_sweep import referenced
 from iothub_services.queues.port import (
@@ -381,6 +382,28 @@ def test_records_of_one_queue_are_split_over_calls(monkeypatch: pytest.MonkeyPat
     assert [answer.positions for answer in answers] == [(number,) for number in range(1, 9)]
     assert positions(store, 1, claim.epoch) == list(range(1, 9))
     assert caller.batches - before == 4
+
+
+def test_calls_and_pages_stay_below_the_frame_limit() -> None:
+    """Half of it is for what is not a body."""
+    house = HBase()
+    caller = FakeCaller(house.gateway)
+    store = HBaseQueues(caller, TABLES, 1, house.clock, frame_bytes=100_000)
+    claim = made(store, 1)
+    made(store, 5)
+    caller.made.clear()
+    sizes: list[int] = []
+
+    def fault(call: Call[object]) -> Fault:
+        sizes.append(call.size)
+        return Fault.NONE
+
+    caller.fault = fault
+    store.append([one(queue_id, number, body=b"x" * 20_000) for number in range(1, 6) for queue_id in (1, 5)])
+
+    assert max(sizes) < 60_000
+    assert len(store.read(1, claim.epoch, 0, 9, MANY).records) == 3
+    assert positions(house.store(2)[0], 1, claim.epoch) == [1, 2, 3, 4, 5]
 
 
 def test_forgotten_messages_take_their_call_along() -> None:
