@@ -17,6 +17,7 @@ from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.sqlite.database import open_database
+from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 
 
@@ -27,13 +28,15 @@ class Alternating(SeveralQueues):
         self.create_with(("sqlite", "memory")[queue_id % 2], tenant_id, queue_id, limits, first_epoch)
 
 
-@pytest.fixture(params=["memory", "sqlite", "hbase"])
+@pytest.fixture(params=["memory", "sqlite", "hbase", "hbase-plain"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
         queues = SqliteQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail))
     elif request.param == "hbase":
         queues = HBase().store()[0]
+    elif request.param == "hbase-plain":
+        queues = PlainHBase().store()[0]
     yield queues
     queues.close()
 

@@ -1,4 +1,4 @@
-"""The queue driver `hbase-plain` without a server: the port's contract, lost answers, other hubs at the same queues."""
+"""The queue driver `hbase-plain` without a server: lost answers, other hubs at the same queues."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ import pytest
 
 from iothub.errors import BackendError, ConflictError
 from iothub.records import keys
-from iothub.testing import queue_contract, queue_expiry_contract
-from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, identified, made, moved, one, positions
+from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase_plain import PlainHBaseQueues
 from iothub_services.queues.hbase_plain_meta import intent_column, remembered_rows
 from iothub_services.queues.port import Append, Appended, Inbound, Move, MoveKind, Overflow, Page, QueueLimits
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_plain import TABLES, PlainHBase
-
-CASES = queue_contract.CASES + queue_expiry_contract.CASES
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_queue_contract(case: Case) -> None:
-    """The driver does what every driver does."""
-    store, _ = PlainHBase().store()
-
-    case(store)
 
 
 def lose(caller: FakeCaller, verb: str, fault: Fault, count: int = 1) -> None:
