@@ -41,17 +41,18 @@ class _Queue:
     tail: int = 0
     head: int = 0
     reserved: int = 0
+    size_bytes: int = 0  # of the bodies in `records`
     records: dict[int, QueuedRecord] = field(default_factory=dict)  # by position, ascending
     ids: dict[bytes, int] = field(default_factory=dict)  # QoS 2 message id -> position
     released: set[int] = field(default_factory=set)
     inbound: set[int] = field(default_factory=set)
 
-    @property
-    def bytes(self) -> int:
-        return sum(len(record.body) for record in self.records.values())
+    def add(self, record: QueuedRecord) -> None:
+        self.records[record.position] = record
+        self.size_bytes += len(record.body)
 
     def remove(self, position: int) -> None:
-        del self.records[position]
+        self.size_bytes -= len(self.records.pop(position).body)
         for message_id in [message_id for message_id, known in self.ids.items() if known == position]:
             del self.ids[message_id]
 
@@ -109,7 +110,7 @@ class MemoryQueues:
 
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
         queues = [queue for queue in self._queues.values() if queue.tenant_id == tenant_id]
-        return TenantUsage(sum(len(queue.records) for queue in queues), sum(queue.bytes for queue in queues))
+        return TenantUsage(sum(len(queue.records) for queue in queues), sum(queue.size_bytes for queue in queues))
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         return {queue_id: self._queues[queue_id].tail for queue_id in queue_ids if queue_id in self._queues}
@@ -120,7 +121,7 @@ class MemoryQueues:
             queue_id,
             queue.tenant_id,
             len(queue.records),
-            queue.bytes,
+            queue.size_bytes,
             queue.head,
             queue.tail,
             queue.epoch,
@@ -134,6 +135,7 @@ class MemoryQueues:
         queue = self._existing(queue_id)
         count = len(queue.records)
         queue.records.clear()
+        queue.size_bytes = 0
         queue.ids.clear()
         return count
 
@@ -220,8 +222,10 @@ class MemoryQueues:
             queue.remove(position)
             dropped.append((delivery.queue_id, position))
         queue.tail += 1
-        queue.records[queue.tail] = QueuedRecord(
-            queue.tail, delivery.qos, delivery.flags, delivery.subscription_ids, item.expires_at_ms, item.body
+        queue.add(
+            QueuedRecord(
+                queue.tail, delivery.qos, delivery.flags, delivery.subscription_ids, item.expires_at_ms, item.body
+            )
         )
         if is_once:
             queue.ids[item.message_id] = queue.tail
@@ -232,7 +236,7 @@ class MemoryQueues:
         tenant_messages, tenant_bytes = self._tenant_limits.get(queue.tenant_id, (0, 0))
         above = {
             "session_queued_messages": _over(len(queue.records) + 1, queue.limits.messages),
-            "session_queued_bytes": _over(queue.bytes + size, queue.limits.bytes),
+            "session_queued_bytes": _over(queue.size_bytes + size, queue.limits.bytes),
             "queued_messages": _over(usage.messages + 1, tenant_messages),
             "queued_bytes": _over(usage.bytes + size, tenant_bytes),
         }
@@ -243,7 +247,7 @@ class MemoryQueues:
         usage = self.tenant_usage(queue.tenant_id)
         tenant_messages, tenant_bytes = self._tenant_limits.get(queue.tenant_id, (0, 0))
         messages = max(_over(len(queue.records) + 1, queue.limits.messages), _over(usage.messages + 1, tenant_messages))
-        size_bytes = max(_over(queue.bytes + size, queue.limits.bytes), _over(usage.bytes + size, tenant_bytes))
+        size_bytes = max(_over(queue.size_bytes + size, queue.limits.bytes), _over(usage.bytes + size, tenant_bytes))
         victims: list[int] = []
         for record in queue.records.values():
             if messages <= 0 and size_bytes <= 0:
