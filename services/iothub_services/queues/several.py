@@ -8,14 +8,15 @@ drivers is as many appends, in one group. The driver that commits at the end of 
 and these do not do again what they have done when the group is repeated with the same objects: so an append is done once, whatever fails
 while the hub lives. When the hub dies between the two, nobody was answered yet, and the publisher's repeat comes with a message id of its
 own: at QoS 2, too, some queues may then get it twice, but none goes without. For that the publisher's own queue, which remembers the Packet
-Identifier, is asked first where its memory is committed with the group, and last where it is durable at once.
+Identifier, is asked first where its memory is committed with the group. Where it is durable at once it is asked last, and what the group has
+done until then is committed before: else it would remember a message that a crash takes from the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from operator import add
 from typing import TypeVar, cast
 
@@ -48,6 +49,15 @@ MOST_BYTES = 64 << 20  # of their bodies
 _GONE = int(Refused.GONE)
 
 
+@dataclass(slots=True)
+class _Part:
+    """A message, and what each driver gets of it. `committed`: what a driver was told that has committed while the group went on."""
+
+    op: Append
+    by_driver: dict[str, Append]
+    committed: dict[int, Appended] = field(default_factory=dict)  # by the part's identity
+
+
 class SeveralQueues:
     """Fulfils `QueueStore`.
 
@@ -65,8 +75,12 @@ class SeveralQueues:
         self._chosen = chosen
         self._committing = committing
         self._homes: dict[int, str] = {}
-        self._parts: dict[int, tuple[Append, dict[str, Append]]] = {}  # by the whole's identity, oldest first
+        self._parts: dict[int, _Part] = {}  # by the whole's identity, oldest first
         self._running: list[int] = []  # of the group that runs
+        self._told: dict[int, Appended] = {}  # by the driver that commits at the end, in the group that runs
+        self._commit: AbstractContextManager[None] | None = None  # its group, while one runs
+        self._made: set[int] = set()  # queues that it made in the group that runs
+        self._made_before: set[int] = set()  # and has committed; the group may come again
 
     # --- where a queue is
 
@@ -103,12 +117,53 @@ class SeveralQueues:
     @contextmanager
     def group(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for driver in self._drivers.values():
-                stack.enter_context(driver.group())
+            for name, driver in self._drivers.items():
+                if name != self._committing:
+                    stack.enter_context(driver.group())
+            stack.enter_context(self._committing_group())
             self._running.clear()
             yield
+        self._made_before.clear()
         for each in self._running:
             self._parts.pop(each, None)
+
+    @contextmanager
+    def _committing_group(self) -> Iterator[None]:
+        """Hold the group of the driver that commits at the end; `_commit_now` may change it for another one."""
+        self._begin()
+        try:
+            yield
+        except BaseException as error:
+            if self._commit is not None:
+                self._commit.__exit__(type(error), error, error.__traceback__)
+            raise
+        else:
+            if self._commit is not None:
+                self._commit.__exit__(None, None, None)
+        finally:
+            self._commit = None
+
+    def _begin(self) -> None:
+        driver = self._drivers.get(self._committing)
+        commit = nullcontext() if driver is None else driver.group()
+        commit.__enter__()
+        self._commit = commit
+        self._told.clear()
+        self._made.clear()
+
+    def _commit_now(self) -> None:
+        """Make durable what the group has done so far; when it comes again, that is not done twice. Raises BackendError."""
+        commit, self._commit = self._commit, None
+        if commit is None:
+            return  # no group runs: every verb is durable when it returns
+        commit.__exit__(None, None, None)
+        for each in self._running:
+            part = self._parts[each]
+            mine = part.by_driver.get(self._committing)
+            if mine is not None and id(mine) in self._told:
+                part.committed[id(mine)] = self._told[id(mine)]
+        self._made_before |= self._made
+        self._begin()
 
     def probe(self) -> None:
         """Raises BackendError: one of them takes no writes now."""
@@ -195,8 +250,12 @@ class SeveralQueues:
         self, driver: str, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1
     ) -> None:
         """Create a queue with one of the drivers, by its name."""
+        if queue_id in self._made_before:
+            return
         self._drivers[driver].create(tenant_id, queue_id, limits, first_epoch)
         self._homes[queue_id] = driver
+        if driver == self._committing:
+            self._made.add(queue_id)
 
     def claim(self, queue_id: int, owner: bytes) -> Claim:
         return self._of(queue_id).claim(queue_id, owner)
@@ -238,36 +297,52 @@ class SeveralQueues:
     # --- appends
 
     def append(self, batch: list[Append]) -> list[Appended]:
-        parts = [self._apart_of(op) for op in batch]
+        kept = [self._apart_of(op) for op in batch]
+        parts = [each.by_driver for each in kept]
         self._forget_given_up()
         answers: dict[int, Appended] = {}  # by the part's identity
+        for each in kept:
+            answers |= each.committed
         for name in self._order(parts):
             mine = [part[name] for part in parts if name in part and not self._is_refused(part, answers)]
+            mine = [each for each in mine if id(each) not in answers]
+            if self._remembers_at_once(name, parts):
+                self._commit_now()
             told = self._drivers[name].append(mine) if mine else []
-            answers |= {id(each): answer for each, answer in zip(mine, told, strict=True)}
+            new = {id(each): answer for each, answer in zip(mine, told, strict=True)}
+            answers |= new
+            if name == self._committing and self._commit is not None:
+                self._told |= new
         return [self._merged(op, part, answers) for op, part in zip(batch, parts, strict=True)]
+
+    def _remembers_at_once(self, name: str, parts: Sequence[Mapping[str, Append]]) -> bool:
+        """Has a driver publishers' own queues, of messages that the one that commits later has a part of?"""
+        committing = self._committing
+        return name != committing and any(
+            name in part and part[name].inbound is not None and committing in part for part in parts
+        )
 
     def _forget_given_up(self) -> None:
         """What comes again comes soon: of the groups that failed before, only so much is remembered."""
         running = set(self._running)
         before = [each for each in self._parts if each not in running]
-        surplus_bytes = sum([len(self._parts[each][0].body) for each in before]) - MOST_BYTES
+        surplus_bytes = sum([len(self._parts[each].op.body) for each in before]) - MOST_BYTES
         for each in before:
             if len(self._parts) <= MOST and surplus_bytes <= 0:
                 break
-            surplus_bytes -= len(self._parts.pop(each)[0].body)
+            surplus_bytes -= len(self._parts.pop(each).op.body)
 
     def _is_refused(self, part: Mapping[str, Append], answers: Mapping[int, Appended]) -> bool:
         """Has the publisher's own queue said that there is nothing to do?"""
         own = next((answers.get(id(op)) for op in part.values() if op.inbound is not None), None)
         return own is not None and (own.is_duplicate or own.is_stale)
 
-    def _apart_of(self, op: Append) -> dict[str, Append]:
+    def _apart_of(self, op: Append) -> _Part:
         """Return what each driver gets of a message; the same objects when a group is repeated."""
         self._running.append(id(op))
         kept = self._parts.get(id(op))
         if kept is not None:
-            return kept[1]
+            return kept
         deliveries = self._apart(op.deliveries, lambda delivery: delivery.queue_id)
         own = None if op.inbound is None else self._home(op.inbound.queue_id) or self._chosen
         if own is not None:
@@ -279,8 +354,8 @@ class SeveralQueues:
                 name: replace(op, deliveries=tuple(each), inbound=op.inbound if name == own else None)
                 for name, each in deliveries.items()
             }
-        self._parts[id(op)] = (op, parts)
-        return parts
+        made = self._parts[id(op)] = _Part(op, parts)
+        return made
 
     def _order(self, parts: Sequence[Mapping[str, Append]]) -> list[str]:
         """Return the drivers that get something, in the order in which they are asked (see above)."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, NotFoundError
+from iothub.errors import BackendError, ConflictError, NotFoundError
+from iothub.testing.clock import ManualClock
 from iothub_services.queues import several
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
 from iothub_services.queues.rebuilding import Place, Rebuilt
+from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.sqlite.database import open_database
 
 TENANT = 7
 
@@ -175,6 +181,65 @@ def test_own_queue_of_a_server_is_asked_last(queues: SeveralQueues) -> None:
     queues.append([message(1, 2, qos=2, inbound=Inbound(1, epoch, 5))])
 
     assert order == ["file", "server"]
+
+
+def on_file_and_server(path: Path, server: MemoryQueues) -> SeveralQueues:
+    """The publisher's own queue, 1, is on the server, the subscriber's, 2, in the file."""
+
+    def on_alarm(name: str, text: str) -> None:
+        pytest.fail(f"{name}: {text}")
+
+    file = SqliteQueues(open_database(path / "queues.db", SCHEMA, ManualClock(), on_alarm))
+    return SeveralQueues({"server": server, "sqlite": file}, "server")
+
+
+def test_server_remembers_no_message_that_the_file_has_lost(tmp_path: Path, server: Remembering) -> None:
+    """A hub dies before the group's end: nobody was answered, and the repeated PUBLISH must not be taken for a duplicate."""
+    queues = on_file_and_server(tmp_path, server)
+    queues.create_with("server", TENANT, 1, QueueLimits())
+    queues.create_with("sqlite", TENANT, 2, QueueLimits())
+    epoch = queues.claim(1, b"hub").epoch
+    dying = queues.group()
+    dying.__enter__()
+
+    queues.append([message(1, 2, qos=2, inbound=Inbound(1, epoch, 5))])
+
+    assert server.claim(1, b"later").inbound == (5,)
+    with sqlite3.connect(tmp_path / "queues.db") as later:  # sees what is committed alone
+        assert later.execute("SELECT count(*) FROM ref WHERE queue = 2").fetchone() == (1,)
+    later.close()
+    dying.__exit__(None, None, None)
+    queues.close()
+
+
+def test_what_the_file_has_committed_early_is_not_done_twice(tmp_path: Path, server: Remembering) -> None:
+    """The server fails behind it, and the group comes again."""
+    queues = on_file_and_server(tmp_path, server)
+    queues.create_with("server", TENANT, 1, QueueLimits())
+    epoch = queues.claim(1, b"hub").epoch
+    batch = [message(1, 2), message(2, 2, qos=2, inbound=Inbound(1, epoch, 5))]
+    failures = [BackendError("away", retryable=True)]
+    append = server.append
+
+    def failing(batch: list[Append]) -> list[Appended]:
+        if failures:
+            raise failures.pop()
+        return append(batch)
+
+    server.append = failing  # type: ignore[method-assign]
+
+    def write() -> list[Appended]:
+        with queues.group():
+            queues.create_with("sqlite", TENANT, 2, QueueLimits())
+            return queues.append(batch)
+
+    with pytest.raises(BackendError):
+        write()
+    assert [each.positions for each in write()] == [(1,), (2,)]
+    assert queues.tails([2]) == {2: 2}
+    with pytest.raises(ConflictError):
+        queues.create_with("sqlite", TENANT, 2, QueueLimits())
+    queues.close()
 
 
 def test_all_drivers_are_summed_and_dropped(queues: SeveralQueues) -> None:
