@@ -27,8 +27,9 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase_bodies import Bodies
 from iothub_services.queues.hbase_index import Driver, KnownQueue, QueueIndex, all_of
 from iothub_services.queues.hbase_plain_appending import Appending
+from iothub_services.queues.hbase_plain_doomed import parts
 from iothub_services.queues.hbase_plain_expiry import Removing
-from iothub_services.queues.hbase_plain_log import QueueLog, parts
+from iothub_services.queues.hbase_plain_log import QueueLog
 from iothub_services.queues.hbase_plain_meta import STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain_moves import Moves
 from iothub_services.queues.hbase_plain_queue import LogQueue
@@ -121,7 +122,7 @@ class PlainHBaseQueues:
         self._log.load(part)
         self._log.count([queue for queue_id in part if (queue := self._log.get(queue_id)) is not None])
         self._log.release(part)
-        self._log.sweep()
+        self._log.doomed.delete()
         return bool(self._uncounted)
 
     # --- writers and the reader

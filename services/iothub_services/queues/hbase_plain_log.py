@@ -22,9 +22,10 @@ from iothub.records import keys
 from iothub.records.queue_batch import Batch, Known, decode_batch
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.calls import Call, Scan
 from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase_index import KnownQueue, QueueIndex, all_of, unknown
+from iothub_services.queues.hbase_plain_doomed import Doomed, parts
 from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain_queue import LogQueue
 
@@ -37,7 +38,7 @@ _SCANNERS_AT_ONCE = 256
 _ROUNDS = 16  # of a swap that somebody else was faster than
 _KNOWN_RECORDS = 200_000  # so many are kept in memory, those of the queues used last
 _KNOWN_QUEUES = 100_000
-_DOOMED = 10_000  # rows that could not be deleted at once; what is beyond stays until the queue is claimed
+_RUNS_SWEPT = 8  # of vacated rows; mostly there is one
 
 Change = Callable[[LogQueue], "tuple[Meta, Sequence[Call[None]]]"]
 """Gives the next meta row (the same one: nothing to do) and what is to be written before it; asked again when the queue has changed."""
@@ -55,7 +56,7 @@ class QueueLog:
         self._queues: OrderedDict[int, LogQueue] = OrderedDict()
         self.known_records = _KNOWN_RECORDS
         self._learnt = 0
-        self._doomed: list[Mutation] = []
+        self.doomed = Doomed(caller, table)
 
     @property
     def now_ms(self) -> int:
@@ -182,8 +183,8 @@ class QueueLog:
                     self.adopt_raw(queue, raws[queue.key])
             waiting = [queue for queue, row in strange.items() if queue.key in raws and not self._take(queue, row)]
             for queue in waiting:
-                self.doom(strange[queue].key)
-            self.sweep(is_needed=True)
+                self.doomed.add(strange[queue].key)
+            self.doomed.delete(is_needed=True)
 
     def _take(self, queue: LogQueue, row: Row) -> bool:
         return self.learn(queue, self.batch(queue, row))
@@ -258,7 +259,7 @@ class QueueLog:
         with self.lock:
             gone = queue.adopt(meta, raw)
         for first in gone:
-            self.doom(keys.record_row(queue.key, first))
+            self.doomed.add(keys.record_row(queue.key, first))
 
     def adopt_raw(self, queue: LogQueue, raw: bytes) -> None:
         """Take a meta row as it was read. Raises BackendError: it is damaged or of the future."""
@@ -275,7 +276,7 @@ class QueueLog:
                 self._swap(waiting, gone, failed)
         if waiting:
             failed.append(BackendError("the state of a queue is changed by others all the time", retryable=True))
-        self.sweep()
+        self.doomed.delete()
         raise_first(failed)
         return gone
 
@@ -348,30 +349,22 @@ class QueueLog:
         row = keys.meta_row(queue.key)
         return calls.check_and_put(self.table, row, STATE, queue.raw, (STATE, raw)).pinned(queue.key)
 
-    # --- deleting rows
-
-    def doom(self, row: bytes) -> None:
-        """Delete a row with the next sweep."""
-        if len(self._doomed) < _DOOMED:
-            self._doomed.append(Mutation(row, {}, (BATCH,)))
-
-    def sweep(self, *, is_needed: bool = False) -> None:
-        """Delete vacated rows. What fails is tried again next time, unless it is needed now: then it raises BackendError."""
-        with self.lock:
-            doomed, self._doomed = self._doomed, []
-        chunks = list(parts(doomed, _METAS_AT_ONCE))
-        outcomes = self.caller.call_many([calls.mutate_rows(self.table, chunk) for chunk in chunks])
-        for chunk, outcome in zip(chunks, outcomes, strict=True):
-            if isinstance(outcome, BackendError):
-                with self.lock:
-                    self._doomed += chunk
-                if is_needed:
-                    raise outcome
-
-
-def parts(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Return what one call takes, in order."""
-    return [items[at : at + size] for at in range(0, len(items), size)]
+    def doom_past(self, queue: LogQueue) -> None:
+        """Find rows that are vacated and there: a hub died before it deleted them, or a late write has landed. Raises BackendError."""
+        scans = [
+            Scan(
+                self.table,
+                keys.record_row(queue.key, first),
+                keys.record_row(queue.key, last + 1),
+                (BATCH,),
+                _METAS_AT_ONCE,
+                b"KeyOnlyFilter()",
+            )
+            for first, last in queue.meta.vacated[:_RUNS_SWEPT]
+        ]
+        for rows in self._scanned(scans, _METAS_AT_ONCE):
+            for row in rows:
+                self.doomed.add(row.key)
 
 
 def damaged(queue_id: int, what: str) -> BackendError:

@@ -17,8 +17,9 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.queues.hbase_index import unknown
 from iothub_services.queues.hbase_plain_appending import Appending
+from iothub_services.queues.hbase_plain_doomed import parts
 from iothub_services.queues.hbase_plain_inbound import Item
-from iothub_services.queues.hbase_plain_log import QueueLog, parts
+from iothub_services.queues.hbase_plain_log import QueueLog
 from iothub_services.queues.hbase_plain_meta import (
     FINISHED,
     REMEMBERED,
@@ -101,6 +102,9 @@ class Moves:
             raise unknown(queue_id)
         self._finish_intents(queue)
         self._forget_ids(queue)
+        if is_fresh:  # of what this hub has vacated itself it knows
+            log.doom_past(queue)
+            log.doomed.delete()
         log.count((queue,))
         meta = queue.meta
         return Claim(meta.epoch, meta.head, queue.tail, meta.reserved, meta.released, tuple(sorted(meta.inbound)))

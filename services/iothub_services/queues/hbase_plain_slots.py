@@ -145,14 +145,14 @@ class Slots:
     def _bury(self, row: Moving, *, is_gone: bool) -> None:
         """The queue is gone, and with it its rows, but for one that came too late."""
         if is_gone and row.is_doubtful:
-            self._log.doom(row.row)
+            self._log.doomed.add(row.row)
         row.course = Course.GONE
 
     def _was_put(self, row: Moving, lost: list[Moving]) -> None:
         if not holds(row.queue.meta.vacated, row.batch.first):
             self._placed(row)
             return
-        self._log.doom(row.row)  # it landed in the past
+        self._log.doomed.add(row.row)  # it landed in the past
         self._was_absent(row, lost)
 
     def _was_found(self, row: Moving, found: Row, lost: list[Moving]) -> None:

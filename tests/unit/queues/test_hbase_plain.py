@@ -395,6 +395,24 @@ def test_full_queue_takes_messages_again_when_another_hub_has_made_room() -> Non
     assert store.tenant_usage(TENANT).messages == 1
 
 
+def test_rows_that_a_killed_hub_has_not_deleted_go_with_the_next_claim() -> None:
+    """The meta row says that they are vacated; nobody reads them meanwhile."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    claim = made(store, 1)
+    for number in (1, 2, 3):
+        store.append([one(1, number)])
+    lose(caller, "mutateRows", Fault.UNSENT)
+    assert moved(store, MoveKind.ACK, 1, claim.epoch, 2)
+    assert keys.record_row(keys.queue_key(1, TENANT), 1) in hbase.rows
+    other, _ = hbase.store(2)
+
+    epoch = other.claim(1, b"other").epoch
+
+    assert [keys.position_of(row) for row in sorted(hbase.rows) if b"d:b" in hbase.rows[row]] == [3]
+    assert positions(other, 1, epoch) == [3]
+
+
 def test_drop_that_was_not_finished_is_finished_with_the_tenant() -> None:
     """The hub died when the meta row was gone: nobody sees the queue, and its rows go with the tenant's."""
     hbase = PlainHBase()
