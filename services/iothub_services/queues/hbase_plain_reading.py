@@ -39,31 +39,38 @@ class Reading:
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         queue = self._log.existing(queue_id)
         page = _Filling(after, count, size_bytes)
-        start = after + 1
+        with self._log.lock:
+            start = queue.boundary(after + 1)  # only here: later ones are known from what HBase says now
+        missing = 0  # where a row must be, by the meta row, and was not when the rows were read
         while not page.is_full:
-            rows, start, is_end, raw = self._rows(queue, start, count, size_bytes)
+            before = start
+            rows, start, is_end, raw = self._rows(queue, start, count, size_bytes, is_lost=start == missing)
             meta = self._meta(queue, epoch, raw)
             is_filled = [self._fill(queue, meta, row, page) for row in rows]
             if rows and not any(is_filled):  # a late write of the past where the next row will be
-                start, is_end = queue.tail + 1, True
+                start, is_end = before, True
             run = run_of(meta.vacated, start)
             if run is not None:
                 start, is_end = run[1] + 1, False
+            elif is_end and start <= meta.top and start != missing:
+                missing = start  # another hub was quick: it has put this row, and removed one behind it
             elif is_end:
                 page.end(max(start - 1, meta.top))
                 break
         return Page(self._with_bodies(queue, page.found), page.upto, page.is_end)
 
     def _rows(
-        self, queue: LogQueue, start: int, count: int, size_bytes: int
+        self, queue: LogQueue, start: int, count: int, size_bytes: int, *, is_lost: bool
     ) -> tuple[list[Row], int, bool, bytes | None]:
-        """Return rows from the one that holds `start`, the next row's position, whether there is none behind, and the meta row."""
+        """Return rows from the one that begins at `start`, the next row's position, whether there is none behind, and the meta row.
+
+        `is_lost`: that one was not there though it should be; if it still is not, the next one is looked for.
+        """
         log, key = self._log, queue.key
         with log.lock:
-            start = queue.boundary(start)
             asked, behind = _planned(queue, start, count, size_bytes)
             is_tail = behind > queue.tail
-        if not asked and not is_tail:
+        if not asked and (is_lost or not is_tail):
             rows = log.rows_from(key, start)
             behind = log.batch(queue, rows[-1]).last + 1 if rows else start
             return rows, behind, len(rows) < ROWS_AT_ONCE, log.metas((key,)).get(key)

@@ -1,4 +1,9 @@
-"""The queue driver `hbase-plain` without a server: lost answers, other hubs at the same queues."""
+"""The queue driver `hbase-plain` without a server: lost answers, other hubs at the same queues.
+
+What is tried of appends is in `iothub_services.queues.hbase_plain_appending` and `iothub_services.queues.hbase_plain_inbound`, of readers in
+`iothub_services.queues.hbase_plain_moves`, `iothub_services.queues.hbase_plain_reading` and `iothub_services.queues.hbase_plain_expiry`; all of
+them call HBase by `iothub_services.queues.hbase_plain_log`.
+"""
 
 from __future__ import annotations
 
@@ -449,3 +454,28 @@ def test_memory_is_bounded() -> None:
     assert len(positions(store, 1, claims[1].epoch)) == 100
     assert moved(store, MoveKind.ACK, 1, claims[1].epoch, 50)
     assert store.stats(1).messages == 50
+
+
+def test_page_leaves_out_nothing_that_another_hub_puts_meanwhile() -> None:
+    """The other one appends, and drops what is behind it, between the look at the rows and the look at the meta row."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    other, _ = hbase.store(2)
+    store.create(TENANT, 1, QueueLimits(3, 0, Overflow.DROP_QOS0_FIRST))
+    epoch = store.claim(1, b"hub").epoch
+    store.append([one(1, 1)])
+    coming = [[one(1, number, qos)] for number, qos in ((2, 1), (3, 0), (4, 1))]
+    looks = count(1)
+
+    def happens(call: Call[object]) -> Fault:
+        if call.verb.name == "getRowsWithColumns" and next(looks) == 2:
+            assert [other.append(batch)[0].positions for batch in coming] == [(2,), (3,), (4,)]
+        return Fault.NONE
+
+    caller.fault = happens
+
+    page = store.read(1, epoch, 1, 10, MANY)
+
+    assert [record.position for record in page.records] == [2, 4]
+    assert page.is_short
+    assert store.read(1, epoch, page.upto, 10, MANY).records == []
