@@ -42,12 +42,14 @@ class Doomed:
             rows, self._rows = self._rows, []
         chunks = parts(rows, _ROWS_AT_ONCE)
         outcomes = self._caller.call_many([calls.mutate_rows(self._table, chunk) for chunk in chunks])
+        failed: list[BackendError] = []
         for chunk, outcome in zip(chunks, outcomes, strict=True):
             if isinstance(outcome, BackendError):
+                failed.append(outcome)
                 with self._lock:
                     self._rows += chunk
-                if is_needed:
-                    raise outcome
+        if failed and is_needed:
+            raise failed[0]
 
 
 def parts(items: Sequence[T], size: int) -> list[Sequence[T]]:

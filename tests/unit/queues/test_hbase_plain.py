@@ -479,3 +479,48 @@ def test_page_leaves_out_nothing_that_another_hub_puts_meanwhile() -> None:
     assert [record.position for record in page.records] == [2, 4]
     assert page.is_short
     assert store.read(1, epoch, page.upto, 10, MANY).records == []
+
+
+def test_swap_is_of_the_meta_row_that_it_was_made_from() -> None:
+    """The reading thread finds a newer one while the swap is on its way: another hub's claim is not undone."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    other, _ = hbase.store(2)
+    epoch = made(store, 1).epoch
+    made(store, 2)
+    queue = store._log.existing(1)
+
+    def happens(call: Call[object]) -> Fault:
+        if call.verb.name == "mutateRow" and queue.meta.epoch == epoch:  # the intent
+            other.claim(1, b"other")
+            store._log.adopt_raw(queue, store._log.metas((queue.key,))[queue.key])
+        return Fault.NONE
+
+    caller.fault = happens
+
+    (answer,) = store.append([identified(2, 1, inbound=Inbound(1, epoch, 5))])
+
+    assert answer.is_stale
+    assert store.stats(1).epoch == epoch + 1
+
+
+def test_damaged_queue_hides_nothing_of_its_neighbours() -> None:
+    """Both were written to in one call: what was written is known to be, and nobody is told that nothing was."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    for queue_id in (1, 2):
+        made(store, queue_id)
+    damaged = store._log.existing(1).key
+
+    def happens(call: Call[object]) -> Fault:
+        if call.verb.name == "checkAndPut":
+            hbase.rows[keys.meta_row(damaged)][b"m:s"] = (b"\1", 9_000)
+        return Fault.NONE
+
+    caller.fault = happens
+
+    error = refused(store, [one(1, 1), one(2, 2)])
+
+    assert not error.retryable
+    assert error.is_written
+    assert store._log.existing(2).tail == 1

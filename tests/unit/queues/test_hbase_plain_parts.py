@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
-from iothub.records.queue_batch import Batch, Known
+from iothub.records.queue_batch import Batch, Known, decode_batch
+from iothub.records.queued import encode_record
 from iothub.testing.queue_contract import TENANT, identified, made, one
 from iothub_services.hbase.calls import Call
+from iothub_services.queues.hbase_bodies import inline
 from iothub_services.queues.hbase_index import KnownQueue, Tenant
+from iothub_services.queues.hbase_plain_doomed import MOST, Doomed
+from iothub_services.queues.hbase_plain_limits import full, may_drop, victims
 from iothub_services.queues.hbase_plain_meta import (
     Consumed,
     Meta,
@@ -25,6 +29,7 @@ from iothub_services.queues.hbase_plain_meta import (
     encode_remembered,
 )
 from iothub_services.queues.hbase_plain_queue import LogQueue, cut, holds, joined
+from iothub_services.queues.hbase_plain_slots import Course, Moving, Slots
 from iothub_services.queues.hbase_plain_sweep import referenced
 from iothub_services.queues.port import Append, Delivery, Inbound, Overflow, QueueLimits
 from tests.support.hbase_calls import Fault
@@ -169,6 +174,84 @@ def test_writers_that_have_long_been_silent_are_forgotten() -> None:
     queue.adopt(queue.acknowledged(queue.meta, 21, 700_000), b"")
     assert len(queue.meta.consumed) == 8
     assert 21 in queue.meta.consumed
+
+
+def test_queue_is_full_by_the_first_limit_that_one_more_would_break() -> None:
+    """The queue's own before the tenant's; what is on its way counts."""
+    queue = _queue(2)
+    tenant = queue.known.tenant
+    queue.known.holds(2, 20)
+    for limits, bounds, name in (
+        (QueueLimits(2, 0), (0, 0), "session_queued_messages"),
+        (QueueLimits(3, 24), (1, 0), "session_queued_bytes"),
+        (QueueLimits(0, 0), (2, 1), "queued_messages"),
+        (QueueLimits(0, 0), (0, 24), "queued_bytes"),
+        (QueueLimits(3, 25), (3, 25), ""),
+    ):
+        queue.meta = replace(queue.meta, limits=limits)
+        tenant.max_messages, tenant.max_bytes = bounds
+        assert full(queue, 5) == name
+    queue.coming_messages = 1
+    assert full(queue, 5) == "session_queued_messages"
+
+
+def test_policy_drops_all_that_is_needed_or_nothing() -> None:
+    """The oldest first, behind the head and what may have been sent; only QoS 0 where the policy says so."""
+    queue = _queue(6)
+    for overflow, reserved, size, found in (
+        (Overflow.DROP_OLDEST, 0, 15, [1, 2]),
+        (Overflow.DROP_OLDEST, 4, 15, [5, 6]),
+        (Overflow.DROP_OLDEST, 4, 25, []),
+        (Overflow.DROP_QOS0_FIRST, 0, 25, [1, 3, 5]),
+        (Overflow.DROP_QOS0_FIRST, 1, 25, []),
+    ):
+        queue.meta = replace(queue.meta, limits=QueueLimits(0, 60, overflow), reserved=reserved)
+        assert may_drop(queue)
+        assert victims(queue, size) == found
+    queue.meta = replace(queue.meta, limits=QueueLimits(0, 60, Overflow.REJECT))
+    assert not may_drop(queue)
+
+
+def test_rows_are_deleted_until_it_works() -> None:
+    """Nobody waits for it, unless the slot is needed; what cannot be deleted is kept up to a bound."""
+    hbase = PlainHBase()
+    _, caller = hbase.store()
+    doomed = Doomed(caller, TABLES.queues_plain)
+    caller.fault = lambda _: Fault.UNSENT
+    for number in range(MOST + 5):
+        doomed.add(b"%d" % number)
+
+    doomed.delete()
+    with pytest.raises(BackendError):
+        doomed.delete(is_needed=True)
+    caller.fault, caller.made = lambda _: Fault.NONE, []
+    doomed.delete()
+    doomed.delete()
+
+    assert len(caller.made) == MOST // 500
+
+
+def test_slot_is_put_looked_at_and_gone_on_behind() -> None:
+    """One row on its way, round by round, while another hub has taken its slot."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    made(store, 1)
+    log = store._log
+    queue = log.existing(1)
+    other, _ = hbase.store(2)
+    other.append([one(1, 1)])
+    record = encode_record(1, 0, (), 0, b"", inline(b"abc"))
+    row = Moving(queue, Batch(queue.meta.born, 1, 1, 1, 0, 0, (Known(3, 1, 0, b""),)), [record])
+    slots = Slots(log)
+
+    courses = []
+    while not row.is_over:
+        slots.round([row])
+        courses.append((row.course, row.batch.first))
+
+    assert courses == [(Course.LOOK, 1), (Course.PUT, 2), (Course.PLACED, 2)]
+    assert decode_batch(hbase.rows[row.row][b"d:b"][0]) == queue.batches[2]
+    assert caller.made.count("checkAndPut") == 4  # a queue made, one claimed, and two slots
 
 
 def test_gaps_of_what_is_known_are_found() -> None:
