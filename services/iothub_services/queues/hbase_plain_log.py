@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from iothub import log as logging
 from iothub.clock import Clock
@@ -42,6 +42,14 @@ _RUNS_SWEPT = 8  # of vacated rows; mostly there is one
 
 Change = Callable[[LogQueue], "tuple[Meta, Sequence[Call[None]]]"]
 """Gives the next meta row (the same one: nothing to do) and what is to be written before it; asked again when the queue has changed."""
+
+
+class _Swap(NamedTuple):
+    """The next meta row of a queue. `seen`: the one that it was made from; the reading thread may have found a newer one meanwhile."""
+
+    meta: Meta
+    raw: bytes
+    seen: bytes
 
 
 class QueueLog:
@@ -283,9 +291,9 @@ class QueueLog:
     def _swap(self, waiting: dict[LogQueue, Change], gone: set[LogQueue], failed: list[BackendError]) -> None:
         """Try once; what is done, gone or failed leaves `waiting`."""
         wanted = self._wanted(waiting, failed)
-        swaps = [self._swap_call(queue, raw) for queue, (_, raw) in wanted.items()]
+        swaps = [self._swap_call(queue, swap) for queue, swap in wanted.items()]
         lost: list[LogQueue] = []
-        for (queue, (meta, raw)), outcome in zip(wanted.items(), self.caller.call_many(swaps), strict=True):
+        for (queue, (meta, raw, _)), outcome in zip(wanted.items(), self.caller.call_many(swaps), strict=True):
             if outcome is True:
                 self.adopt(queue, meta, raw)
                 del waiting[queue]
@@ -296,20 +304,19 @@ class QueueLog:
                 lost.append(queue)
         self._look(lost, wanted, waiting, gone, failed)
 
-    def _wanted(
-        self, waiting: dict[LogQueue, Change], failed: list[BackendError]
-    ) -> dict[LogQueue, tuple[Meta, bytes]]:
+    def _wanted(self, waiting: dict[LogQueue, Change], failed: list[BackendError]) -> dict[LogQueue, _Swap]:
         """Ask for the next meta rows, and write what belongs before them."""
-        wanted: dict[LogQueue, tuple[Meta, bytes]] = {}
+        wanted: dict[LogQueue, _Swap] = {}
         before: list[tuple[LogQueue, Call[None]]] = []
         for queue, change in list(waiting.items()):
             with self.lock:
+                before_meta, seen = queue.meta, queue.raw
                 meta, first = change(queue)
-            if meta is queue.meta:
+            if meta is before_meta:
                 del waiting[queue]
                 continue
-            meta = replace(meta, revision=queue.meta.revision + 1)
-            wanted[queue] = (meta, encode_meta(meta))
+            meta = replace(meta, revision=before_meta.revision + 1)
+            wanted[queue] = _Swap(meta, encode_meta(meta), seen)
             before += [(queue, call) for call in first]
         outcomes = self.caller.call_many([call for _, call in before])
         for (queue, _), outcome in zip(before, outcomes, strict=True):
@@ -321,7 +328,7 @@ class QueueLog:
     def _look(
         self,
         lost: Sequence[LogQueue],
-        wanted: dict[LogQueue, tuple[Meta, bytes]],
+        wanted: dict[LogQueue, _Swap],
         waiting: dict[LogQueue, Change],
         gone: set[LogQueue],
         failed: list[BackendError],
@@ -339,15 +346,15 @@ class QueueLog:
             if raw is None:
                 gone.add(queue)
                 del waiting[queue]
-            elif raw == wanted[queue][1]:
-                self.adopt(queue, *wanted[queue])
+            elif raw == wanted[queue].raw:
+                self.adopt(queue, wanted[queue].meta, raw)
                 del waiting[queue]
             else:
                 self.adopt_raw(queue, raw)
 
-    def _swap_call(self, queue: LogQueue, raw: bytes) -> Call[bool]:
+    def _swap_call(self, queue: LogQueue, swap: _Swap) -> Call[bool]:
         row = keys.meta_row(queue.key)
-        return calls.check_and_put(self.table, row, STATE, queue.raw, (STATE, raw)).pinned(queue.key)
+        return calls.check_and_put(self.table, row, STATE, swap.seen, (STATE, swap.raw)).pinned(queue.key)
 
     def doom_past(self, queue: LogQueue) -> None:
         """Find rows that are vacated and there: a hub died before it deleted them, or a late write has landed. Raises BackendError."""

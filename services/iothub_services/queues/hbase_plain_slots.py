@@ -98,7 +98,10 @@ class Slots:
                 row.error = outcome
                 row.is_doubtful |= outcome.is_written
             elif row.course is Course.LOOK or outcome is True:
-                self._judge(row, outcome, meta, lost)
+                try:
+                    self._judge(row, outcome, meta, lost)
+                except BackendError as error:  # it is damaged; what became of the others is seen all the same
+                    row.error = error
             else:
                 row.course = Course.LOOK
         if lost:

@@ -498,7 +498,7 @@ def test_swap_is_of_the_meta_row_that_it_was_made_from() -> None:
 
     caller.fault = happens
 
-    (answer,) = store.append([identified(2, 1, inbound=Inbound(1, epoch, 5))])
+    (answer,) = store.append([one(2, 1, 2, inbound=Inbound(1, epoch, 5))])
 
     assert answer.is_stale
     assert store.stats(1).epoch == epoch + 1
