@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sqlite3
 import statistics
 import tempfile
 import time
@@ -17,10 +16,11 @@ from pathlib import Path
 
 from iothub.datadir import DataDir
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.errors import IotHubError
+from iothub.errors import BackendError, IotHubError
 from iothub.settings import Config
 from iothub.units import format_size
 from iothub_services.metrics import probes
+from iothub_services.sqlite.database import look
 
 SLOW_SYNC_S = 0.05
 _SYNCS = 5
@@ -28,7 +28,6 @@ _SYNCED_BYTES = 4096
 _AHEAD_S = 5.0  # so much the clock may have gone back since a hub last lived here
 _TIMEX_BYTES = 512  # `struct timex` is shorter everywhere
 _CLOCK_UNSYNCHRONISED = 5
-_NOT_A_DATABASE = "file is not a database"
 
 
 def looks(data_dir: DataDir, settings: Config, files: list[Path]) -> list[Look]:
@@ -109,19 +108,17 @@ def _file(path: Path) -> Iterator[Finding]:
         yield Finding(path.name, State.OK, "not there yet: the first `iothub serve` makes it")
         return
     try:
-        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as connection:
-            (version,), seconds = timed(lambda: connection.execute("PRAGMA user_version").fetchone())
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        connection.close()
-    except sqlite3.Error as error:
-        damaged = _NOT_A_DATABASE in str(error) or "malformed" in str(error)
+        seen, seconds = timed(partial(look, path))
+    except BackendError as error:
         advice = (
-            "restore it from a backup; a hub that starts puts it aside and saves what can be read" if damaged else ""
+            ""
+            if error.retryable
+            else "restore it from a backup; a hub that starts puts it aside and saves what can be read"
         )
         yield Finding(path.name, State.FAIL, str(error), advice)
         return
     size = format_size_roughly(path.stat().st_size)
-    told = f"{size}, schema version {version}" if tables else "empty"
+    told = f"{size}, schema version {seen.version}" if seen.tables else "empty"
     yield Finding(path.name, State.OK, told, seconds=seconds)
 
 

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from iothub.clock import Clock
 from iothub.errors import BackendError, ConflictError, UnavailableError
@@ -216,6 +217,24 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     return connection
+
+
+class Seen(NamedTuple):
+    """What a file says of itself. `version`: of its schema; a file without tables is empty."""
+
+    version: int
+    tables: int
+
+
+def look(path: Path) -> Seen:
+    """Read what a file is, and change nothing. Raises BackendError, retryable unless the file is damaged."""
+    try:
+        with contextlib.closing(connect(path, is_read_only=True)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise backend_error(error, path.name, is_committing=False) from error
+    return Seen(version, tables)
 
 
 def keep_private(path: Path) -> None:
