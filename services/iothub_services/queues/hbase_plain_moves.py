@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
+from iothub import log as logging
+from iothub.errors import BackendError
 from iothub.records import keys
 from iothub.records.queued import decode_intent
 from iothub_services.hbase import calls
@@ -34,6 +36,8 @@ from iothub_services.queues.hbase_plain_meta import (
 from iothub_services.queues.hbase_plain_queue import LogQueue
 from iothub_services.queues.hbase_repeats import Repeats
 from iothub_services.queues.port import Append, Claim, Delivery, Move, MoveKind
+
+log = logging.get(__name__)
 
 IDS_KEPT = 10_000  # of one queue
 _ID_KEPT_MS = 86_400_000
@@ -107,10 +111,15 @@ class Moves:
             log.doomed.delete()
         log.count((queue,))
         meta = queue.meta
-        return Claim(meta.epoch, meta.head, queue.tail, meta.reserved, meta.released, tuple(sorted(meta.inbound)))
+        inbound = sorted([packet_id for packet_id, each in meta.inbound.items() if each.is_routed])
+        return Claim(meta.epoch, meta.head, queue.tail, meta.reserved, meta.released, tuple(inbound))
 
     def _finish_intents(self, queue: LogQueue) -> None:
-        """Bring open inbound messages to their queues: nobody else will before the publisher comes again."""
+        """Bring open inbound messages to their queues: nobody else will before the publisher comes again.
+
+        One whose message is not there, or damaged, stays open. It was not answered, so the client sends it again, and then it goes under the
+        message id that is kept to those queues that do not have it yet.
+        """
         waiting = {packet_id: each for packet_id, each in queue.meta.inbound.items() if not each.is_routed}
         if not waiting:
             return
@@ -121,17 +130,20 @@ class Moves:
         for packet_id, each in waiting.items():
             cell = cells.get(intent_column(packet_id))
             if cell is not None and cell.value != FINISHED:
-                items[packet_id] = self._item(queue, each.message_id, cell.value)
+                try:
+                    items[packet_id] = self._item(queue, each.message_id, cell.value)
+                except BackendError as error:
+                    log.error("open intent cannot be read", packet_id=packet_id, why=str(error))
         self._appending.carry(list(items.values()))
 
         def routed(changing: LogQueue) -> _Step:
             inbound = dict(changing.meta.inbound)
-            for packet_id, each in waiting.items():
+            for packet_id in items:
+                each = waiting[packet_id]
                 if inbound.get(packet_id) == each:
-                    del inbound[packet_id]  # without its message it can only be sent again: it was not answered
-                    if packet_id in items:
-                        inbound[packet_id] = Open(True, each.message_id)
-            return replace(changing.meta, inbound=inbound), ()
+                    inbound[packet_id] = Open(True, each.message_id)
+            is_same = inbound == changing.meta.inbound
+            return (changing.meta if is_same else replace(changing.meta, inbound=inbound)), ()
 
         self._log.change([(queue, routed)])
 

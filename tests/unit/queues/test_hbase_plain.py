@@ -524,3 +524,24 @@ def test_damaged_queue_hides_nothing_of_its_neighbours() -> None:
     assert not error.retryable
     assert error.is_written
     assert store._log.existing(2).tail == 1
+
+
+@pytest.mark.parametrize("left", [b"\0", b"\xff damaged"])
+def test_inbound_without_its_message_is_routed_once_when_it_is_sent_again(left: bytes) -> None:
+    """The word that an earlier intent is over was done late, or the cell is damaged, and the hub died before it had routed this one."""
+    hbase = PlainHBase()
+    store, _ = hbase.store()
+    reader, publisher = made(store, 1), made(store, 2)
+    dying, caller = hbase.store(2)
+    swaps = count(1)
+    caller.fault = lambda call: Fault.UNSENT if call.verb.name == "checkAndPut" and next(swaps) > 2 else Fault.NONE
+    refused(dying, [one(1, 1, qos=2, inbound=Inbound(2, publisher.epoch, 77))])
+    hbase.rows[keys.meta_row(keys.queue_key(2, TENANT))][intent_column(77)] = (left, 9_000)
+
+    claim = store.claim(2, b"later")
+
+    assert claim.inbound == ()
+    again = one(1, 2, qos=2, inbound=Inbound(2, claim.epoch, 77))
+    assert store.append([again]) == [Appended((1,))]
+    assert positions(store, 1, reader.epoch) == [1]
+    assert store.claim(2, b"later").inbound == (77,)
