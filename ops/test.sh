@@ -38,7 +38,8 @@ if [ "${#left_out[@]}" -gt 0 ]; then
 fi
 
 if [ "${1:-}" = --nightly ]; then
-    exec $bin/python -m pytest -q tests/nightly
+    [ -n "$has_servers" ] && servers=tests/services || servers=
+    exec $bin/python -m pytest -q tests/nightly $servers
 fi
 
 status=0
@@ -66,7 +67,7 @@ step "types" $bin/mypy
 step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
 step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance
 step "real processes, sockets and clients" tests tests/integration tests/behaviour tests/scenarios
-[ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
+[ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services -m "not long"  # they start the servers, and stop them
 step "the plain twin: engine and properties again" plain_tests $spread tests/unit/engine tests/property
 step "the plain twin: behaviour again" plain_tests tests/behaviour
 

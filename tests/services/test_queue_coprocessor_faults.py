@@ -106,7 +106,7 @@ def test_eight_writers_while_regions_close_and_open(services: Services) -> None:
         _check(table, writers)
 
 
-@pytest.mark.parametrize("round_number", [1, 2])
+@pytest.mark.parametrize("round_number", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_eight_writers_while_hbase_is_killed(services: Services, round_number: int) -> None:
     """Kill -9 under load: calls that were written and not answered are answered, repeated, with the positions they got."""
     assert round_number

@@ -198,7 +198,10 @@ def test_hubs_append_while_regions_close_and_open(services: Services, tables: Ta
     check(services, tables, writers, queues[:1])
 
 
-@pytest.mark.parametrize(("writers", "count"), [(WRITERS, 1), (2, QUEUES)], ids=["one queue", "many queues"])
+@pytest.mark.parametrize(
+    ("writers", "count"),
+    [pytest.param(WRITERS, 1, id="one queue", marks=pytest.mark.long), pytest.param(2, QUEUES, id="many queues")],
+)
 def test_hubs_append_while_hbase_is_killed(
     services: Services, tables: Tables, queues: range, writers: int, count: int
 ) -> None:

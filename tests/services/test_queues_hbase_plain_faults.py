@@ -216,7 +216,9 @@ def test_two_hubs_take_queues_from_each_other_while_regions_close_and_open(servi
     check(services, tables, hubs, QUEUES)
 
 
-@pytest.mark.parametrize("hubs", [1, 2], ids=["one owner", "owners change"])
+@pytest.mark.parametrize(
+    "hubs", [pytest.param(1, id="one owner", marks=pytest.mark.long), pytest.param(2, id="owners change")]
+)
 def test_hubs_append_while_hbase_is_killed(services: Services, tables: Tables, hubs: int) -> None:
     """Kill -9 under load: what may have been written is looked for, and sent again."""
     create(services, tables, QUEUES)
@@ -231,6 +233,7 @@ def test_hubs_append_while_hbase_is_killed(services: Services, tables: Tables, h
     assert sum(hub.failures for hub in found) > 0
 
 
+@pytest.mark.long
 def test_hubs_append_while_their_gateway_is_killed_and_restarted(services: Services, tables: Tables) -> None:
     """HBase goes on; calls that the gateway had taken may be done after it has gone."""
     services.up("gateway")
