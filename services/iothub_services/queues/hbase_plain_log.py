@@ -182,6 +182,7 @@ class QueueLog:
     def seek_tails(self, queues: Sequence[LogQueue]) -> None:
         """Find the last row of each queue, and remove what late writes of the past have left there. Raises BackendError."""
         waiting = list(queues)
+        deleted: set[bytes] = set()
         while waiting:
             rows = zip(waiting, self._last_rows(waiting), strict=True)
             strange = {queue: row for queue, row in rows if row is not None and not self._take(queue, row)}
@@ -190,8 +191,14 @@ class QueueLog:
                 if queue.key in raws:
                     self.adopt_raw(queue, raws[queue.key])
             waiting = [queue for queue, row in strange.items() if queue.key in raws and not self._take(queue, row)]
-            for queue in waiting:
-                self.doomed.add(strange[queue].key)
+            late = {strange[queue].key for queue in waiting}
+            if not late.isdisjoint(deleted):
+                raise BackendError(
+                    "a row that was deleted is still there: are the region servers' clocks right?", retryable=True
+                )
+            deleted = late
+            for key in late:
+                self.doomed.add(key)
             self.doomed.delete(is_needed=True)
 
     def _take(self, queue: LogQueue, row: Row) -> bool:

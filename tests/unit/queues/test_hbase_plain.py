@@ -545,3 +545,21 @@ def test_inbound_without_its_message_is_routed_once_when_it_is_sent_again(left: 
     assert store.append([again]) == [Appended((1,))]
     assert positions(store, 1, reader.epoch) == [1]
     assert store.claim(2, b"later").inbound == (77,)
+
+
+def test_late_row_that_cannot_be_deleted_is_an_error() -> None:
+    """A delete hides nothing of a later time: with wrong clocks the row stays, and nobody may turn in a circle for it."""
+    hbase = PlainHBase()
+    store, _ = hbase.store()
+    made(store, 1)
+    store.append([one(1, 1)])
+    key = keys.queue_key(1, TENANT)
+    row = dict(hbase.rows[keys.record_row(key, 1)])
+    store.drop(1)
+    made(store, 1)
+    hbase.rows[keys.record_row(key, 1)] = row  # of the incarnation before
+    hbase.gateway.verbs["mutateRows"] = lambda _: None
+    later, _ = hbase.store(2)
+
+    with pytest.raises(BackendError, match="clocks"):
+        later.claim(1, b"later")
