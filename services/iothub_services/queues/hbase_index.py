@@ -5,7 +5,7 @@ Knows the rows of table `queue_index` and keys; knows no record and no driver's 
 Theory: every verb of the port names a queue by its id alone, and its rows begin with id and tenant. So the queues are kept in memory, read
 from the index at the start. One that another hub has made meanwhile is found by its meta row, whose key begins with the id: the tenant is
 behind it. The index row is put before a queue is made and deleted after it was dropped, so the index may name queues that are not there,
-never miss one.
+never miss one. A damaged row costs its own queue alone: lists leave it out and say so in the log, whoever asks for that queue is refused.
 
 Row `tenant | queue id`, cell `i:q`: version 1 | driver 1.
 """
@@ -16,12 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
-from iothub.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub import log as logging
+from iothub.errors import BackendError, NotFoundError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.queues.port import TenantUsage
+
+log = logging.get(__name__)
 
 T = TypeVar("T")
 
@@ -120,11 +123,16 @@ class QueueIndex:
     # --- in HBase
 
     def listed(self, tenant_id: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending. Raises BackendError."""
+        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending; damaged rows are left out. Raises BackendError."""
         start = b"" if tenant_id is None else keys.tenant_key(tenant_id)
         scan = Scan(self._table, start, keys.prefix_end(start), (COLUMN,), caching=ROWS_AT_ONCE)
         for row in self._caller.scan(scan, ROWS_AT_ONCE):
-            if self._is_ours(row.cells[COLUMN].value, row.key):
+            try:
+                is_ours = self._is_ours(row.cells[COLUMN].value, row.key)
+            except BackendError as error:
+                log.error("a queue is left out", why=str(error))
+                continue
+            if is_ours:
                 yield keys.queue_of_index(row.key)
 
     def enter(self, tenant_id: int, queue_id: int) -> None:
@@ -171,9 +179,10 @@ class QueueIndex:
 
     def _is_ours(self, cell: bytes, key: bytes) -> bool:
         if cell[:1] != self._cell[:1]:
-            raise CorruptRecordError(
+            raise BackendError(
                 f"row {key.hex()} of the queues' index has version {cell[:1].hex() or 'nothing'}, "
-                f"this program knows {VERSION}: upgrade it, or it is damaged"
+                f"this program knows {VERSION}: upgrade it, or it is damaged",
+                retryable=False,
             )
         return cell == self._cell
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.errors import BackendError
 from iothub.records import keys
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
@@ -296,16 +296,29 @@ def test_which_bodies_are_stored_apart() -> None:
 
 
 def test_index_knows_its_driver_and_its_version() -> None:
-    """Queues of the other driver are not ours; a row of a future version is refused by name."""
+    """Queues of the other driver are not ours."""
     house = HBase()
     store, caller = house.store()
     made(store, 1)
     plain = QueueIndex(caller, TABLES.queue_index, TABLES.queues, Driver.PLAIN)
 
     assert list(plain.listed()) == []
-    house.gateway.table(TABLES.queue_index)[keys.index_key(TENANT, 2)] = {COLUMN: (b"\2\1", 1)}
-    with pytest.raises(CorruptRecordError, match="has version 02, this program knows 1"):
-        list(plain.listed(TENANT))
+    assert list(QueueIndex(caller, TABLES.queue_index, TABLES.queues, Driver.COPROCESSOR).listed()) == [(TENANT, 1)]
+
+
+def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
+    """A list leaves it out; whoever asks for that queue is refused by name, and nobody else."""
+    house = HBase()
+    store, _ = house.store()
+    made(store, 1)
+    made(store, 2)
+    house.gateway.table(TABLES.queue_index)[keys.index_key(TENANT, 1)] = {COLUMN: (b"\2\1", 1)}
+    successor, _ = house.store(2)
+
+    assert successor.append([one(2, 1)])[0].positions == (1,)
+    with pytest.raises(BackendError, match="has version 02, this program knows 1") as failure:
+        successor.append([one(1, 2)])
+    assert not failure.value.retryable
 
 
 def test_dropped_queue_that_is_told_of_late_counts_for_nobody() -> None:
