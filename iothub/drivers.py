@@ -159,8 +159,8 @@ def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
     before = _noted_drivers(data_dir)
     if before and not settings.hbase.thrift:
         raise ConfigError(
-            f"sessions of this hub have their queues on HBase (driver {before[0]}): set hbase.thrift again, "
-            f"or remove {data_dir.path / _NOTE} to give them up"
+            f"a hub was here with queues on HBase (driver {before[0]}), and these settings do not say where that is: "
+            f"give the --config that the hub has, or set hbase.thrift; removing {data_dir.path / _NOTE} gives up whatever messages are there"
         )
     used.update(before)
     if data_dir.queues.exists():
