@@ -72,7 +72,6 @@ def test_one_of_many_jobs_moves_the_pointer(tables: Tables, services: Services, 
         assert expected == pointer_to(round_ * JOBS + wins[0], ())
 
 
-@pytest.mark.long
 def test_killed_server_leaves_the_old_checkpoint_or_the_new_one(
     tables: Tables, services: Services, tools: DirectCaller
 ) -> None:

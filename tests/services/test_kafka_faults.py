@@ -22,6 +22,7 @@ from tests.support.kafka_hub import (
     readiness,
     subscribed,
 )
+from tests.support.night import at_night
 from tests.support.packets import SUBACK
 from tests.support.raw import RawClient
 from tests.support.waiting import until
@@ -48,7 +49,7 @@ def is_ready(hub: Hub) -> bool:
     return readiness(hub)[0]
 
 
-@pytest.mark.parametrize("clients", [4, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("clients", [4, *at_night(20)])
 def test_kill_of_kafka_during_thousands_of_subscribes_loses_nothing(
     services: Services, kafka: Kafka, hub: Hub, clients: int
 ) -> None:

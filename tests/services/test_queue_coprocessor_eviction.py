@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ops.services.house import Services
 from tests.support import queue_bytes
 from tests.support.queue_bytes import Code, Kind, claimed, record, step
@@ -64,7 +62,6 @@ def test_waiting_messages_are_flushed_and_go_with_their_queue(services: Services
         assert list(records) == list(range(1, MESSAGES + 1))
 
 
-@pytest.mark.long
 def test_head_is_known_again_when_the_region_has_been_opened(services: Services) -> None:
     """Kill -9 after the acknowledgements: what the log brings back is flushed while the region opens, without what was consumed."""
     with queue_table(services, 1) as table:

@@ -10,6 +10,7 @@ import pytest
 
 from ops.services.house import Services
 from tests.support import queue_bytes
+from tests.support.night import at_night
 from tests.support.queue_bytes import appended, claimed, record
 from tests.support.queue_table import QueueTable, queue_table
 from tests.support.strace import SYNCING, Tracer
@@ -106,7 +107,7 @@ def test_eight_writers_while_regions_close_and_open(services: Services) -> None:
         _check(table, writers)
 
 
-@pytest.mark.parametrize("round_number", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("round_number", [1, *at_night(2)])
 def test_eight_writers_while_hbase_is_killed(services: Services, round_number: int) -> None:
     """Kill -9 under load: calls that were written and not answered are answered, repeated, with the positions they got."""
     assert round_number

@@ -18,6 +18,7 @@ from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Que
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.cut_link import CutLink
+from tests.support.night import at_night
 from tests.support.own_tables import caller_of, own_tables
 
 REGIONS = 4
@@ -200,7 +201,7 @@ def test_hubs_append_while_regions_close_and_open(services: Services, tables: Ta
 
 @pytest.mark.parametrize(
     ("writers", "count"),
-    [pytest.param(WRITERS, 1, id="one queue", marks=pytest.mark.long), pytest.param(2, QUEUES, id="many queues")],
+    [pytest.param(2, QUEUES, id="many queues"), *at_night(pytest.param(WRITERS, 1, id="one queue"))],
 )
 def test_hubs_append_while_hbase_is_killed(
     services: Services, tables: Tables, queues: range, writers: int, count: int

@@ -26,6 +26,7 @@ from iothub_services.queues.port import (
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.cut_link import CutLink
+from tests.support.night import at_night
 from tests.support.own_tables import caller_of, own_tables
 
 REGIONS = 8
@@ -216,9 +217,7 @@ def test_two_hubs_take_queues_from_each_other_while_regions_close_and_open(servi
     check(services, tables, hubs, QUEUES)
 
 
-@pytest.mark.parametrize(
-    "hubs", [pytest.param(1, id="one owner", marks=pytest.mark.long), pytest.param(2, id="owners change")]
-)
+@pytest.mark.parametrize("hubs", [pytest.param(2, id="owners change"), *at_night(pytest.param(1, id="one owner"))])
 def test_hubs_append_while_hbase_is_killed(services: Services, tables: Tables, hubs: int) -> None:
     """Kill -9 under load: what may have been written is looked for, and sent again."""
     create(services, tables, QUEUES)
@@ -233,7 +232,6 @@ def test_hubs_append_while_hbase_is_killed(services: Services, tables: Tables, h
     assert sum(hub.failures for hub in found) > 0
 
 
-@pytest.mark.long
 def test_hubs_append_while_their_gateway_is_killed_and_restarted(services: Services, tables: Tables) -> None:
     """HBase goes on; calls that the gateway had taken may be done after it has gone."""
     services.up("gateway")

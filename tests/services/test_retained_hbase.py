@@ -136,7 +136,6 @@ def test_killed_server_loses_no_message_that_was_answered(services: Services, ta
     assert sum(hub.repeats for hub in hubs) > 0
 
 
-@pytest.mark.long
 def test_expired_messages_are_found_again_after_a_crash(
     services: Services, tables: Tables, tools: DirectCaller
 ) -> None:

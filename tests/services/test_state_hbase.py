@@ -133,7 +133,6 @@ def created(client_id: str, epoch: int = 1) -> Event:
     return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
 
 
-@pytest.mark.long
 def test_state_service_finds_its_sessions_again(tables: Tables, services: Services, tools: DirectCaller) -> None:
     """Events in the log, states on HBase: through a crash of the hub, and one of HBase."""
     log = MemoryEvents(3)

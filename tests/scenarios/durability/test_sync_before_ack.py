@@ -84,8 +84,10 @@ def _whole(buffers: dict[tuple[str, bool], bytes], key: tuple[str, bool]) -> Ite
         yield buffer[0], buffer[index + 1 : index + 1 + length]
 
 
-def run_load(hub: Hub, people: Callable[[Plan], tuple[list[Publisher], list[Subscriber]]], seconds: float) -> Ledger:
-    """Let them publish for a while, to the last acknowledgement."""
+def run_load(
+    hub: Hub, people: Callable[[Plan], tuple[list[Publisher], list[Subscriber]]], seconds: float, each: int = 0
+) -> Ledger:
+    """Let them publish for a while, and until each has had so many of each QoS acknowledged; to the last acknowledgement."""
 
     async def run() -> Ledger:
         plan = Plan(hub.ports["tcp"], Ledger(), random.Random(3))
@@ -94,6 +96,8 @@ def run_load(hub: Hub, people: Callable[[Plan], tuple[list[Publisher], list[Subs
         assert await settle(lambda: all(one.is_subscribed.is_set() for one in subscribers), 30)
         speaking = spawn(*(one.run() for one in publishers))
         await asyncio.sleep(seconds)
+        streams = [stream for stream in plan.ledger.streams.values() if stream.qos]
+        assert await settle(lambda: all(len(stream.acknowledged) >= each for stream in streams), 30)
         plan.is_publishing, plan.is_draining = False, True
         assert await settle(lambda: all(task.done() for task in speaking), 60)
         plan.is_over = True
@@ -116,14 +120,14 @@ def everybody(plan: Plan) -> tuple[list[Publisher], list[Subscriber]]:
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Seen], Disk]:
-    """Two seconds of a hub's system calls under mixed load."""
+    """Some seconds of a hub's system calls under mixed load."""
     directory = tmp_path_factory.mktemp("strace")
     hub = fresh_hub(directory)
     hub.start()
     assert hub.process is not None
     tracer = Tracer(hub.process.pid, directory / "trace")
     try:
-        run_load(hub, everybody, 2.0)
+        run_load(hub, everybody, 2.0, each=12)
     finally:
         found = tracer.stop()
         hub.close()
