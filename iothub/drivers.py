@@ -124,10 +124,10 @@ def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
 def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:
     """Return one of the queue drivers on HBase."""
     if driver == "hbase":
-        from iothub_services.queues.hbase import HBaseQueues
+        from iothub_services.queues.hbase.store import HBaseQueues
 
         return HBaseQueues(caller, Tables(settings.hbase.namespace), frame_bytes=settings.hbase.frame_limit)
-    from iothub_services.queues.hbase_plain import PlainHBaseQueues
+    from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 
     return PlainHBaseQueues(caller, Tables(settings.hbase.namespace))
 

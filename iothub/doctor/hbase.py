@@ -17,7 +17,7 @@ from iothub_services.hbase import calls, from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import TableLayout, Tables
-from iothub_services.queues import hbase_requests
+from iothub_services.queues.hbase import requests as hbase_requests
 from iothub_services.queues.port import EARLIEST
 
 _SILENT_S = 5.0  # an operator waits, no message does

@@ -22,8 +22,8 @@ from iothub.units import Endpoint
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.tables import Tables
 from iothub_services.hbase.threaded import ThreadCaller
-from iothub_services.queues.hbase import HBaseQueues
-from iothub_services.queues.hbase_plain import PlainHBaseQueues
+from iothub_services.queues.hbase.store import HBaseQueues
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.sqlite import SqliteQueues

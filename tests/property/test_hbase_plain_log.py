@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from iothub.errors import BackendError
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.refusals import Effect
-from iothub_services.queues.hbase_plain import PlainHBaseQueues
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import (
     Append,
     Appended,

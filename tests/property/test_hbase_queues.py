@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from iothub.errors import BackendError
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase import HBaseQueues
+from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, Refused
 from tests.support.hbase_calls import Fault
 from tests.support.hbase_queues import HBase

@@ -16,9 +16,9 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase import HBaseQueues
-from iothub_services.queues.hbase_bodies import PIECE_BYTES, sweepable
-from iothub_services.queues.hbase_sweep import referenced
+from iothub_services.queues.hbase.bodies import PIECE_BYTES, sweepable
+from iothub_services.queues.hbase.store import HBaseQueues
+from iothub_services.queues.hbase.sweep import referenced
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, own_tables

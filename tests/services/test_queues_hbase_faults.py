@@ -13,7 +13,7 @@ from iothub.errors import BackendError
 from iothub.testing.queue_contract import MANY, TENANT, made
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase import HBaseQueues
+from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
 from ops.services.house import Services
 from ops.services.places import HOST

@@ -13,7 +13,7 @@ from iothub.testing.queue_contract import MANY, TENANT, Case, identified, made, 
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase_plain import PlainHBaseQueues
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, MoveKind
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, own_tables

@@ -12,7 +12,7 @@ from iothub.errors import BackendError
 from iothub.testing.queue_contract import MANY, TENANT, made
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase_plain import PlainHBaseQueues
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import (
     Append,
     Appended,

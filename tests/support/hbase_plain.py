@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from iothub.testing.clock import ManualClock
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase_plain import PlainHBaseQueues
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from tests.support.hbase_calls import FakeCaller
 from tests.support.hbase_gateway import FakeGateway
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from iothub.testing.clock import ManualClock
 from iothub_services.hbase.tables import Tables, split_keys
-from iothub_services.queues.hbase import HBaseQueues
+from iothub_services.queues.hbase.store import HBaseQueues
 from tests.support.hbase_calls import FakeCaller
 from tests.support.hbase_gateway import FakeGateway
 from tests.support.queue_coprocessor import QueueCoprocessor

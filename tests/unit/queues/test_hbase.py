@@ -1,6 +1,6 @@
 """The queue driver `hbase` on a gateway in memory: what is sent, what is repeated, what is told when something is in the way.
 
-Most of it is what `iothub_services.queues.hbase_append` and `iothub_services.queues.hbase_expiry` do.
+Most of it is what `iothub_services.queues.hbase.append` and `iothub_services.queues.hbase.expiry` do.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFo
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase import HBaseQueues
-from iothub_services.queues.hbase_bodies import LARGE_BYTES, PIECE_BYTES, sweepable
-from iothub_services.queues.hbase_sweep import referenced
+from iothub_services.queues.hbase.bodies import LARGE_BYTES, PIECE_BYTES, sweepable
+from iothub_services.queues.hbase.store import HBaseQueues
+from iothub_services.queues.hbase.sweep import referenced
 from iothub_services.queues.port import (
     Append,
     Appended,
@@ -372,7 +372,7 @@ def test_tenant_at_its_bound_costs_one_round() -> None:
 
 def test_records_of_one_queue_are_split_over_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operation takes so many records and no more; order is kept."""
-    monkeypatch.setattr("iothub_services.queues.hbase_requests.MOST_RECORDS", 3)
+    monkeypatch.setattr("iothub_services.queues.hbase.requests.MOST_RECORDS", 3)
     store, caller = HBase().store()
     claim = made(store, 1)
     before = caller.batches

@@ -7,7 +7,7 @@ import pytest
 from iothub.errors import BackendError
 from iothub.records import keys
 from iothub.testing.queue_contract import MANY, TENANT, made, one
-from iothub_services.queues.hbase import HBaseQueues
+from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_queues import TABLES, HBase

@@ -10,14 +10,14 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import split_keys
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_bodies import CACHE_BYTES, PIECE_BYTES, Bodies, Wanted, is_apart
-from iothub_services.queues.hbase_index import COLUMN, Driver, QueueIndex, Tenant, all_of
-from iothub_services.queues.hbase_moves import require
-from iothub_services.queues.hbase_regions import REQUEST_BYTES, Regions
-from iothub_services.queues.hbase_repeats import Repeats
-from iothub_services.queues.hbase_requests import Status
-from iothub_services.queues.hbase_room import TenantRoom
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.bodies import CACHE_BYTES, PIECE_BYTES, Bodies, Wanted, is_apart
+from iothub_services.queues.hbase.index import COLUMN, Driver, QueueIndex, Tenant, all_of
+from iothub_services.queues.hbase.moves import require
+from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
+from iothub_services.queues.hbase.repeats import Repeats
+from iothub_services.queues.hbase.requests import Status
+from iothub_services.queues.hbase.room import TenantRoom
 from iothub_services.queues.port import Appended, QueueLimits
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError

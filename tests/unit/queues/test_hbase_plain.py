@@ -1,8 +1,8 @@
 """The queue driver `hbase-plain` without a server: lost answers, other hubs at the same queues.
 
-What is tried of appends is in `iothub_services.queues.hbase_plain_appending` and `iothub_services.queues.hbase_plain_inbound`, of readers in
-`iothub_services.queues.hbase_plain_moves`, `iothub_services.queues.hbase_plain_reading` and `iothub_services.queues.hbase_plain_expiry`; all of
-them call HBase by `iothub_services.queues.hbase_plain_log`.
+What is tried of appends is in `iothub_services.queues.hbase_plain.appending` and `iothub_services.queues.hbase_plain.inbound`, of readers in
+`iothub_services.queues.hbase_plain.moves`, `iothub_services.queues.hbase_plain.reading` and `iothub_services.queues.hbase_plain.expiry`; all of
+them call HBase by `iothub_services.queues.hbase_plain.log`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from iothub.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_plain import PlainHBaseQueues
-from iothub_services.queues.hbase_plain_meta import intent_column, remembered_rows
+from iothub_services.queues.hbase_plain.meta import intent_column, remembered_rows
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Appended, Inbound, Move, MoveKind, Overflow, Page, QueueLimits
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_plain import TABLES, PlainHBase

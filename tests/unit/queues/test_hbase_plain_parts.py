@@ -14,11 +14,11 @@ from iothub.records.queue_batch import Batch, Known, decode_batch
 from iothub.records.queued import encode_record
 from iothub.testing.queue_contract import TENANT, identified, made, one
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_bodies import inline
-from iothub_services.queues.hbase_index import KnownQueue, Tenant
-from iothub_services.queues.hbase_plain_doomed import MOST, Doomed
-from iothub_services.queues.hbase_plain_limits import full, may_drop, victims
-from iothub_services.queues.hbase_plain_meta import (
+from iothub_services.queues.hbase.bodies import inline
+from iothub_services.queues.hbase.index import KnownQueue, Tenant
+from iothub_services.queues.hbase_plain.doomed import MOST, Doomed
+from iothub_services.queues.hbase_plain.limits import full, may_drop, victims
+from iothub_services.queues.hbase_plain.meta import (
     Consumed,
     Meta,
     Open,
@@ -28,9 +28,9 @@ from iothub_services.queues.hbase_plain_meta import (
     encode_meta,
     encode_remembered,
 )
-from iothub_services.queues.hbase_plain_queue import LogQueue, cut, holds, joined
-from iothub_services.queues.hbase_plain_slots import Course, Moving, Slots
-from iothub_services.queues.hbase_plain_sweep import referenced
+from iothub_services.queues.hbase_plain.queue import LogQueue, cut, holds, joined
+from iothub_services.queues.hbase_plain.slots import Course, Moving, Slots
+from iothub_services.queues.hbase_plain.sweep import referenced
 from iothub_services.queues.port import Append, Delivery, Inbound, Overflow, QueueLimits
 from tests.support.hbase_calls import Fault
 from tests.support.hbase_plain import TABLES, PlainHBase

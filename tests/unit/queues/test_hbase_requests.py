@@ -9,9 +9,9 @@ import pytest
 
 from iothub.errors import CorruptRecordError
 from iothub.records.queued import encode_record, record_head
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_bodies import inline
-from iothub_services.queues.hbase_requests import Dropped, StatsTold, Status
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.bodies import inline
+from iothub_services.queues.hbase.requests import Dropped, StatsTold, Status
 from iothub_services.queues.port import Move, MoveKind, Overflow, QueueLimits
 from tests.support import queue_bytes
 

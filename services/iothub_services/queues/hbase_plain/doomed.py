@@ -13,7 +13,7 @@ from iothub.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation
-from iothub_services.queues.hbase_plain_meta import BATCH
+from iothub_services.queues.hbase_plain.meta import BATCH
 
 T = TypeVar("T")
 

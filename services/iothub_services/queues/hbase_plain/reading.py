@@ -15,12 +15,12 @@ from iothub.records.queued import Record
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase_bodies import Bodies, Wanted
-from iothub_services.queues.hbase_index import all_of, unknown
-from iothub_services.queues.hbase_plain_doomed import parts
-from iothub_services.queues.hbase_plain_log import ROWS_AT_ONCE, QueueLog
-from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta, decode_meta
-from iothub_services.queues.hbase_plain_queue import LogQueue, holds, is_gone, run_of
+from iothub_services.queues.hbase.bodies import Bodies, Wanted
+from iothub_services.queues.hbase.index import all_of, unknown
+from iothub_services.queues.hbase_plain.doomed import parts
+from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, QueueLog
+from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
+from iothub_services.queues.hbase_plain.queue import LogQueue, holds, is_gone, run_of
 from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError
 
 _STEPS = 4  # rows behind a known tail that are looked for one by one

@@ -13,9 +13,9 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_index import all_of
-from iothub_services.queues.hbase_requests import Step, Told
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import all_of
+from iothub_services.queues.hbase.requests import Step, Told
 
 REQUEST_BYTES = 4 << 20  # of one call, but for a single message that is larger
 _MOVED = "is not in region"

@@ -17,12 +17,13 @@ from iothub.records import keys
 from iothub.records.queued import decode_intent
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call, Mutation, Scan
-from iothub_services.queues.hbase_index import unknown
-from iothub_services.queues.hbase_plain_appending import Appending
-from iothub_services.queues.hbase_plain_doomed import parts
-from iothub_services.queues.hbase_plain_inbound import Item
-from iothub_services.queues.hbase_plain_log import QueueLog
-from iothub_services.queues.hbase_plain_meta import (
+from iothub_services.queues.hbase.index import unknown
+from iothub_services.queues.hbase.repeats import Repeats
+from iothub_services.queues.hbase_plain.appending import Appending
+from iothub_services.queues.hbase_plain.doomed import parts
+from iothub_services.queues.hbase_plain.inbound import Item
+from iothub_services.queues.hbase_plain.log import QueueLog
+from iothub_services.queues.hbase_plain.meta import (
     FINISHED,
     REMEMBERED,
     Meta,
@@ -33,8 +34,7 @@ from iothub_services.queues.hbase_plain_meta import (
     remembered_row,
     remembered_rows,
 )
-from iothub_services.queues.hbase_plain_queue import LogQueue
-from iothub_services.queues.hbase_repeats import Repeats
+from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import Append, Claim, Delivery, Move, MoveKind
 
 log = logging.get(__name__)

@@ -6,7 +6,7 @@ approximate.
 
 from __future__ import annotations
 
-from iothub_services.queues.hbase_plain_queue import LogQueue
+from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import Overflow
 
 

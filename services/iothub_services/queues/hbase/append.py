@@ -6,7 +6,7 @@ Theory: each queue gets one operation with all its records of the batch, named b
 is *open*: its bytes are kept and sent again, and nothing else is sent to its queue before it is answered, so that HBase, which remembers
 the last sequence of each writer, tells what it told the first time. An operation that was not done for certain is taken apart: its
 sequence is never used again. A batch is a row of rounds, one call for each region in flight: most batches need one; a tenant near its
-bounds needs more (`hbase_room`), and so does a queue whose operation is open. When a call fails, what the others did is kept with the
+bounds needs more (`room`), and so does a queue whose operation is open. When a call fails, what the others did is kept with the
 items of the batch, and the repeat asks for the rest alone.
 """
 
@@ -17,14 +17,14 @@ from enum import IntEnum
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Body, Intent, Target, record_head, reference
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_bodies import Bodies, is_apart
-from iothub_services.queues.hbase_index import KnownQueue, QueueIndex, Tenant
-from iothub_services.queues.hbase_moves import problem
-from iothub_services.queues.hbase_regions import Outcome, Regions
-from iothub_services.queues.hbase_repeats import Repeats
-from iothub_services.queues.hbase_requests import Status, Step
-from iothub_services.queues.hbase_room import UNBOUND, TenantRoom
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.bodies import Bodies, is_apart
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex, Tenant
+from iothub_services.queues.hbase.moves import problem
+from iothub_services.queues.hbase.regions import Outcome, Regions
+from iothub_services.queues.hbase.repeats import Repeats
+from iothub_services.queues.hbase.requests import Status, Step
+from iothub_services.queues.hbase.room import UNBOUND, TenantRoom
 from iothub_services.queues.port import Append, Appended, Delivery, Refused
 
 _GONE = int(Refused.GONE)

@@ -1,4 +1,4 @@
-"""Which bodies the queues of driver `hbase-plain` refer to: its part of the mark of mark and sweep (the sweep is `hbase_bodies.sweepable`).
+"""Which bodies the queues of driver `hbase-plain` refer to: its part of the mark of mark and sweep (the sweep is `hbase.bodies.sweepable`).
 
 Knows rows of table `queues_plain`; removes nothing. It reads every record, so it is work for a job at night, not for a hub.
 
@@ -16,8 +16,8 @@ from iothub.records.queued import decode_intent
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase_plain_log import ROWS_AT_ONCE
-from iothub_services.queues.hbase_plain_meta import BATCH, FINISHED, intent_column
+from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE
+from iothub_services.queues.hbase_plain.meta import BATCH, FINISHED, intent_column
 
 _FAMILY = b"m"
 _INTENT = intent_column(0)[:-2]
@@ -26,7 +26,7 @@ _INTENT = intent_column(0)[:-2]
 def referenced(caller: Caller, table: bytes) -> set[tuple[int, bytes]]:
     """Return (tenant id, body id) of every body that an intent or a record refers to.
 
-    Where queues of driver `hbase` share the table of bodies, theirs belong to the mark as well (`hbase_sweep.referenced`).
+    Where queues of driver `hbase` share the table of bodies, theirs belong to the mark as well (`hbase.sweep.referenced`).
 
     Raises:
         BackendError: HBase cannot be reached, or refused.

@@ -1,4 +1,4 @@
-"""Which bodies the queues of driver `hbase` refer to: the mark of mark and sweep (the sweep is `hbase_bodies.sweepable`).
+"""Which bodies the queues of driver `hbase` refer to: the mark of mark and sweep (the sweep is `bodies.sweepable`).
 
 Knows rows of table `queues`; removes nothing. It reads every record, so it is work for a job at night, not for a hub.
 
@@ -12,7 +12,7 @@ from iothub.records import keys
 from iothub.records.queued import Body, decode_intent, decode_record
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Scan
-from iothub_services.queues import hbase_requests as requests
+from iothub_services.queues.hbase import requests
 
 RECORD = b"d:b"
 _PAGE_ROWS = 64

@@ -23,7 +23,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase_index import all_of
+from iothub_services.queues.hbase.index import all_of
 
 FEW = 4  # so many queues get copies: a reference costs a second read
 SMALL_BYTES = 256  # a copy is hardly more than a reference

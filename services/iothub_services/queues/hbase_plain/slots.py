@@ -20,9 +20,9 @@ from iothub.records.queue_batch import Batch, encode_batch
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase_plain_log import QueueLog
-from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta
-from iothub_services.queues.hbase_plain_queue import LogQueue, holds
+from iothub_services.queues.hbase_plain.log import QueueLog
+from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta
+from iothub_services.queues.hbase_plain.queue import LogQueue, holds
 
 _FEW = 8  # queues whose meta rows are asked for behind each put, in the same round trip; more are asked for in one call, in a second
 

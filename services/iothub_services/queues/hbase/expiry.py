@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from iothub.records import keys
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_index import KnownQueue, QueueIndex
-from iothub_services.queues.hbase_moves import require
-from iothub_services.queues.hbase_regions import Regions
-from iothub_services.queues.hbase_requests import Status
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
+from iothub_services.queues.hbase.moves import require
+from iothub_services.queues.hbase.regions import Regions
+from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.port import DueRecord, Expired, ExpiryMark
 
 Places = set[tuple[int, int]]  # queue id, position

@@ -26,16 +26,16 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_append import Appending
-from iothub_services.queues.hbase_bodies import Bodies, Wanted
-from iothub_services.queues.hbase_expiry import Expiry
-from iothub_services.queues.hbase_inbound import Inbounds, Publish
-from iothub_services.queues.hbase_index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
-from iothub_services.queues.hbase_moves import Readers, require
-from iothub_services.queues.hbase_regions import REQUEST_BYTES, Regions
-from iothub_services.queues.hbase_repeats import Repeats
-from iothub_services.queues.hbase_requests import PageTold, StatsTold, Status, Step, Told
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.append import Appending
+from iothub_services.queues.hbase.bodies import Bodies, Wanted
+from iothub_services.queues.hbase.expiry import Expiry
+from iothub_services.queues.hbase.inbound import Inbounds, Publish
+from iothub_services.queues.hbase.index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
+from iothub_services.queues.hbase.moves import Readers, require
+from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
+from iothub_services.queues.hbase.repeats import Repeats
+from iothub_services.queues.hbase.requests import PageTold, StatsTold, Status, Step, Told
 from iothub_services.queues.port import (
     EARLIEST,
     Append,

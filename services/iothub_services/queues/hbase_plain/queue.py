@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from iothub.records.queue_batch import Batch, Known
-from iothub_services.queues.hbase_index import KnownQueue
-from iothub_services.queues.hbase_plain_meta import Consumed, Meta, Run
+from iothub_services.queues.hbase.index import KnownQueue
+from iothub_services.queues.hbase_plain.meta import Consumed, Meta, Run
 from iothub_services.queues.port import QueueStats
 
 _END = 1 << 64

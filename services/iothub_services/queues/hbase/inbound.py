@@ -1,6 +1,6 @@
 """Inbound QoS 2 of persistent publishers on HBase: the intent before the append, `routed` behind it, and what a crash left between.
 
-Knows the three steps of the storage page, section 6; the append itself is `hbase_append`'s.
+Knows the three steps of the storage page, section 6; the append itself is `append`'s.
 
 Theory: the intent is durable in the publisher's own queue, with all that is needed to finish it, before anything is appended. Every queue
 gets the message under the message id that the intent keeps, and remembers it, so repeating the append doubles nothing. Whoever claims the
@@ -18,11 +18,11 @@ from iothub.records import keys
 from iothub.records.queued import Body, Intent, Target, decode_intent, encode_intent
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_append import Appending, Item, Progress
-from iothub_services.queues.hbase_bodies import Bodies
-from iothub_services.queues.hbase_index import KnownQueue
-from iothub_services.queues.hbase_moves import Reader, Readers
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.append import Appending, Item, Progress
+from iothub_services.queues.hbase.bodies import Bodies
+from iothub_services.queues.hbase.index import KnownQueue
+from iothub_services.queues.hbase.moves import Reader, Readers
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
 
 log = logging.get(__name__)

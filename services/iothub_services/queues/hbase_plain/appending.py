@@ -18,19 +18,19 @@ from iothub.records.queue_batch import Batch, Known
 from iothub.records.queued import Body, encode_record
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_bodies import Bodies, inline, is_apart
-from iothub_services.queues.hbase_plain_inbound import Item, Opening, Routing
-from iothub_services.queues.hbase_plain_limits import full, may_drop, victims
-from iothub_services.queues.hbase_plain_log import QueueLog, raise_first
-from iothub_services.queues.hbase_plain_meta import (
+from iothub_services.queues.hbase.bodies import Bodies, inline, is_apart
+from iothub_services.queues.hbase.repeats import Repeats
+from iothub_services.queues.hbase_plain.inbound import Item, Opening, Routing
+from iothub_services.queues.hbase_plain.limits import full, may_drop, victims
+from iothub_services.queues.hbase_plain.log import QueueLog, raise_first
+from iothub_services.queues.hbase_plain.meta import (
     REMEMBERED,
     Meta,
     decode_remembered,
     remembered_row,
 )
-from iothub_services.queues.hbase_plain_queue import LogQueue
-from iothub_services.queues.hbase_plain_slots import Course, Moving, Slots
-from iothub_services.queues.hbase_repeats import Repeats
+from iothub_services.queues.hbase_plain.queue import LogQueue
+from iothub_services.queues.hbase_plain.slots import Course, Moving, Slots
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Refused
 
 ROW_BYTES = 256 << 10  # of one batch: a page of rows must fit into a frame

@@ -13,9 +13,9 @@ from iothub.records import keys
 from iothub.records.queued import Body, Intent, Target, encode_intent
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_bodies import inline
-from iothub_services.queues.hbase_plain_meta import Meta, Open, intent_column
-from iothub_services.queues.hbase_plain_queue import LogQueue
+from iothub_services.queues.hbase.bodies import inline
+from iothub_services.queues.hbase_plain.meta import Meta, Open, intent_column
+from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import Append, Appended, Inbound
 
 

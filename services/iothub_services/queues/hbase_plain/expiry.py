@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_plain_log import Change, QueueLog
-from iothub_services.queues.hbase_plain_meta import Meta
-from iothub_services.queues.hbase_plain_queue import LogQueue
+from iothub_services.queues.hbase_plain.log import Change, QueueLog
+from iothub_services.queues.hbase_plain.meta import Meta
+from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import DueRecord, Expired, ExpiryMark
 
 _MOST_HOLES = 4096  # of a queue: they are in its meta row

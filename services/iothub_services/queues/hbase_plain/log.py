@@ -24,10 +24,10 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Scan
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase_index import KnownQueue, QueueIndex, all_of, unknown
-from iothub_services.queues.hbase_plain_doomed import Doomed, parts
-from iothub_services.queues.hbase_plain_meta import BATCH, STATE, Meta, decode_meta, encode_meta
-from iothub_services.queues.hbase_plain_queue import LogQueue
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex, all_of, unknown
+from iothub_services.queues.hbase_plain.doomed import Doomed, parts
+from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta, encode_meta
+from iothub_services.queues.hbase_plain.queue import LogQueue
 
 log = logging.get(__name__)
 T = TypeVar("T")

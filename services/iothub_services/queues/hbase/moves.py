@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from iothub.errors import BackendError
-from iothub_services.queues import hbase_requests as requests
-from iothub_services.queues.hbase_index import KnownQueue, QueueIndex
-from iothub_services.queues.hbase_regions import Outcome, Regions
-from iothub_services.queues.hbase_requests import Status, Told
+from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
+from iothub_services.queues.hbase.regions import Outcome, Regions
+from iothub_services.queues.hbase.requests import Status, Told
 from iothub_services.queues.port import Move
 
 Reader = tuple[int, int]  # queue id, epoch
@@ -46,7 +46,7 @@ class Readers:
         return [moved[move.queue_id, move.epoch].is_done for move in moves]
 
     def send(self, by_reader: Mapping[Reader, Sequence[bytes]]) -> dict[Reader, Moved]:
-        """Do moves, as `hbase_requests` writes them, of each reader. Raises BackendError: some may be done."""
+        """Do moves, as `requests` writes them, of each reader. Raises BackendError: some may be done."""
         self._index.find(queue_id for queue_id, _ in by_reader)
         moved = dict.fromkeys(by_reader, _FENCED)
         sent: list[tuple[Reader, KnownQueue]] = []

@@ -3,8 +3,8 @@
 Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`, `tails`, `stats` and
 `list_queues` to another one (or the same), if the caller is one for many threads.
 
-Theory: a queue is a log of batches, one row each, that writers put into the next free slot (`hbase_plain_slots`), and a meta row that
-its reader swaps (`hbase_plain_log`). Any hub may append at any time, and nothing is lost, doubled or out of order; but k writers at one queue
+Theory: a queue is a log of batches, one row each, that writers put into the next free slot (`slots`), and a meta row that
+its reader swaps (`log`). Any hub may append at any time, and nothing is lost, doubled or out of order; but k writers at one queue
 cost k - 1 repeats of each append, so every append should go through the hub that owns the session. Limits are those that this hub knows
 of: exact while it alone writes (`exact_limits`).
 """
@@ -24,16 +24,16 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase_bodies import Bodies
-from iothub_services.queues.hbase_index import Driver, KnownQueue, QueueIndex, all_of
-from iothub_services.queues.hbase_plain_appending import Appending
-from iothub_services.queues.hbase_plain_doomed import parts
-from iothub_services.queues.hbase_plain_expiry import Removing
-from iothub_services.queues.hbase_plain_log import QueueLog
-from iothub_services.queues.hbase_plain_meta import STATE, Meta, decode_meta, encode_meta
-from iothub_services.queues.hbase_plain_moves import Moves
-from iothub_services.queues.hbase_plain_queue import LogQueue
-from iothub_services.queues.hbase_plain_reading import Reading
+from iothub_services.queues.hbase.bodies import Bodies
+from iothub_services.queues.hbase.index import Driver, KnownQueue, QueueIndex, all_of
+from iothub_services.queues.hbase_plain.appending import Appending
+from iothub_services.queues.hbase_plain.doomed import parts
+from iothub_services.queues.hbase_plain.expiry import Removing
+from iothub_services.queues.hbase_plain.log import QueueLog
+from iothub_services.queues.hbase_plain.meta import STATE, Meta, decode_meta, encode_meta
+from iothub_services.queues.hbase_plain.moves import Moves
+from iothub_services.queues.hbase_plain.queue import LogQueue
+from iothub_services.queues.hbase_plain.reading import Reading
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
