@@ -68,6 +68,8 @@ class Distribution:
             subscription = self.choose(group, message)
             if subscription is not None:
                 queued = self._give_member(tenant, message, group, subscription, queued)
+        if not self.skip_direct:  # else it was counted when it came first
+            tenant.counters.fanout += self.receivers if self.receivers < self.allowed else self.allowed
         if self.receivers > self.allowed:
             left_out = self.receivers - self.allowed
             self.turn.drop(tenant, message.publisher, Drop.FANOUT, left_out)

@@ -3,7 +3,7 @@ cimport cython
 from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.encode cimport append_ack, assemble, identifier_at, own_properties, shared_frame
-from iothub.engine.message cimport Message
+from iothub.engine.message cimport Message, blocks
 from iothub.engine.session cimport Session
 from iothub.engine.tenant cimport TenantPlane
 from iothub.engine.turn cimport Turn
@@ -29,7 +29,7 @@ cdef class Emission:
     cdef bytes _own_frame(self, Connection connection, Message message, bint is_identified, long long expiry, tuple identifiers)
     cdef bint _refuse(self, Session session, int qos, object reason) except -1
     @cython.locals(counters=Counters, own=Counters)
-    cdef object _count(self, Session session, int qos, Py_ssize_t size)
+    cdef object _count(self, Session session, Message message, int qos, Py_ssize_t size)
     @cython.locals(aliases=dict, alias=int)
     cdef int _alias(self, Connection connection, bytes topic) except? -1
     @cython.locals(tenant=TenantPlane, now=double, size=Py_ssize_t, passed=int, bit=int)

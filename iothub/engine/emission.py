@@ -9,7 +9,7 @@ from __future__ import annotations
 from iothub.engine.connection import Connection
 from iothub.engine.encode import append_ack, assemble, identifier_at, own_properties, shared_frame
 from iothub.engine.limits import DeviceMeters
-from iothub.engine.message import Message
+from iothub.engine.message import Message, blocks
 from iothub.engine.session import Session
 from iothub.engine.turn import Turn
 from iothub.reasons import Drop, Reason
@@ -73,7 +73,7 @@ class Emission:
                 turn.counters.retransmitted += 1
             self._identify(session, out, start + identifier_at(frame, self.topic_length), qos)
         out[start] = header
-        self._count(session, qos, size)
+        self._count(session, message, qos, size)
         return True
 
     def _identify(self, session: Session, out: bytearray, at: int, qos: int) -> None:
@@ -106,13 +106,14 @@ class Emission:
             session.window.skip()
         return False
 
-    def _count(self, session: Session, qos: int, size: int) -> None:
+    def _count(self, session: Session, message: Message, qos: int, size: int) -> None:
         counters = self.turn.counters
         own = session.tenant.counters
         counters.publish_sent += 1
         counters.bytes_sent += size
         own.publish_sent += 1
         own.bytes_sent += size
+        own.blocks_delivered += blocks(message)
         if qos == 0:
             counters.delivered_0 += 1
             own.delivered_0 += 1

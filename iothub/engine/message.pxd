@@ -18,6 +18,9 @@ cpdef Message received(
 )
 
 
+cpdef long long blocks(Message message) except -1
+
+
 @cython.final
 cdef class Delivery:
     cdef public Message message

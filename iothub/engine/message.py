@@ -74,6 +74,11 @@ def received(
     return message
 
 
+def blocks(message: Message) -> int:
+    """Return how many messages of 4 KiB this one is worth to metering: Topic Name, payload and properties, every block begun."""
+    return (len(message.topic) + len(message.payload) + len(message.properties) + 4095) >> 12
+
+
 class Delivery:
     """One message that waits in a session's backlog. `position` is 0 for QoS 0 and for transient sessions."""
 

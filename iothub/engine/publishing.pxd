@@ -5,7 +5,7 @@ from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
 from iothub.engine.filters cimport check_topic_name
-from iothub.engine.message cimport Message, received
+from iothub.engine.message cimport Message, blocks, received
 from iothub.engine.outbox cimport AckSlot, StoredPublish
 from iothub.engine.quota cimport Gate
 from iothub.engine.router cimport Group, Route, Target
@@ -44,7 +44,7 @@ cdef class Publishing:
     ) except -1
     cdef object _keep_frame(self, Connection connection, Message message, bytes frame)
     @cython.locals(counters=Counters, own=Counters)
-    cdef object _count(self, TenantPlane tenant, int qos)
+    cdef object _count(self, TenantPlane tenant, Message message, int qos)
     @cython.locals(wire=Wire, expires_at=double)
     cdef Message _message(self, Session session, int qos, bint retain)
     @cython.locals(count=Py_ssize_t, target=Target, session=Session, group=Group)

@@ -10,7 +10,7 @@ from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import check_topic_name
-from iothub.engine.message import Message, received
+from iothub.engine.message import Message, blocks, received
 from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
 from iothub.engine.quota import LATER, PASSED, RATE, Gate
 from iothub.engine.router import Route
@@ -177,7 +177,7 @@ class Publishing:
         if wire.is_plain and not wire.alias and route.targets:
             view = data
             self._keep_frame(connection, message, view[at : at + length])
-        self._count(tenant, qos)
+        self._count(tenant, message, qos)
         if tenant.publish_hook is not None:
             replaced = tenant.publish_hook(session, message)
             if replaced is None:
@@ -256,10 +256,11 @@ class Publishing:
         else:
             message.frame3 = frame
 
-    def _count(self, tenant: TenantPlane, qos: int) -> None:
+    def _count(self, tenant: TenantPlane, message: Message, qos: int) -> None:
         counters = self.turn.counters
         own = tenant.counters
         counters.publish_received += 1
+        own.blocks_received += blocks(message)
         if qos == 0:
             counters.received_0 += 1
             own.received_0 += 1

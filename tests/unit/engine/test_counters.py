@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub.engine.counters import Counters
-from iothub.reasons import Drop
+from iothub.engine.limits import TenantLimits
+from iothub.engine.message import Message, blocks
+from iothub.reasons import Drop, Reason
 from iothub.testing.engine import Bench, ack, publish
 
 
@@ -41,3 +45,43 @@ def test_counters_count_what_passes() -> None:
         1,
         1,
     ]
+
+
+@pytest.mark.parametrize(("payload", "expected"), [(0, 1), (4095, 1), (4096, 2), (9_000, 3)])
+def test_blocks_are_counted_by_the_size_of_the_message(payload: int, expected: int) -> None:
+    """Topic Name (one byte here), payload and properties; each block of 4 KiB that was begun."""
+    bench = Bench()
+    bench.client("s").subscribe(b"a", 0)
+
+    bench.client("p").send(publish(b"a", b"x" * payload))
+
+    counters = bench.tenant.counters
+    assert (counters.blocks_received, counters.blocks_delivered) == (expected, expected)
+    assert blocks(Message(b"a", b"x" * payload)) == expected
+
+
+def test_fanout_counts_receivers_whether_they_are_there_or_not() -> None:
+    """Two who are connected, one whose queue gets it; a message for nobody counts nothing."""
+    bench = Bench()
+    away = bench.client("away", queue_id=7)
+    away.subscribe(b"a", 1)
+    bench.settle()
+    bench.plane.close(away.connection, Reason.NETWORK)
+    bench.client("s").subscribe(b"a", 0)
+    bench.client("t").subscribe(b"a", 0)
+
+    bench.client("p").send(publish(b"a", b"x", 1, 1) + publish(b"nobody", b"x"))
+
+    assert bench.tenant.counters.fanout == 3
+
+
+def test_fanout_counts_no_more_than_may_receive() -> None:
+    """What the limit leaves out is a drop."""
+    bench = Bench()
+    bench.tenant.limits = TenantLimits(fanout=2)
+    for name in "stu":
+        bench.client(name).subscribe(b"a", 0)
+
+    bench.client("p").send(publish(b"a", b"x"))
+
+    assert bench.tenant.counters.fanout == 2
