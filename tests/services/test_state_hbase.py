@@ -10,13 +10,14 @@ import pytest
 
 from iothub.records import events, keys
 from iothub.records.events import Event, Subject
+from iothub.records.layout import STATE_COLUMN, encode_state_cell
 from iothub.testing.state_contract import CASES, Case
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Mutation
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.hbase import RECORD_COLUMN, HBaseStates, encode_state_cell
+from iothub_services.state.hbase import HBaseStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from ops.services.house import Services
@@ -60,7 +61,7 @@ def test_older_write_never_resurrects_what_is_gone(tables: Tables, tools: Direct
     store.apply((7,), [StateWrite(1, "a", 5, b"r"), StateWrite(1, "a", 7, None)])
     assert services.java("hbase", "iothub.hbase.admin.RegionAdmin", "flush", tables.state.decode()) == 0
 
-    late = Mutation(keys.state_key(1, "a"), {RECORD_COLUMN: encode_state_cell(6, b"late")})
+    late = Mutation(keys.state_key(1, "a"), {STATE_COLUMN: encode_state_cell(6, b"late")})
     tools.call(calls.mutate_rows(tables.state, [late], 6))  # of a hub that looked before the others were done
     store.apply((9,), [StateWrite(1, "b", 9, b"r")])
 

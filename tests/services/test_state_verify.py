@@ -15,13 +15,13 @@ from iothub.config import load
 from iothub.datadir import DataDir
 from iothub.records import events, keys
 from iothub.records.events import Event, Subject
+from iothub.records.layout import encode_state_cell
 from iothub.settings import Kafka
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
-from iothub_services.state.hbase import encode_state_cell
 from iothub_services.state.service import StateService
 from ops.services.house import Services
 from ops.services.places import HOST

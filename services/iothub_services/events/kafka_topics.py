@@ -16,7 +16,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import NoError, RetriableError, TopicAlreadyExistsError, for_code
 
 from iothub.errors import ConflictError, NotFoundError
-from iothub.records.events import GENERATION_BITS, Topic
+from iothub.records.events import Topic
+from iothub.records.layout import kafka_base, kafka_topic, newest_generation
 from iothub.settings import Kafka
 from iothub_services.events.kafka_cluster import RECORD_BYTES, KafkaCluster
 
@@ -35,13 +36,12 @@ class KafkaTopic:
     @property
     def base(self) -> int:
         """What is added to an offset of Kafka's (which begin at 0) to get ours (which begin at 1)."""
-        return (self.generation << GENERATION_BITS) + 1
+        return kafka_base(self.generation)
 
 
 def topic_name(settings: Kafka, topic: Topic, generation: int = 0) -> str:
     """Return the name of a topic in the cluster."""
-    name = f"{settings.topic_prefix}.{topic.value.partition('.')[2]}"
-    return f"{name}.{generation}" if generation else name
+    return kafka_topic(settings.topic_prefix, topic, generation)
 
 
 def open_topics(cluster: KafkaCluster, generation: int = 0) -> dict[Topic, KafkaTopic]:
@@ -121,9 +121,7 @@ def _least_in_sync(replication: int) -> int:
 
 def _generations(settings: Kafka, found: list[str], least: int = 0) -> dict[Topic, int]:
     """Return the generation of each topic: the newest that was found."""
-    first = topic_name(settings, Topic.SESSIONS)
-    ends = [name.removeprefix(f"{first}.") for name in found if name.startswith(f"{first}.")]
-    newest = max((int(end) for end in ends if end.isascii() and end.isdecimal()), default=0)
+    newest = newest_generation(settings.topic_prefix, found)
     return {Topic.SESSIONS: max(newest, least), Topic.ANALYTICS: 0}
 
 

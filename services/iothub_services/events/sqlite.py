@@ -12,12 +12,12 @@ from itertools import groupby
 
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic, decode_event, encode_event
+from iothub.records.layout import EVENT_TABLES as _TABLES
 from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets, reached
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
 
-_TABLES = {Topic.SESSIONS: "session_event", Topic.ANALYTICS: "analytics_event"}
 _COLUMNS = ("offset", "key", "value")
 
 SCHEMA = Schema(

@@ -135,27 +135,27 @@ class TableAdmin:
             ConflictError: A table is there with another layout; nothing was created.
             UnavailableError: The program cannot be run, or HBase refused.
         """
-        found = {layout.name: layout for layout in self.describe([layout.name for layout in wanted])}
+        told = self._create(wanted)
+        there = {layout.name: layout for layout in decode(told)}
+        if not there:
+            return _created(told)
         problems = [
             f"{layout.name}: {problem}"
             for layout in wanted
-            if layout.name in found
-            for problem in differences(layout, found[layout.name])
+            if layout.name in there
+            for problem in differences(layout, there[layout.name])
         ]
         if problems:
             raise ConflictError(
                 f"HBase has other tables than this program's ({'; '.join(problems)}): "
                 "alter or drop them in HBase's shell, or choose another hbase.namespace"
             )
-        missing = [layout for layout in wanted if layout.name not in found]
-        if not missing:
-            return []
-        answers = [line.split("\t") for line in self._run(["create"], encode(missing)).splitlines()]
-        return [words[1] for words in answers if words[0] == "created"]
+        missing = [layout for layout in wanted if layout.name not in there]
+        return _created(self._create(missing)) if missing else []
 
-    def describe(self, names: Sequence[str]) -> list[TableLayout]:
-        """Return the whole layout of those tables that are there. Raises UnavailableError."""
-        return decode(self._run(["describe", *names], ""))
+    def _create(self, wanted: Sequence[TableLayout]) -> str:
+        """Have all of them made, or be told of those that are there already."""
+        return self._run(["create"], encode(wanted))
 
     def _run(self, words: Sequence[str], told: str) -> str:
         command = [self._program, _JAVA_CLASS, *words]
@@ -172,6 +172,10 @@ class TableAdmin:
         if done.returncode != 0:
             raise _failed(self._program, done.stderr)
         return done.stdout
+
+
+def _created(told: str) -> list[str]:
+    return [line.partition("\t")[2] for line in told.splitlines() if line.startswith("created\t")]
 
 
 def _failed(program: str, said: str) -> UnavailableError:

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from iothub.records.layout import CHECKPOINTS_TABLE, STATES_TABLE, hbase_table
+
 NO_SPLITS = "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy"
 COPROCESSOR = "iothub.hbase.queue.QueueObserver"
 _COPROCESSOR_KEY = "coprocessor$1"
@@ -62,12 +64,12 @@ class Tables:
         self.queues_plain = self._named("queues_plain")
         self.queue_index = self._named("queue_index")
         self.bodies = self._named("bodies")
-        self.state = self._named("state")
-        self.checkpoints = self._named("checkpoints")
+        self.state = self._named(STATES_TABLE)
+        self.checkpoints = self._named(CHECKPOINTS_TABLE)
         self.retained = self._named("retained")
 
     def _named(self, name: str) -> bytes:
-        return f"{self.namespace}:{name}".encode()
+        return hbase_table(self.namespace, name).encode()
 
 
 def split_keys(regions: int) -> tuple[bytes, ...]:

@@ -21,11 +21,11 @@ from typing import NamedTuple
 from iothub import log as logging
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records import keys
+from iothub.records.layout import require_cell_version
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.cells import require_version
 from iothub_services.hbase.pages import chunks, pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
@@ -206,7 +206,7 @@ class HBaseRetained:
         if cell is None:
             return None
         try:
-            require_version(cell.value, VERSION, self._where(row))
+            require_cell_version(cell.value, VERSION, self._where(row))
             _, version, expires_at_ms, size = _META.unpack(cell.value)
         except FutureRecordError:
             raise

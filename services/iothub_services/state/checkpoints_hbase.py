@@ -14,6 +14,7 @@ from itertools import islice
 from iothub.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
+from iothub.records.layout import CHECKPOINT_COLUMN, POINTER_COLUMN
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
@@ -23,8 +24,6 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.state.checkpoints import in_use
 from iothub_services.state.port import StoredState
 
-POINTER_COLUMN = b"c:p"
-ROW_COLUMN = b"c:r"
 _ROWS = 1_000  # written together
 
 
@@ -63,7 +62,7 @@ class HBaseCheckpoints:
         for page in pages(self._caller, self._scan(version)):
             for row in page:
                 _, tenant_id, client_id = keys.session_of_checkpoint(row.key)
-                yield StoredState(tenant_id, client_id, *decode_row(row.cells[ROW_COLUMN].value))
+                yield StoredState(tenant_id, client_id, *decode_row(row.cells[CHECKPOINT_COLUMN].value))
 
     def write(self, version: int, rows: Iterable[StoredState]) -> None:
         coming = iter(rows)
@@ -71,7 +70,7 @@ class HBaseCheckpoints:
             changes = [
                 Mutation(
                     keys.checkpoint_key(version, row.tenant_id, row.client_id),
-                    {ROW_COLUMN: encode_row(row.offset, row.record)},
+                    {CHECKPOINT_COLUMN: encode_row(row.offset, row.record)},
                 )
                 for row in some
             ]
@@ -81,7 +80,7 @@ class HBaseCheckpoints:
         found: list[int] = []
         start = keys.RECORD
         while (
-            page := next(pages(self._caller, Scan(self._table, start, columns=(ROW_COLUMN,), caching=1)), None)
+            page := next(pages(self._caller, Scan(self._table, start, columns=(CHECKPOINT_COLUMN,), caching=1)), None)
         ) is not None:
             version, _, _ = keys.session_of_checkpoint(page[0].key)
             found.append(version)
@@ -94,10 +93,12 @@ class HBaseCheckpoints:
             raise ConflictError(in_use(version))
         count = 0
         for page in pages(self._caller, self._scan(version)):
-            self._caller.call(calls.mutate_rows(self._table, [Mutation(row.key, {}, (ROW_COLUMN,)) for row in page]))
+            self._caller.call(
+                calls.mutate_rows(self._table, [Mutation(row.key, {}, (CHECKPOINT_COLUMN,)) for row in page])
+            )
             count += len(page)
         return count
 
     def _scan(self, version: int) -> Scan:
         prefix = keys.checkpoint_prefix(version)
-        return Scan(self._table, prefix, keys.prefix_end(prefix), (ROW_COLUMN,))
+        return Scan(self._table, prefix, keys.prefix_end(prefix), (CHECKPOINT_COLUMN,))

@@ -11,6 +11,7 @@ from itertools import islice
 
 from iothub.errors import ConflictError
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
+from iothub.records.layout import CHECKPOINT_TABLE, CHECKPOINTS_FILE, CHECKPOINTS_FILE_VERSION, POINTER_TABLE
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
@@ -21,18 +22,13 @@ _PAGE = 500  # rows per query, and per commit
 
 SCHEMA = Schema(
     name="checkpoints",
-    version=1,
+    version=CHECKPOINTS_FILE_VERSION,
     cache_bytes=256 << 10,  # read once, from its beginning to its end
     tables=(
-        Table("pointer", ("id", "value"), ("id",)),
-        Table("checkpoint", ("version", "tenant", "client_id", "value"), ("version", "tenant", "client_id")),
+        Table(POINTER_TABLE, ("id", "value"), ("id",)),
+        Table(CHECKPOINT_TABLE, ("version", "tenant", "client_id", "value"), ("version", "tenant", "client_id")),
     ),
-    statements=(
-        "CREATE TABLE pointer (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL)",
-        """CREATE TABLE checkpoint (
-            version INTEGER NOT NULL, tenant INTEGER NOT NULL, client_id TEXT NOT NULL, value BLOB NOT NULL,
-            PRIMARY KEY (version, tenant, client_id)) WITHOUT ROWID""",
-    ),
+    statements=CHECKPOINTS_FILE,
 )
 
 

@@ -11,30 +11,30 @@ compare-and-swap after the rows are durable: a crash between the two repeats wri
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys as row_keys
 from iothub.records.events import partition_of
+from iothub.records.layout import (
+    APPLIED_COLUMN,
+    STATE_COLUMN,
+    decode_applied,
+    decode_state_cell,
+    encode_applied,
+    encode_state_cell,
+)
 from iothub_services.events.port import NOWHERE, Offsets, reached
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.cells import require_version
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.port import StateWrite, StoredState, applied_with
 
-RECORD_COLUMN = b"s:r"
-APPLIED_COLUMN = b"s:o"
-VERSION = 1
-
-_HEAD = struct.Struct(">BQ")  # version, offset
-_COUNT = struct.Struct(">BH")  # version, number of offsets
 _SWAPS = 16  # others may be quicker; then it is tried again
 _ROWS = 64  # asked for in one call
 
@@ -72,7 +72,7 @@ class HBaseStates:
         return next(iter(self.get_many([(tenant_id, client_id)])), None)
 
     def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
-        asked = [calls.get_rows(self._table, some, (RECORD_COLUMN,)) for some in _in_pieces(keys)]
+        asked = [calls.get_rows(self._table, some, (STATE_COLUMN,)) for some in _in_pieces(keys)]
         found = (self._stored(row) for rows in self._caller.call_all(asked) for row in rows)
         return [stored for stored in found if stored is not None]
 
@@ -83,16 +83,16 @@ class HBaseStates:
     def forget(self, keys: list[tuple[int, str]]) -> None:
         """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
         for some in _in_pieces(keys):
-            rows = self._caller.call(calls.get_rows(self._table, some, (RECORD_COLUMN,)))
+            rows = self._caller.call(calls.get_rows(self._table, some, (STATE_COLUMN,)))
             self._delete(rows)
 
     def drop_tenant(self, tenant_id: int) -> int:
         count = 0
         for rows in self._pages(tenant_id):
-            living = [row for row in rows if RECORD_COLUMN in row.cells]
+            living = [row for row in rows if STATE_COLUMN in row.cells]
             if living:
-                newest = max(row.cells[RECORD_COLUMN].timestamp for row in living)
-                gone = [Mutation(row.key, {}, (RECORD_COLUMN,)) for row in living]
+                newest = max(row.cells[STATE_COLUMN].timestamp for row in living)
+                gone = [Mutation(row.key, {}, (STATE_COLUMN,)) for row in living]
                 self._caller.call(calls.mutate_rows(self._table, gone, newest))
             count += sum(self._stored(row) is not None for row in living)
         return count
@@ -101,20 +101,20 @@ class HBaseStates:
         """Scan a tenant's rows, or those of all; the row of the applied offsets sorts before them."""
         start = row_keys.tenant_key(tenant_id or row_keys.NO_TENANT)
         stop = b"" if tenant_id is None else row_keys.prefix_end(start)
-        return pages(self._caller, Scan(self._table, start, stop, (RECORD_COLUMN,)))
+        return pages(self._caller, Scan(self._table, start, stop, (STATE_COLUMN,)))
 
     def _delete(self, rows: Iterable[Row]) -> None:
         """Delete rows as they were read: what is newer stays."""
         places: dict[int | None, list[Mutation]] = {}
         for row in rows:
-            cell = row.cells.get(RECORD_COLUMN)
+            cell = row.cells.get(STATE_COLUMN)
             if cell is not None:
-                places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (RECORD_COLUMN,)))
+                places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (STATE_COLUMN,)))
         change_rows(self._caller, self._table, places)
 
     def _stored(self, row: Row) -> StoredState | None:
         """Return what a row says; None: it is gone."""
-        cell = row.cells.get(RECORD_COLUMN)
+        cell = row.cells.get(STATE_COLUMN)
         if cell is None:
             return None
         try:
@@ -122,11 +122,7 @@ class HBaseStates:
         except CorruptRecordError as error:
             raise CorruptRecordError(f"table {self._table.decode()}: {error}") from error
         where = f"table {self._table.decode()}, session {tenant_id}/{client_id}"
-        require_version(cell.value, VERSION, where)
-        if len(cell.value) < _HEAD.size:
-            raise CorruptRecordError(f"{where}: a damaged cell ({cell.value.hex()})")
-        _, offset = _HEAD.unpack_from(cell.value)
-        record = cell.value[_HEAD.size :]
+        offset, record = decode_state_cell(cell.value, where)
         return StoredState(tenant_id, client_id, offset, record) if record else None
 
     # --- how far the log is applied
@@ -163,30 +159,10 @@ def _place(write: StateWrite, offsets: Offsets) -> int:
 
 def _put(write: StateWrite) -> Mutation:
     key = row_keys.state_key(write.tenant_id, write.client_id)
-    return Mutation(key, {RECORD_COLUMN: encode_state_cell(write.offset, write.record or b"")})
-
-
-def encode_state_cell(offset: int, record: bytes) -> bytes:
-    """Return the cell of a session: a version, the offset that its record includes, the record; without one it is gone."""
-    return _HEAD.pack(VERSION, offset) + record
+    return Mutation(key, {STATE_COLUMN: encode_state_cell(write.offset, write.record or b"")})
 
 
 def _in_pieces(keys: Collection[tuple[int, str]]) -> Iterator[list[bytes]]:
     """Yield row keys, not too many at once: what a row has behind its key is not known."""
     wanted = [row_keys.state_key(*key) for key in keys]
     return (wanted[start : start + _ROWS] for start in range(0, len(wanted), _ROWS))
-
-
-def encode_applied(offsets: Offsets) -> bytes:
-    """Return the cell of the applied offsets: a version, how many, and each in 8 bytes."""
-    return _COUNT.pack(VERSION, len(offsets)) + struct.pack(f">{len(offsets)}Q", *offsets)
-
-
-def decode_applied(value: bytes, where: str) -> Offsets:
-    """Read the cell of the applied offsets. Raises CorruptRecordError, FutureRecordError."""
-    require_version(value, VERSION, where)
-    try:
-        _, count = _COUNT.unpack_from(value)
-        return struct.unpack(f">{count}Q", value[_COUNT.size :])
-    except struct.error as error:
-        raise CorruptRecordError(f"{where}: damaged ({len(value)} bytes)") from error

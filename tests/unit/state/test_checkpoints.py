@@ -10,12 +10,13 @@ import pytest
 from iothub.errors import BackendError, FutureRecordError
 from iothub.records import keys
 from iothub.records.checkpoint import encode_pointer
+from iothub.records.layout import CHECKPOINT_COLUMN, POINTER_COLUMN
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub.testing.clock import ManualClock
 from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.checkpoints_hbase import POINTER_COLUMN, ROW_COLUMN, HBaseCheckpoints
+from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
 from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
 from iothub_services.state.port import StoredState
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
@@ -39,7 +40,7 @@ def test_pointer_and_rows_are_what_every_client_reads() -> None:
 
     rows = gateway.tables[TABLES.checkpoints]
     assert rows[b"\0pointer"][POINTER_COLUMN][0] == encode_pointer(FIRST)
-    assert rows[bytes.fromhex("01" + "0000000000000001" + "00000007") + b"a"][ROW_COLUMN][0] == (
+    assert rows[bytes.fromhex("01" + "0000000000000001" + "00000007") + b"a"][CHECKPOINT_COLUMN][0] == (
         b"\1" + (9).to_bytes(8) + b'{"v":1}'
     )
 
@@ -75,7 +76,7 @@ def test_swap_that_came_late_is_seen_as_done() -> None:
 
 def test_rows_of_a_newer_program_are_refused_by_name(tmp_path: Path) -> None:
     store, gateway = hbase()
-    gateway.tables[TABLES.checkpoints][keys.checkpoint_key(1, 7, "a")] = {ROW_COLUMN: (b"\2" + bytes(9), 1)}
+    gateway.tables[TABLES.checkpoints][keys.checkpoint_key(1, 7, "a")] = {CHECKPOINT_COLUMN: (b"\2" + bytes(9), 1)}
     with pytest.raises(FutureRecordError, match="row of a checkpoint of format version 2"):
         list(store.rows(1))
 

@@ -8,17 +8,11 @@ import pytest
 
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records import keys
+from iothub.records.layout import APPLIED_COLUMN, STATE_COLUMN, decode_applied, encode_applied
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.hbase import (
-    APPLIED_COLUMN,
-    RECORD_COLUMN,
-    HBaseStates,
-    _put,
-    decode_applied,
-    encode_applied,
-)
+from iothub_services.state.hbase import HBaseStates, _put
 from iothub_services.state.port import StateWrite, StoredState
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
@@ -80,7 +74,7 @@ def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
 def test_forget_spares_what_was_written_meanwhile(house: House) -> None:
     """A session that was created anew is not its predecessor's tombstone."""
     house.one.apply((5,), [StateWrite(1, "a", 5, b"tombstone")])
-    row = house.caller.call(calls.get_row(TABLES.state, KEY, (RECORD_COLUMN,)))
+    row = house.caller.call(calls.get_row(TABLES.state, KEY, (STATE_COLUMN,)))
     assert row is not None
     house.other.apply((6,), [StateWrite(1, "a", 6, b"new")])
 
@@ -110,7 +104,7 @@ def test_rows_of_a_partition_are_written_together(house: House) -> None:
     house.one.apply((600, 700), writes)
 
     assert [verb for verb, _ in house.gateway.seen].count("mutateRowsTs") == 2
-    assert {cells[RECORD_COLUMN][1] for key, cells in house.rows.items() if key != b"\0"} == {600, 700}
+    assert {cells[STATE_COLUMN][1] for key, cells in house.rows.items() if key != b"\0"} == {600, 700}
     assert [row.offset for row in sorted(house.one.load(), key=lambda row: row.offset)] == list(range(1, 501))
 
 
@@ -155,7 +149,7 @@ def test_swap_that_never_succeeds_is_given_up(house: House) -> None:
 
 def test_records_of_a_newer_program_are_refused_by_name(house: House) -> None:
     """Skipped, the session would be lost."""
-    house.rows[KEY] = {RECORD_COLUMN: (b"\2new", 3)}
+    house.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
     for look in (lambda: house.one.get(1, "a"), lambda: list(house.one.load())):
         with pytest.raises(
             FutureRecordError, match="table t:state, session 1/a: format version 2, this program knows 1"
@@ -178,7 +172,7 @@ def test_records_of_a_newer_program_are_refused_by_name(house: House) -> None:
     ],
 )
 def test_damaged_rows_are_refused_by_name(house: House, key: bytes, value: bytes, text: str) -> None:
-    house.rows[key] = {RECORD_COLUMN: (value, 3)}
+    house.rows[key] = {STATE_COLUMN: (value, 3)}
 
     with pytest.raises(CorruptRecordError, match=f"table t:state.*{text}"):
         list(house.one.load())
