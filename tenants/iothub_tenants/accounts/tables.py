@@ -1,4 +1,4 @@
-"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands.
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands, runs of jobs.
 
 Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
 
@@ -199,6 +199,31 @@ command = Table(
     Column("at_ms", Big, nullable=False),
     Column("changed_ms", Big, nullable=False),
     Index(None, "state", "id"),
+    sqlite_autoincrement=True,
+)
+
+job_run = Table(
+    "job_run",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("job", exact(64), nullable=False),
+    Column("options", Text, nullable=False),  # JSON
+    Column("is_dry_run", Boolean, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column(
+        "process", exact(255), nullable=False
+    ),  # machine, its boot, and the process in it: equal for nobody else, ever
+    Column("started_by", String(64), nullable=False),
+    Column("beat", Big, nullable=False),  # rises while it runs
+    Column("started_ms", Big, nullable=False),
+    Column("ended_ms", Big, nullable=True),
+    Column("result", exact(16), nullable=False),  # running | done | failed | interrupted
+    Column("kind", exact(16), nullable=False),  # of a failure; else ""
+    Column("figures", Text, nullable=False),  # JSON
+    Column("text", Text, nullable=False),
+    Index(None, "job", "id"),
+    Index(None, "result"),
     sqlite_autoincrement=True,
 )
 

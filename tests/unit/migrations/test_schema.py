@@ -16,7 +16,7 @@ from sqlalchemy import Engine, inspect, text
 from iothub.errors import ConflictError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
-from iothub_migrations.versions import v0001_accounts, v0002_token_issuers
+from iothub_migrations.versions import v0001_accounts, v0002_token_issuers, v0003_job_runs
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
 
@@ -90,6 +90,7 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         "change_log",
         "command",
         "token_issuer",
+        "job_run",
     }
 
 
@@ -198,6 +199,7 @@ def test_database_of_version_one_is_upgraded_with_everything_in_it(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is old until then; what the program before it would not understand, it may not open afterwards."""
+    newest = schema.SCHEMA_VERSION
     with monkeypatch.context() as before:
         before.setattr(schema, "SCHEMA_VERSION", 1)
         before.setattr(schema, "COMPAT_VERSION", 1)
@@ -212,12 +214,13 @@ def test_database_of_version_one_is_upgraded_with_everything_in_it(
         assert connection.execute(text("SELECT name FROM plan")).scalar() == "gold"
 
     monkeypatch.setattr(schema, "SCHEMA_VERSION", 1)
-    with pytest.raises(ConflictError, match=r"version 2 .* knows version 1"):
+    with pytest.raises(ConflictError, match=rf"version {newest} .* knows version 1"):
         schema.check(engine)
 
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0002_token_issuers.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0003_job_runs.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0003_job_runs.down_revision == v0002_token_issuers.revision
     assert v0002_token_issuers.down_revision == v0001_accounts.revision
     assert schema.COMPAT_VERSION <= schema.SCHEMA_VERSION
