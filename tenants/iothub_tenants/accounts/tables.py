@@ -1,4 +1,4 @@
-"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands, runs of jobs.
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands, runs of jobs, usage.
 
 Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
 
@@ -225,6 +225,34 @@ job_run = Table(
     Index(None, "job", "id"),
     Index(None, "result"),
     sqlite_autoincrement=True,
+)
+
+usage_hour = Table(
+    "usage_hour",
+    metadata,
+    Column("tenant_id", Integer, primary_key=True, autoincrement=False),
+    Column("hour_ms", Big, primary_key=True, autoincrement=False),  # when the hour began
+    Column("messages_in", Big, nullable=False),
+    Column("messages_out", Big, nullable=False),
+    Column("blocks_in", Big, nullable=False),  # message equivalents of 4 KiB
+    Column("blocks_out", Big, nullable=False),
+    Column("bytes_in", Big, nullable=False),
+    Column("bytes_out", Big, nullable=False),
+    Column("connection_ms", Big, nullable=False),
+    Column("fanout", Big, nullable=False),
+    Column("stored_byte_s", Big, nullable=False),  # bytes in queues and retained messages, times seconds
+    Column("written_ms", Big, nullable=False),
+    Index(None, "hour_ms"),
+)
+
+job_mark = Table(
+    "job_mark",
+    metadata,
+    Column("job", exact(64), primary_key=True),
+    Column("log", exact(32), primary_key=True),  # sessions | analytics
+    Column("part", Integer, primary_key=True, autoincrement=False),  # partition of the log
+    Column("upto", Big, nullable=False),  # the last offset that the job has; what is above is not trimmed
+    Column("at_ms", Big, nullable=False),
 )
 
 schema_info = Table(

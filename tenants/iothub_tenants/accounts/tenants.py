@@ -24,6 +24,7 @@ from iothub_tenants.accounts.tables import (
     group_member,
     quota_override,
     token_issuer,
+    usage_hour,
 )
 from iothub_tenants.accounts.tables import (
     plan as plan_table,
@@ -297,7 +298,7 @@ def _set(writer: Writer, found: Tenant, values: dict[str, object]) -> Tenant:
 def _remove_belongings(connection: Connection, tenant_id: int) -> None:
     groups = select(device_group.c.id).where(device_group.c.tenant_id == tenant_id)
     connection.execute(delete_from(group_member).where(group_member.c.group_id.in_(groups)))
-    for owned in (device_group, acl_rule, quota_override, ban, token_issuer, device):
+    for owned in (device_group, acl_rule, quota_override, ban, token_issuer, usage_hour, device):
         connection.execute(delete_from(owned).where(owned.c.tenant_id == tenant_id))
 
 

@@ -20,6 +20,7 @@ from iothub_services.quota.port import QuotaObserver
 from iothub_services.quota.rates import RateBook
 from iothub_services.quota.resolve import EffectiveLimits, resolve_texts
 from iothub_services.quota.usage import Usage
+from iothub_tenants.broker.place_time import PlaceTime
 
 MANY = 1 << 30  # "unlimited" for the engine's counts
 MUCH = 1 << 40  # "unlimited" for its bytes
@@ -59,6 +60,7 @@ class Allowance:
         self.limits = EffectiveLimits()
         self.ledger = LocalLedger(record.id, self.limits, observer)
         self.rates = RateBook(record.id, usage, clock, observer)
+        self.places = PlaceTime(clock)  # of `connections`
         self._observer = observer
         self._resolved: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
         self._inherited: set[str] = set()
@@ -113,8 +115,10 @@ class Allowance:
 
     def enter(self, client_id: str, *, has_place: bool, is_persistent: bool) -> Entry | Quota:
         """Reserve what a CONNECT needs; or return the quota that refuses. `has_place`: it takes over a counted connection."""
-        if not has_place and not self.ledger.reserve(Quota.CONNECTIONS):
-            return Quota.CONNECTIONS
+        if not has_place:
+            if not self.ledger.reserve(Quota.CONNECTIONS):
+                return Quota.CONNECTIONS
+            self.places.taken()
         present = self.plane.sessions.get(client_id)
         entry = Entry(client_id)
         if present is not None and present.is_persistent:
@@ -123,7 +127,7 @@ class Allowance:
         elif is_persistent:
             if not self.ledger.reserve(Quota.SESSIONS):
                 if not has_place:
-                    self.ledger.release(Quota.CONNECTIONS)
+                    self.release_connection()
                 return Quota.SESSIONS
             entry.reserves = True
         return entry
@@ -138,6 +142,7 @@ class Allowance:
             self.ledger.release(Quota.SESSIONS)
 
     def release_connection(self) -> None:
+        self.places.given_back()
         self.ledger.release(Quota.CONNECTIONS)
 
     def release_session(self, session: Session) -> None:

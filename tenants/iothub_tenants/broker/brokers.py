@@ -17,8 +17,9 @@ Make = Callable[[TenantRecord], Awaitable[TenantBroker]]
 class Brokers:
     """Finds or makes brokers. Invariant: at most one broker per tenant id, and a broker is only ever replaced by none."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, on_drop: Callable[[TenantBroker], None] | None = None) -> None:
         self._make = make
+        self._on_drop = on_drop  # the last look at what a broker has counted
         self._brokers: dict[int, TenantBroker] = {}
         self._making: Flights[int, TenantBroker] = Flights()
 
@@ -43,11 +44,13 @@ class Brokers:
         return made
 
     def drop(self, tenant_id: int) -> None:
-        self._brokers.pop(tenant_id, None)
+        broker = self._brokers.pop(tenant_id, None)
+        if broker is not None and self._on_drop is not None:
+            self._on_drop(broker)
 
     def drop_idle(self) -> int:
         """Forget the brokers that hold nothing; returns how many."""
         idle = [tenant_id for tenant_id, broker in self._brokers.items() if broker.is_idle]
         for tenant_id in idle:
-            del self._brokers[tenant_id]
+            self.drop(tenant_id)
         return len(idle)

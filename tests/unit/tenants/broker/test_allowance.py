@@ -211,3 +211,17 @@ def test_device_gets_meters_while_its_sessions_live(desk: Desk) -> None:
     allowance.equip(session, DeviceRecord("dev1", ""))
     assert session.meters is None
     assert allowance.limits_of("dev1") is allowance.limits
+
+
+def test_connection_time_follows_the_places(desk: Desk) -> None:
+    """A take-over keeps its place, a CONNECT that no session is left for gives it back at once."""
+    allowance = desk.allowance("sessions=0")
+    allowance.enter("c", has_place=False, is_persistent=False)
+    desk.clock.advance(2)
+    allowance.enter("c", has_place=True, is_persistent=False)
+    assert allowance.enter("d", has_place=False, is_persistent=True) is Quota.SESSIONS
+    desk.clock.advance(1)
+    allowance.release_connection()
+    desk.clock.advance(5)
+
+    assert allowance.places.held_ms() == 3000

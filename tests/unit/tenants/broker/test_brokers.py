@@ -91,3 +91,19 @@ def test_idle_brokers_are_dropped() -> None:
     brokers.drop(2)
     brokers.drop(2)
     assert brokers.present(2) is None
+
+
+def test_broker_that_goes_is_looked_at_for_the_last_time() -> None:
+    """Dropped when idle, and dropped with its tenant: what it has counted must not be lost."""
+    workshop = Workshop()
+    seen: list[int] = []
+    brokers = Brokers(workshop.make, lambda broker: seen.append(broker.tenant_id))
+    for tenant_id in (1, 2, 3):
+        ask(brokers, tenant_id)
+        workshop.finish(is_idle=tenant_id == 2)
+
+    brokers.drop_idle()
+    brokers.drop(1)
+    brokers.drop(1)
+
+    assert (seen, len(brokers)) == ([2, 1], 1)

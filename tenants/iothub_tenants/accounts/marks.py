@@ -1,0 +1,18 @@
+"""How far each job has the logs: no trimming goes past the least of these marks.
+
+Knows no log and no job; a job writes its marks itself, in the transaction of its results or after them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import job_mark as table
+
+
+def least(store: AccountStore, log: str) -> dict[int, int]:
+    """Return for each partition of a log (`sessions` or `analytics`) the offset that every job with a mark has reached. Raises BackendError."""
+    query = select(table.c.part, func.min(table.c.upto)).where(table.c.log == log).group_by(table.c.part)
+    with store.read() as connection:
+        return {int(part): int(upto) for part, upto in connection.execute(query)}

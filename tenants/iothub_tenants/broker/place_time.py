@@ -1,0 +1,38 @@
+"""How long a tenant's connections have lasted, all together: what metering calls connection time.
+
+Knows no connection: it is told when a place of `connections` is taken and when it is given back.
+"""
+
+from __future__ import annotations
+
+from iothub.clock import Clock
+
+
+class PlaceTime:
+    """An integral that only rises. Invariant: `_held_s` is exact up to `_since`; from there on `_places` places are held."""
+
+    __slots__ = ("_clock", "_held_s", "_places", "_since")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._places = 0
+        self._held_s = 0.0
+        self._since = clock.monotonic()
+
+    def taken(self) -> None:
+        self._advance()
+        self._places += 1
+
+    def given_back(self) -> None:
+        self._advance()
+        self._places -= 1
+
+    def held_ms(self) -> int:
+        """Return the sum up to now, in milliseconds."""
+        self._advance()
+        return int(self._held_s * 1000)
+
+    def _advance(self) -> None:
+        now = self._clock.monotonic()
+        self._held_s += self._places * (now - self._since)
+        self._since = now
