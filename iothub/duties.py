@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from iothub.deletion import Deletions
 from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
+from iothub.metering import LOOK_INTERVAL_S
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
 from iothub_tenants.accounts import bans, commands
@@ -63,6 +64,8 @@ class Duties:
         add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)
         add("retained expiry", 5.0, self._expire_retained)
         add("deletions", 1.0, self._deletions.finish)
+        node.metering.begin()
+        add("metering", LOOK_INTERVAL_S, node.metering.look)
         add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
         add("watch", WATCH_INTERVAL_S, self.watch)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self._tidy)

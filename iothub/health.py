@@ -127,6 +127,8 @@ class NodeHealth:
         node, feed = self._node, self._node.telemetry.registry.feed
         feed(metrics.STORE_COMMITS, node.telemetry.commits)
         feed(metrics.SESSION_EVENTS_LOST, lambda: node.journal.lost)
+        feed(metrics.ANALYTICS_EVENTS, lambda: node.metering.written)
+        feed(metrics.ANALYTICS_EVENTS_LOST, lambda: node.metering.lost)
         feed(metrics.STORE_PENDING_BYTES, lambda: node.writer.waiting[1])
         feed(metrics.QUEUED_MESSAGES, lambda: sum(self._queued(broker).messages for broker in node.brokers))
         feed(metrics.QUEUED_BYTES, lambda: sum(self._queued(broker).bytes for broker in node.brokers))

@@ -245,6 +245,9 @@ class Life:
         given_up = node.reactor.callLater(timeout_s, node.hbase.close) if node.hbase is not None else None
         await run("closing.queues", node.writer.close, timeout_s)
         node.journal.flush()
+        Deferred.fromCoroutine(node.metering.finish()).addErrback(  # what it hands over, the close below waits for
+            lambda failure: self._log.error("defect in metering", exc_info=failure.value)
+        )
         if await run("closing.events", node.journal_thread.close, self._left_s(until)):
             await self._close_states(self._left_s(until))  # else its thread still works with them
         if given_up is not None and given_up.active():

@@ -28,12 +28,13 @@ from iothub.errors import BackendError
 from iothub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
 from iothub.ids import MessageIds, TenantId
 from iothub.life import Life
+from iothub.metering import Metering
 from iothub.net.backend import select_backend
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
 from iothub.peers.directory import LocalDirectory
-from iothub.records.events import Event
+from iothub.records.events import Event, Topic
 from iothub.settings import Config
 from iothub.store_alarms import StoreAlarms, report_lost
 from iothub.telemetry import AuthTelemetry, Telemetry
@@ -201,7 +202,8 @@ class Node:
         has_several = isinstance(self.queues, SeveralQueues)
         self.queue_admin = AwaitedQueues(self.writer, self._queue_driver if has_several else None)
         self.retained_admin = AwaitedRetained(self.writer)
-        owner = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}".encode()
+        self.incarnation = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}"
+        owner = self.incarnation.encode()
         self.sessions = SessionManager(self.plane, self.directory, self.queue_admin, self.journal, clock, owner)
 
     def _compose_control(self) -> None:
@@ -212,7 +214,10 @@ class Node:
             self.registry, self.threads.run, clock, self.pepper, AuthTelemetry(self.telemetry), auth_settings(settings)
         )
         self.block_source = BlockSource(self.accounts)
-        self.brokers = Brokers(self._make_broker)
+        self.brokers = Brokers(self._make_broker, lambda broker: self.metering.retire(broker))
+        self.metering = Metering(
+            self.brokers, self.telemetry, self.queues.tenant_usage, self.journal.record, clock, self.incarnation
+        )
         self.hub = Hub(
             settings=settings,
             clock=clock,
@@ -311,7 +316,7 @@ class Node:
     def _happened(self, event: Event) -> None:
         """Count an event of a session, and tell the plug-ins."""
         self.telemetry.happened(event)
-        if self.hooks.lifecycle is None:
+        if self.hooks.lifecycle is None or event.type.topic is not Topic.SESSIONS:
             return
         broker = self.brokers.present(event.tenant_id)
         session = broker.plane.sessions.get(event.client_id) if broker is not None else None

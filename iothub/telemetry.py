@@ -14,9 +14,11 @@ from iothub_services.auth.authenticator import Authenticated, Credentials, Refus
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
+from iothub_services.metrics.tallies import Tally
 from iothub_services.quota.names import BY_NAME, Quota
 
 if TYPE_CHECKING:
+    from iothub.engine.session import Session
     from iothub.engine.tenant import TenantPlane
 
 PROTOCOLS = {3: "3.1", 4: "3.1.1", 5: "5"}
@@ -74,6 +76,9 @@ class Telemetry:
         self.tenant_denials = ByTenant()
         self.tenant_trials = ByTenant()
         self.tenant_logins = ByTenant()
+        self.drops = Tally()  # for the events of a period
+        self.refusals = Tally()
+        self.failed_logins = Tally()
         self._connects = self.registry.tally(metrics.CONNECTS)
         self._disconnects = self.registry.tally(metrics.DISCONNECTS)
         self._denied = self.registry.tally(metrics.AUTHORIZATIONS_DENIED)
@@ -117,11 +122,13 @@ class Telemetry:
 
     # --- message plane
 
-    def dropped(self, tenant: TenantPlane, session: object, drop: Drop, count: int) -> None:
-        """The plane's own counters have it; the log hears of what a tenant should look at."""
+    def dropped(self, tenant: TenantPlane, session: Session | None, drop: Drop, count: int) -> None:
+        """The plane's own counters have it; here is whose it was, but for messages for nobody: those may be all that come."""
+        if drop is not Drop.NO_SUBSCRIBERS:
+            self.drops.add(tenant.tenant_id, "" if session is None else session.device, drop.value, count)
 
-    def limited(self, tenant: TenantPlane, session: object, limit: str, count: int) -> None:
-        self.refused(tenant.tenant_id, PLANE_LIMITS[limit], count)
+    def limited(self, tenant: TenantPlane, session: Session | None, limit: str, count: int) -> None:
+        self.refused(tenant.tenant_id, PLANE_LIMITS[limit], count, "" if session is None else session.device)
 
     def queue_full(self, tenant: TenantPlane, quota: str) -> None:
         self.refused(tenant.tenant_id, BY_NAME[quota])
@@ -153,6 +160,8 @@ class Telemetry:
 
     def refused_login(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         self._logins.add(refusal.cause)
+        is_known = refusal.tenant_id and refusal.cause != "unknown_device"
+        self.failed_logins.add(refusal.tenant_id, credentials.device if is_known else "", refusal.cause)
         if refusal.tenant_id:
             self.tenant_logins.add(refusal.tenant_id, "refused")
         self._log.info(
@@ -170,7 +179,8 @@ class Telemetry:
 
     # --- quota
 
-    def refused(self, tenant_id: int, quota: Quota, count: int = 1) -> None:
+    def refused(self, tenant_id: int, quota: Quota, count: int = 1, device: str = "") -> None:
+        self.refusals.add(tenant_id, device, quota.value, count)
         self._rejections.add(quota.value, amount=count)
         self.tenant_rejections.add(tenant_id, quota.value, count)
 

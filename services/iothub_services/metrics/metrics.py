@@ -171,6 +171,12 @@ SESSION_EVENTS = _counter(
 SESSION_EVENTS_LOST = _counter(
     "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
 )
+ANALYTICS_EVENTS = _counter(
+    "iothub_analytics_events_total", "Events for statistics (usage, samples, drops, refusals) in the log."
+)
+ANALYTICS_EVENTS_LOST = _counter(
+    "iothub_analytics_events_lost_total", "Events for statistics that the log did not take; usage is never among them."
+)
 QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
 QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
 BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers and backlogs.")

@@ -32,9 +32,13 @@ class House:
             hbase=None,
             writer=store(close=lambda _timeout_s: "queues" not in hanging),
             journal=store(flush=lambda: self.closed.append("flushed")),
+            metering=store(finish=self.finish),
             journal_thread=store(close=lambda _timeout_s: "events" not in hanging),
             states=store(close=lambda: None),
         )
+
+    async def finish(self) -> None:
+        self.closed.append("metered")
 
     def run(self, name: str, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
         what = name.removeprefix("closing.")
@@ -53,7 +57,7 @@ def test_stores_close_in_their_order() -> None:
 
     assert house.close().called
 
-    assert house.closed == ["queues", "flushed", "events", "states"]
+    assert house.closed == ["queues", "flushed", "metered", "events", "states"]
 
 
 def test_states_stay_open_under_a_log_that_hangs() -> None:
@@ -62,7 +66,7 @@ def test_states_stay_open_under_a_log_that_hangs() -> None:
 
     assert house.close().called
 
-    assert house.closed == ["queues", "flushed", "events"]
+    assert house.closed == ["queues", "flushed", "metered", "events"]
 
 
 @pytest.mark.parametrize("others", [(), ("queues",)])
