@@ -1,0 +1,49 @@
+"""An error of the house as it was before Spark wrapped it: what happened in a task or in Java comes back as text.
+
+Knows the classes of `iothub.errors` and how Python prints them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from iothub.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptRecordError,
+    FutureRecordError,
+    IotHubError,
+    NotFoundError,
+    UnavailableError,
+)
+
+_OURS = re.compile(r"\biothub\.errors\.(\w+): ([^\n]+)")
+_MADE = {
+    each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError)
+}
+_WORDS = 400  # characters of a foreign error
+
+
+def translated(error: BaseException) -> IotHubError:
+    """Return the error of ours that is in a chain of errors or in its text; a foreign one is an UnavailableError with its first line."""
+    if isinstance(error, IotHubError):
+        return error
+    found = _OURS.findall(str(error))
+    if found:
+        return _made(*found[-1])
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return UnavailableError(f"Spark: {type(error).__name__}: {first}"[:_WORDS])
+
+
+def kind_of(error: IotHubError) -> str:
+    """Return the word by which the runner knows it."""
+    if isinstance(error, ConflictError | FutureRecordError):
+        return "conflict"
+    if isinstance(error, ConfigError | NotFoundError):
+        return "config"
+    return "corrupt" if isinstance(error, CorruptRecordError) else "unavailable"
+
+
+def _made(name: str, text: str) -> IotHubError:
+    made = _MADE.get(name)
+    return made(text) if made is not None else UnavailableError(text)

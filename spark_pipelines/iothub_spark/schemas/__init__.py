@@ -1,0 +1,1 @@
+"""The columns of every frame, declared once."""

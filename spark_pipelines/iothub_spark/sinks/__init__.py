@@ -1,0 +1,1 @@
+"""Where frames go: a new version of the checkpoint."""

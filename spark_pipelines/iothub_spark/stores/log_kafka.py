@@ -1,0 +1,197 @@
+"""The event log on Kafka, read by place and in no group: offsets are captured once, then each partition is read up to there.
+
+Knows topics, generations and bytes. The session log is the newest generation of its topic; a generation is the upper part of every offset, so what
+an older one was read up to lies below, as a gap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+
+from iothub.errors import BackendError, ConfigError, NotFoundError
+from iothub.records.events import Topic, partition_of
+from iothub.records.layout import kafka_base, kafka_topic, newest_generation
+from iothub_spark.spec import KafkaLog, KafkaSecurity
+from iothub_spark.stores.log import Offsets, Page, StoredEvent, Stretch
+
+_PAGE = 10_000  # records per poll
+_FETCH_BYTES = 16 << 20
+_POLL_MS = 500
+_PATIENCE = 10  # times the timeout: so long may nothing come although there is something
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One topic as it is. `base`: added to Kafka's offsets to get ours."""
+
+    name: str
+    partitions: int
+    base: int
+
+
+class KafkaStretches:
+    """Fulfils `Log`. For one thread; clients are made when they are needed."""
+
+    def __init__(self, settings: KafkaLog) -> None:
+        self._settings = settings
+        self._name = f"Kafka at {', '.join(map(str, settings.brokers))}"
+        self._places: dict[Topic, _Place] = {}
+        self._consumer: KafkaConsumer | None = None
+
+    def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        place = self._place(topic)
+        with self._errors_translated():
+            found = self._client().beginning_offsets(_all(place), timeout_ms=self._timeout_ms)
+        return tuple(found[each] + place.base for each in _all(place))
+
+    def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
+        place = self._place(topic)
+        with self._errors_translated():
+            found = self._client().end_offsets(_all(place), timeout_ms=self._timeout_ms)
+        return tuple(found[each] + place.base - 1 for each in _all(place))
+
+    def read(self, stretch: Stretch, topic: Topic = Topic.SESSIONS, keys: tuple[bytes, ...] = ()) -> Iterator[Page]:
+        place = self._place(topic)
+        homes = {partition_of(key.decode(errors="replace"), place.partitions) for key in keys}
+        if homes and stretch.partition not in homes:
+            return
+        for page in self._pages(place, stretch):
+            wanted = [event for event in page if event.key in keys] if keys else page
+            if wanted:
+                yield wanted
+
+    def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
+        place = self._place(topic)
+        return f"topic {place.name}, partition {partition}, Kafka's offset {offset - place.base}"
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _pages(self, place: _Place, stretch: Stretch) -> Iterator[Page]:
+        """Read until the position has passed the end: the last offsets may be none of ours."""
+        consumer, where = self._client(), TopicPartition(place.name, stretch.partition)
+        end = stretch.upto - place.base + 1
+        with self._errors_translated():
+            consumer.assign([where])
+            consumer.seek(where, max(0, stretch.after - place.base + 1))
+        deadline = self._deadline()
+        while True:
+            with self._errors_translated():
+                if consumer.position(where, timeout_ms=self._timeout_ms) >= end:
+                    return
+                found = consumer.poll(timeout_ms=_POLL_MS, max_records=_PAGE).get(where, [])
+            if found:
+                deadline = self._deadline()
+                yield [
+                    StoredEvent(record.offset + place.base, record.key or b"", record.value or b"")
+                    for record in found
+                    if record.offset < end
+                ]
+            elif time.monotonic() > deadline:
+                raise BackendError(f"{self._name}: no records came, although there are some", retryable=True)
+
+    def _place(self, topic: Topic) -> _Place:
+        if not self._places:
+            self._places = self._find()
+        return self._places[topic]
+
+    def _find(self) -> dict[Topic, _Place]:
+        prefix = self._settings.topic_prefix
+        with self._errors_translated():
+            admin = KafkaAdminClient(**self._options())
+            try:
+                found = admin.list_topics()
+                generations = {Topic.SESSIONS: newest_generation(prefix, found), Topic.ANALYTICS: 0}
+                names = {topic: kafka_topic(prefix, topic, number) for topic, number in generations.items()}
+                missing = [name for name in names.values() if name not in found]
+                if missing:
+                    raise NotFoundError(f"{self._name} has no topic {missing[0]}: the first `iothub serve` makes it")
+                described = {each["name"]: each for each in admin.describe_topics(list(names.values()))}
+            finally:
+                admin.close()
+        return {
+            topic: _Place(name, len(described[name]["partitions"]), kafka_base(generations[topic]))
+            for topic, name in names.items()
+        }
+
+    def _client(self) -> KafkaConsumer:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                **self._options(),
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                fetch_max_bytes=_FETCH_BYTES,
+                max_partition_fetch_bytes=_FETCH_BYTES // 4,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+            )
+        return self._consumer
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": list(map(str, self._settings.brokers)),
+            "client_id": "iothub-job",
+            "request_timeout_ms": self._timeout_ms,
+            "bootstrap_timeout_ms": self._timeout_ms,
+            **_security(self._settings.security),
+        }
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._settings.timeout_s * 1000)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._settings.timeout_s * _PATIENCE
+
+    @contextmanager
+    def _errors_translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            text = str(error).removeprefix(f"{type(error).__name__}: ") or type(error).__name__
+            raise BackendError(f"{self._name}: {text}", retryable=True) from error
+
+
+def _all(place: _Place) -> list[TopicPartition]:
+    return [TopicPartition(place.name, partition) for partition in range(place.partitions)]
+
+
+def _security(security: KafkaSecurity) -> dict[str, Any]:
+    """Return TLS and SASL as kafka-python wants them."""
+    options: dict[str, Any] = {"security_protocol": security.protocol}
+    files = {
+        "ssl_cafile": security.ca_file,
+        "ssl_certfile": security.cert_file,
+        "ssl_keyfile": security.key_file,
+    }
+    if security.protocol.endswith("SSL"):
+        options |= {name: str(file) for name, file in files.items() if file is not None}
+    if security.protocol.startswith("SASL"):
+        options |= {
+            "sasl_mechanism": security.sasl_mechanism,
+            "sasl_plain_username": security.sasl_username,
+            "sasl_plain_password": _password(security),
+        }
+    return options
+
+
+def _password(security: KafkaSecurity) -> str:
+    file = security.sasl_password_file
+    if file is None:
+        raise ConfigError("kafka.security_protocol with SASL needs kafka.sasl_password_file")
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"kafka.sasl_password_file: {file}: {why}") from None

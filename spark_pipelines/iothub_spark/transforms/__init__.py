@@ -1,0 +1,1 @@
+"""Pure functions from frames to frames, and what they run per key."""
