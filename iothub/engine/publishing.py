@@ -167,7 +167,12 @@ class Publishing:
         retain = header & 1 == 1
         route = tenant.router.match(wire.topic)
         turn = self.turn
-        if turn.unstored_messages or turn.buffered_bytes or tenant.persistent_fanout is not None:
+        if (
+            turn.unstored_messages
+            or turn.buffered_bytes
+            or tenant.persistent_fanout is not None
+            or turn.now >= turn.held_at
+        ):
             verdict = self._admit_to_store(connection, session, tenant, route, qos, retain)
             if verdict != PASSED:
                 return verdict != LATER

@@ -75,9 +75,9 @@ class Gate:
         connection.blocked_since = 0.0
 
     def must_wait_for_store(self, connection: Connection, needs_store: bool) -> bool:
-        """Whether this publisher is too far ahead of the store, or the worker holds too much."""
+        """Whether this publisher is too far ahead of the store, the worker holds too much, or routes may be missing here."""
         turn = self.turn
-        if turn.overload_level() >= 2:
+        if turn.overload_level() >= 2 or turn.is_held():
             return True
         if (
             connection.tenant is not None
@@ -99,6 +99,7 @@ class Gate:
         tenant = connection.tenant
         return (
             turn.overload_level() < 2
+            and not turn.is_held()
             and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
             and connection.unstored * 2 <= turn.limits.unstored_per_connection
             and turn.is_store_roomy()

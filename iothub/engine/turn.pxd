@@ -11,7 +11,7 @@ cdef class Turn:
     cdef public object clock, store, limits, observer
     cdef public Counters counters
     cdef public bint is_open
-    cdef public double now, wall
+    cdef public double now, wall, held_at
     cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing
     cdef public long long buffered_bytes, unstored_messages, unstored_bytes
     cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants
@@ -28,5 +28,6 @@ cdef class Turn:
     cpdef object hold_connection(self, Connection connection, Py_ssize_t size)
     @cython.locals(held="long long", bound="long long")
     cpdef int overload_level(self) except -1
+    cpdef bint is_held(self) except -1
     cpdef bint is_store_full(self) except -1
     cpdef bint is_store_roomy(self) except -1

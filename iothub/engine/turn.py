@@ -6,6 +6,7 @@ Knows no packets. Nothing here calls a transport or the control plane: `plane.en
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from iothub.clock import Clock
@@ -46,6 +47,9 @@ class Turn:
         self.buffered_bytes = 0
         self.unstored_messages = 0
         self.unstored_bytes = 0
+        self.held_at = (
+            math.inf
+        )  # from then on publishers wait: what other hubs' sessions subscribed to is known up to a time
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants
@@ -124,6 +128,10 @@ class Turn:
         if held * 100 < bound * 85:
             return 1
         return 2 if held < bound else 3
+
+    def is_held(self) -> bool:
+        """Whether nothing may be routed now: somebody's subscription may have been acknowledged and not be known here."""
+        return self.now >= self.held_at
 
     def is_store_full(self) -> bool:
         return (

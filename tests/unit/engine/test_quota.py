@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub.engine.connection import Connection
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.quota import LATER, PASSED, RATE, SPENT, Gate
-from iothub.testing.engine import Bench
+from iothub.testing.engine import Bench, packets, publish
 
 
 class Script:
@@ -74,3 +76,24 @@ def test_gate_holds_back_who_is_ahead_of_the_store() -> None:
 
     assert gate.must_wait_for_store(connection, True)
     assert not gate.may_go_on(connection)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_publisher_waits_while_routes_may_be_missing(qos: int) -> None:
+    """Another hub may have acknowledged a SUBACK that is not known here: nothing is routed until it is, then all is, in its order."""
+    bench = Bench()
+    receiver, sender = bench.client("r"), bench.client("s")
+    bench.plane.turn.held_at = bench.clock.monotonic()
+    for number in (1, 2):
+        sender.send(publish(b"t", b"%d" % number, qos, number))
+    bench.pass_time(0.1)
+    assert sender.transport.is_paused
+    assert packets(sender.take()) == []
+
+    receiver.subscribe(b"t", 0)
+    bench.plane.turn.held_at = bench.clock.monotonic() + 10
+    bench.pass_time(0.1)
+
+    assert [body[-1:] for header, body in packets(receiver.take()) if header >> 4 == 3] == [b"1", b"2"]
+    assert len(packets(sender.take())) == (2 if qos else 0)
+    assert not sender.transport.is_paused
