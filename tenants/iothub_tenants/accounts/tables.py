@@ -255,6 +255,19 @@ job_mark = Table(
     Column("at_ms", Big, nullable=False),
 )
 
+# One row per node number, where several hubs share stores.
+hub = Table(
+    "hub",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("incarnation", Big, nullable=False),  # which of this number's hubs: it rises
+    Column("name", exact(64), nullable=False),
+    Column("started_ms", Big, nullable=False),
+    Column("beat", Big, nullable=False),  # counts up about once a second while the hub lives
+    Column("is_ended", Boolean, nullable=False),  # it has said goodbye
+    Column("heir", Integer, nullable=False),  # the number that took over its sessions; -1: none
+)
+
 schema_info = Table(
     "schema_info",
     metadata,

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, inspect, text
 from iothub.errors import ConflictError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
-from iothub_migrations.versions import v0001_accounts, v0002_token_issuers, v0003_job_runs, v0004_usage_hours
+from iothub_migrations.versions import v0001_accounts, v0002_token_issuers, v0003_job_runs, v0004_usage_hours, v0005_hubs
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
 
@@ -220,7 +220,8 @@ def test_database_of_version_one_is_upgraded_with_everything_in_it(
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0004_usage_hours.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0005_hubs.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0005_hubs.down_revision == v0004_usage_hours.revision
     assert v0004_usage_hours.down_revision == v0003_job_runs.revision
     assert v0003_job_runs.down_revision == v0002_token_issuers.revision
     assert v0002_token_issuers.down_revision == v0001_accounts.revision
