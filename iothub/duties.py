@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from iothub.deletion import Deletions
 from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub.metering import LOOK_INTERVAL_S
+from iothub_services.events.retention import SLICE, TrimStatistics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
-from iothub_tenants.accounts import bans, commands
+from iothub_tenants.accounts import bans, commands, marks
 from iothub_tenants.accounts.changes import trim as changes_trim
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.duties.departures import Departures
@@ -30,6 +31,7 @@ TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
 DOORSTEP_INTERVAL_S = 0.2
+_SLICES = 20  # of the log for statistics that may go at a time
 
 
 class Duties:
@@ -68,6 +70,8 @@ class Duties:
         add("metering", LOOK_INTERVAL_S, node.metering.look)
         add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
         add("watch", WATCH_INTERVAL_S, self.watch)
+        if settings.events.driver == "sqlite":
+            add("statistics", HOUSEKEEPING_INTERVAL_S, self._trim_statistics)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self._tidy)
 
     async def _find_tenant(self, name: str) -> TenantRecord | None:
@@ -127,6 +131,16 @@ class Duties:
             broker = node.brokers.present(tenant_id)
             if broker is not None:
                 broker.retained.gone(topic)
+
+    async def _trim_statistics(self) -> None:
+        """Kafka does it by itself."""
+        node, settings = self._node, self._node.settings.events
+        held = await self._run("accounts.marks", marks.least, node.accounts, "analytics")
+        before_ms = int((node.clock.wall() - settings.analytics_retention_s) * 1000)
+        wanted = TrimStatistics(before_ms, settings.analytics_most, held.get(0))
+        for _ in range(_SLICES):
+            if await node.journal.trim(wanted) < SLICE:
+                return
 
     async def _tidy(self) -> None:
         node = self._node

@@ -25,7 +25,6 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import TenantBroker
 
 LOOK_INTERVAL_S = 1.0
-PERIOD_MS = 60_000
 _TENANTS_AT_ONCE = 256  # whose events go to the log together; then the reactor may do something else
 _EVENTS_AT_ONCE = 1_024
 _UNWRITTEN = 10  # events of a tenant that wait for a log that fails; then the period grows instead
@@ -53,6 +52,7 @@ class Metering:
         record: Record,
         clock: Clock,
         incarnation: str,
+        period_s: float = 60.0,
     ) -> None:
         self._brokers = brokers
         self._happened = happened
@@ -60,6 +60,7 @@ class Metering:
         self._record = record
         self._clock = clock
         self._incarnation = incarnation
+        self._period_ms = int(period_s * 1000)
         self._sequence = count(1)
         self._accounts: dict[int, _Account] = {}
         self._begun_ms = self._now_ms()
@@ -73,9 +74,9 @@ class Metering:
         self._begun_ms = self._now_ms()
 
     async def look(self) -> None:
-        """Close the period when its minute is over; to be called every `LOOK_INTERVAL_S`."""
+        """Close the period when its minute (or whatever it is) is over; to be called every `LOOK_INTERVAL_S`."""
         now_ms = self._now_ms()
-        if now_ms // PERIOD_MS == self._begun_ms // PERIOD_MS:
+        if now_ms // self._period_ms == self._begun_ms // self._period_ms:
             return
         from_ms, self._begun_ms = self._begun_ms, now_ms
         self._accounts = {number: account for number, account in self._accounts.items() if not account.is_over}

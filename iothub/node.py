@@ -216,7 +216,13 @@ class Node:
         self.block_source = BlockSource(self.accounts)
         self.brokers = Brokers(self._make_broker, lambda broker: self.metering.retire(broker))
         self.metering = Metering(
-            self.brokers, self.telemetry, self.queues.tenant_usage, self.journal.record, clock, self.incarnation
+            self.brokers,
+            self.telemetry,
+            self.queues.tenant_usage,
+            self.journal.record,
+            clock,
+            self.incarnation,
+            settings.events.usage_interval_s,
         )
         self.hub = Hub(
             settings=settings,

@@ -140,6 +140,21 @@ class Events:
         "Where the log is: `events.db` in the data directory, or topics of the Kafka cluster of section `kafka`.",
     )
 
+    usage_interval_s: float = key(
+        kinds.duration(1, 3600),
+        60.0,
+        "How often the usage of every tenant is written to the log; a hub that is killed loses what it has counted since.",
+    )
+    analytics_retention_s: float = key(
+        kinds.duration(3600, 3650 * 86400),
+        7 * 86400.0,
+        "How long `events.db` keeps events that are only for statistics, such as usage (Kafka: `kafka.analytics_retention`).",
+    )
+    analytics_most: int = key(
+        kinds.integer(1_000, 1_000_000_000),
+        2_000_000,
+        "How many of them `events.db` keeps, about 400 bytes each; a job that copies them out holds them until it has run.",
+    )
 
 @dataclass(frozen=True, slots=True)
 class State:

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from iothub import log as logging
 from iothub.errors import BackendError
 from iothub.records.events import Event
+from iothub_services.events.retention import TrimStatistics
 from iothub_services.sqlite.group import FOREVER_S
 
 log = logging.get(__name__)
@@ -33,7 +34,7 @@ class EventThread(Protocol):
 
     def submit(
         self,
-        op: list[Event],
+        op: list[Event] | TrimStatistics,
         callback: Callable[[object], None],
         size_bytes: int = 0,
         give_up_s: float | None = None,
@@ -60,16 +61,12 @@ class ThreadJournal:
         """Durable when it returns. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
         self.flush()  # the order of the calls is the order of the log
         self._tell(events)
-        answer: Deferred[object] = Deferred()
+        await self._answered(events, _size(events))
 
-        def done(result: object) -> None:
-            if isinstance(result, Exception):
-                answer.errback(result)
-            else:
-                answer.callback(None)
-
-        self._thread.submit(events, done, _size(events))
-        await answer
+    async def trim(self, wanted: TrimStatistics) -> int:
+        """Remove a slice of the events for statistics; returns how many went. Raises BackendError."""
+        gone = await self._answered(wanted, 0)
+        return gone if isinstance(gone, int) else 0
 
     def note(self, events: list[Event]) -> None:
         """Durable soon."""
@@ -99,6 +96,18 @@ class ThreadJournal:
             self._thread.submit(events, lambda result: self._noted(result, len(events)), _size(events), FOREVER_S)
         except BackendError as error:  # the hub ends
             self._lose(len(events), str(error))
+
+    def _answered(self, op: list[Event] | TrimStatistics, size_bytes: int) -> Deferred[object]:
+        answer: Deferred[object] = Deferred()
+
+        def done(result: object) -> None:
+            if isinstance(result, Exception):
+                answer.errback(result)
+            else:
+                answer.callback(result)
+
+        self._thread.submit(op, done, size_bytes)
+        return answer
 
     def _tell(self, events: list[Event]) -> None:
         if self._on_event is not None:

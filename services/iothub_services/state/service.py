@@ -29,6 +29,7 @@ from iothub_services.events.port import (
     reached,
 )
 from iothub_services.events.reading import PAGE, read_between
+from iothub_services.events.retention import TrimStatistics, trim_statistics
 from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite
@@ -51,7 +52,7 @@ class DropTenant:
     tenant_id: int
 
 
-StateOp: TypeAlias = list[Event] | DropTenant
+StateOp: TypeAlias = list[Event] | DropTenant | TrimStatistics
 
 
 class StateService:
@@ -164,18 +165,24 @@ class StateService:
         self._log.skip_to(above)
 
     def __call__(self, ops: list[StateOp]) -> list[object]:
-        """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of a `DropTenant`: its rows)."""
+        """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of others: how many rows went)."""
         self._is_begun = True
-        done = self._log.append([event for events in ops if not isinstance(events, DropTenant) for event in events])
+        done = self._log.append([event for events in ops if isinstance(events, list) for event in events])
         self._take_in(done)
         self._untried += len(done)
         if self._is_due():
             self._write()
         rest = iter(done)
-        return [
-            self._drop_tenant(op.tenant_id) if isinstance(op, DropTenant) else _last(islice(rest, len(op)))
-            for op in ops
-        ]
+        return [_last(islice(rest, len(op))) if isinstance(op, list) else self._remove(op) for op in ops]
+
+    def _remove(self, op: DropTenant | TrimStatistics) -> object:
+        """Whoever asked for it asks again when it fails."""
+        if isinstance(op, DropTenant):
+            return self._drop_tenant(op.tenant_id)
+        try:
+            return trim_statistics(self._log, op)
+        except BackendError as error:
+            return error
 
     def _take_in(self, done: list[LoggedEvent]) -> None:
         """Fold what was appended. A store that cannot be read is no reason to append it again, or to deny that it is durable."""

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from iothub.errors import BackendError
 from iothub.records.events import Event, Subject, session_discarded, will_set
 from iothub_services.events.journal import GATHER, ThreadJournal
+from iothub_services.events.retention import TrimStatistics
 from iothub_services.sqlite.group import FOREVER_S
 
 
@@ -18,14 +19,14 @@ class Thread:
 
     def __init__(self) -> None:
         self.is_full = False
-        self.submitted: list[list[Event]] = []
+        self.submitted: list[list[Event] | TrimStatistics] = []
         self.answers: list[Callable[[object], None]] = []
         self.sizes: list[int] = []
         self.patience: list[float | None] = []
 
     def submit(
         self,
-        op: list[Event],
+        op: list[Event] | TrimStatistics,
         callback: Callable[[object], None],
         size_bytes: int = 0,
         give_up_s: float | None = None,
@@ -88,7 +89,7 @@ def test_notes_are_handed_over_when_there_are_many() -> None:
         journal.note([_event(number)])
     later.fire()
 
-    assert [len(op) for op in thread.submitted] == [GATHER]
+    assert [len(op) for op in thread.submitted if isinstance(op, list)] == [GATHER]
 
 
 def test_record_comes_after_the_notes_before_it() -> None:
@@ -175,3 +176,16 @@ def test_every_event_is_told_to_who_listens() -> None:
     Deferred.fromCoroutine(journal.record([_event(2)]))
 
     assert told == [_event(1), _event(2)]
+
+
+def test_trimming_takes_its_turn_among_the_events() -> None:
+    """Its answer is how many events went."""
+    thread = Thread()
+    journal = ThreadJournal(thread)
+    answers: list[object] = []
+    Deferred.fromCoroutine(journal.trim(TrimStatistics(5, 10))).addCallback(answers.append)
+
+    thread.answers[0](7)
+
+    assert thread.submitted == [TrimStatistics(5, 10)]
+    assert answers == [7]

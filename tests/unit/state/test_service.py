@@ -15,6 +15,7 @@ from iothub.records.state import SessionState, encode_state
 from iothub.testing.clock import ManualClock
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import LoggedEvent, Offsets
+from iothub_services.events.retention import TrimStatistics
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
@@ -292,6 +293,16 @@ def test_service_answers_a_drop_that_failed_with_its_error(house: House) -> None
 
     assert answers[0] == 1
     assert isinstance(answers[1], BackendError)
+
+
+def test_service_trims_statistics_and_goes_on_with_the_batch(house: House) -> None:
+    """Between the events of sessions, in their thread."""
+    usage = [Event(EventType.USAGE_COUNTED, 7, "", 0, at_ms) for at_ms in (1, 2, 3)]
+    house.service([usage])
+
+    assert house.service([[created()], TrimStatistics(3, 1 << 40)]) == [1, 2]
+
+    assert house.log.begin(Topic.ANALYTICS) == (3,)
 
 
 @pytest.mark.parametrize(
