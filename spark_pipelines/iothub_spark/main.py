@@ -1,6 +1,7 @@
 """One run of one job: reads the spec, starts Spark, runs the job, says how it ended.
 
-Knows every job by name. Exit codes: 0; 1 differences or damage; 2 a wrong spec; 4 the log or the checkpoint is not what it must be; 7 a store does not answer.
+Knows every job by name. Exit codes: 0; 1 differences or damage; 2 a wrong spec; 4 log or checkpoint are not what they must be;
+7 a store does not answer.
 """
 
 from __future__ import annotations
