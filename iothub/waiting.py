@@ -27,13 +27,17 @@ class Run(Protocol):
 
 
 class Waiting:
-    """Waits for servers, one after the other. `reason`: for which one now, and why; empty when for none."""
+    """Waits for servers, one after the other. `reason`: for which one now, and why; empty when for none.
+
+    The first attempt is a reason, too: a server that is paused is silent for as long as the driver waits.
+    """
 
     def __init__(self, run: Run, pause: Pause, *, is_fail_fast: bool = False) -> None:
         self._run = run
         self._pause = pause
         self._is_fail_fast = is_fail_fast
         self.reason = ""
+        self._has_failed = False
 
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
         """Return when every server has answered.
@@ -45,6 +49,7 @@ class Waiting:
 
     async def until_done(self, name: str, ask: Callable[[], T]) -> T:
         """Return what a blocking call returns when its servers answer. Raises as `until_all_answer`."""
+        self.reason = f"waiting for {name}: no answer yet"
         while True:
             try:
                 answer = await self._run("housekeeping.ask", ask)
@@ -58,11 +63,13 @@ class Waiting:
                 return answer
 
     def _waits(self, name: str, error: UnavailableError) -> None:
-        if not self.reason:
+        if not self._has_failed:
             log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
+        self._has_failed = True
         self.reason = f"waiting for {name}: {error}"
 
     def _goes_on(self, name: str) -> None:
-        if self.reason:
+        if self._has_failed:
             log.info("a server answers, the start goes on", server=name)
-            self.reason = ""
+        self._has_failed = False
+        self.reason = ""

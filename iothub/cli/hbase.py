@@ -58,12 +58,22 @@ def status(app: App, is_plain: bool) -> None:
     with from_settings.direct_caller(app.loaded.config.hbase) as caller:
         found = table_status(caller, _wanted(app, is_plain=is_plain))
     app.rows([_row(each) for each in found], "name", "state", "regions", "problems")
-    require_all(found)
+    unneeded = _unneeded(app)
+    require_all([each for each in found if each.state is not TableState.MISSING or each.name not in unneeded])
 
 
 def _wanted(app: App, *, is_plain: bool) -> tuple[TableLayout, ...]:
     settings = app.loaded.config.hbase
     return layouts(settings.namespace, settings.regions, is_plain=is_plain)
+
+
+def _unneeded(app: App) -> set[str]:
+    """Return the table of the driver that needs our jar, unless the settings choose it."""
+    queues = app.loaded.config.queues
+    if "hbase" in {queues.driver, *(choice.driver for choice in queues.choices)}:
+        return set()
+    plain = {layout.name for layout in _wanted(app, is_plain=True)}
+    return {layout.name for layout in _wanted(app, is_plain=False)} - plain
 
 
 def _row(status: TableStatus) -> dict[str, object]:

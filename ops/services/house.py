@@ -20,7 +20,7 @@ from ops.services.hub_settings import write_hub_settings
 from ops.services.places import HOST, Places, Ports, places_here, ports_here
 from ops.services.probes import is_free
 from ops.services.process import ServerProcess, State, until
-from ops.services.servers import ALWAYS, NAMES, ON_DEMAND, Server, describe
+from ops.services.servers import ALWAYS, NAMES, ON_DEMAND, Server, describe, ports_of
 from ops.services.tools import Say, find_tools
 
 START_LIMIT_S = 180.0
@@ -70,6 +70,9 @@ class Services:
             ServicesError: Not possible, with the reason and the last lines of the log.
         """
         with self._alone():
+            for name in names or ALWAYS:  # before minutes go into fetching
+                if self._process(name).state() == "down":
+                    self._require_free(name, ports_of(name, self.ports))
             tools = find_tools(self._say)
             servers = [describe(name, self.places, self.ports, tools, self._say) for name in names or ALWAYS]
             self.places.shift_file.write_text(str(self.ports.shift))
@@ -177,18 +180,18 @@ class Services:
         if state != "down":
             self._say(f"{server.name} runs with other settings or an older jar; starting it anew")
             self._stop(server.name)
-        self._require_free(server)
+        self._require_free(server.name, server.ports)
         told.write(server)
         server.prepare()
         self._say(f"starting {server.name} ...")
         process.start(server.java, server.arguments())
 
-    def _require_free(self, server: Server) -> None:
-        if until(lambda: all(map(is_free, server.ports)), _PORT_LIMIT_S):
+    def _require_free(self, name: str, ports: Sequence[int]) -> None:
+        if until(lambda: all(map(is_free, ports)), _PORT_LIMIT_S):
             return
-        taken = ", ".join(str(port) for port in server.ports if not is_free(port))
+        taken = ", ".join(str(port) for port in ports if not is_free(port))
         raise ServicesError(
-            f"{server.name} needs port {taken} of {HOST}, which another program uses; "
+            f"{name} needs port {taken} of {HOST}, which another program uses; "
             f"end that program, or choose other ports: make services SHIFT={self.ports.shift + 100}"
         )
 

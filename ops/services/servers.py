@@ -64,6 +64,15 @@ class Server:
         return hashlib.sha256(told.encode()).hexdigest()
 
 
+def ports_of(name: str, ports: Ports) -> tuple[int, ...]:
+    """Return the ports that a server takes."""
+    if name == "kafka":
+        return (ports.kafka, ports.kafka_controller)
+    if name == "gateway":
+        return (ports.second_thrift,)
+    return (ports.thrift, ports.zookeeper, ports.hbase_master, ports.hbase_regionserver)
+
+
 def describe(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> Server:
     """Return a server by its name; what it needs is fetched and built."""
     if name == "kafka":
@@ -85,7 +94,7 @@ def _kafka(places: Places, ports: Ports, tools: Tools, say: Say) -> Server:
         class_path=f"{jars}/*",
         main=("kafka.Kafka", "server.properties"),
         files={"server.properties": settings, **_files("kafka")},
-        ports=(ports.kafka, ports.kafka_controller),
+        ports=ports_of("kafka", ports),
         ask=lambda: kafka_answers(ports.kafka),
         prepare=lambda: _format(folder, jars, tools),
     )
@@ -124,7 +133,6 @@ def _hbase(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> S
         "thrift.port": str(thrift),
     }
     properties = tuple(f"-Diothub.{key}={value}" for key, value in settings.items())
-    own_ports = (ports.zookeeper, ports.hbase_master, ports.hbase_regionserver) if is_whole else ()
     return Server(
         name=name,
         java=tools.java,
@@ -135,7 +143,7 @@ def _hbase(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> S
             "conf/hbase-site.xml": (_OPS / "hbase/conf/hbase-site.xml").read_text(encoding="utf-8"),
             **_files("hbase"),
         },
-        ports=(thrift, *own_ports),
+        ports=ports_of(name, ports),
         ask=lambda: hbase_answers(thrift),
     )
 

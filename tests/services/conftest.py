@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
 from ops.services.servers import ALWAYS
 from ops.services.thrift import Gateway
+from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.kafka import create_topic, delete_topic
 
 _HERE = Path(__file__).parent
@@ -82,3 +86,32 @@ def table(services: Services) -> Iterator[bytes]:
     with Gateway(services.ports.thrift) as gateway:
         gateway.call("disableTable", name)
         gateway.call("deleteTable", name)
+
+
+@pytest.fixture(scope="module")
+def _store_tables(_house: Services, request: pytest.FixtureRequest) -> Iterator[deque[Tables]]:
+    """As many as the module's STORE_TABLES says: a deleted row of HBase's hides what is written with an older time, so none is used twice."""
+    name, count = request.module.STORE_TABLES
+    _house.up()
+    with fresh_tables(_house, name, count) as made:
+        yield deque(made)
+
+
+@pytest.fixture
+def tables(services: Services, _store_tables: deque[Tables]) -> Tables:
+    """The table of one store, empty."""
+    assert services
+    return _store_tables.popleft()
+
+
+@pytest.fixture
+def other_tables(services: Services, _store_tables: deque[Tables]) -> Tables:
+    """A second one for the same test."""
+    assert services
+    return _store_tables.popleft()
+
+
+@pytest.fixture
+def tools(services: Services) -> Iterator[DirectCaller]:
+    with caller(services) as made:
+        yield made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -14,30 +13,14 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.state.checkpoints import verified
 from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
 from ops.services.house import Services
-from tests.support.hbase_tables import caller, fresh_tables, until_done
+from tests.support.hbase_tables import caller, until_done
+from tests.support.night import by_day
 
-MORE = 2  # tables for the tests behind the contract
+STORE_TABLES = "checkpoints", len(CASES) + 2  # of the contract, and of the tests behind it
 JOBS = 6
-ROWS = 20_000
+ROWS = by_day(8_000, 20_000)
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[deque[Tables]]:
-    with fresh_tables(_house, "checkpoints", len(CASES) + MORE) as made:
-        yield deque(made)
-
-
-@pytest.fixture
-def tables(services: Services, _tables: deque[Tables]) -> Tables:
-    return _tables.popleft()
-
-
-@pytest.fixture
-def tools(services: Services) -> Iterator[DirectCaller]:
-    with caller(services) as made:
-        yield made
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

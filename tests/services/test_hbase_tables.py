@@ -92,10 +92,13 @@ def test_command_creates_and_shows(
     """`iothub hbase`: 3 while tables are missing, 0 afterwards, 4 for another layout, 7 when nobody listens."""
     file = tmp_path / "iothub.toml"
 
-    def hbase(*words: str, port: int = services.ports.thrift, regions: int = REGIONS) -> int:
+    def hbase(
+        *words: str, port: int = services.ports.thrift, regions: int = REGIONS, driver: str = "hbase-plain"
+    ) -> int:
         file.write_text(
             f'[hbase]\nthrift = ["{HOST}:{port}"]\nnamespace = "{namespace}"\nregions = {regions}\n'
             f'admin_program = "{services.places.folder / "hbase-java"}"\n'
+            f'[queues]\ndriver = "{driver}"\n'
         )
         return run(["--config", str(file), "hbase", *words])
 
@@ -109,6 +112,8 @@ def test_command_creates_and_shows(
     assert "nothing to do" in capsys.readouterr().err
     assert hbase("status", "--plain", "-o", "json") == 0
     assert {row["state"] for row in json.loads(capsys.readouterr().out)} == {"ok"}
+    assert hbase("status") == 0  # no setting chooses the driver that needs the table of our jar
     assert hbase("status", "--plain", regions=8) == 4
+    assert hbase("status", driver="hbase") == 3
     assert hbase("create-tables", "--plain", port=1) == 7
     assert "Connection refused" in capsys.readouterr().err

@@ -22,12 +22,12 @@ from tests.support.kafka_hub import (
     readiness,
     subscribed,
 )
-from tests.support.night import at_night
+from tests.support.night import at_night, by_day
 from tests.support.packets import SUBACK
 from tests.support.raw import RawClient
 from tests.support.waiting import until
 
-FILTERS = 1_000
+FILTERS = by_day(500, 1_000)
 PAUSE_S = 6.0
 RECOVERY_S = 10.0
 

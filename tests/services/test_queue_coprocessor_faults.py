@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ops.services.house import Services
 from tests.support import queue_bytes
-from tests.support.night import at_night
+from tests.support.night import at_night, by_day
 from tests.support.queue_bytes import appended, claimed, record
-from tests.support.queue_table import QueueTable, queue_table
+from tests.support.queue_table import QueueTable, queue_tables
 from tests.support.strace import SYNCING, Tracer
 
 WRITERS = 8
-CALLS = 300  # of each writer, at least
+CALLS = by_day(150, 300)  # of each writer, at least
+ROUNDS = by_day(2, 3)  # of all regions that are closed and opened
 QUEUE = 1
+MANY_QUEUES = [4 * number for number in range(1, 17)]  # all in one region
+REGIONS = 4
+TABLES = 3 + len(at_night(2))
 
 
 class Writer(threading.Thread):
@@ -53,6 +57,37 @@ class Writer(threading.Thread):
                 self.positions |= dict(zip(answer.positions, bodies, strict=True))
 
 
+class WideWriter(threading.Thread):
+    """One `m:mul` call for sixteen queues after the other: the retry of each finds all of it or nothing. `kinds`: what the retries found."""
+
+    def __init__(self, table: QueueTable) -> None:
+        super().__init__(name="wide writer")
+        self.is_over = threading.Event()
+        self.kinds: set[frozenset[bool]] = set()
+        self.failure: BaseException | None = None
+        self._table = table
+
+    def run(self) -> None:
+        try:
+            self._write()
+        except BaseException as error:  # shown by the test's own thread
+            self.failure = error
+
+    def _write(self) -> None:
+        with self._table.caller() as caller:
+            self._table.do(caller, MANY_QUEUES[0], *[queue_bytes.create(each) for each in MANY_QUEUES])
+            sequence = 0
+            is_last = False
+            while not is_last:
+                is_last = self.is_over.is_set()
+                sequence += 1
+                steps = [queue_bytes.append(each, 9, sequence, [record(b"%d" % sequence)]) for each in MANY_QUEUES]
+                told = self._table.do_until_answered(caller, MANY_QUEUES[0], *steps)
+                answers = [appended(each) for each in told]
+                self.kinds.add(frozenset(answer.is_repeat for answer in answers))
+                assert {answer.positions for answer in answers} == {(sequence,)}
+
+
 def _written_through(table: QueueTable, fault: Callable[[], None]) -> list[Writer]:
     """Let eight writers write to one queue while a fault happens; return them when all is answered."""
     with table.caller() as caller:
@@ -69,12 +104,6 @@ def _written_through(table: QueueTable, fault: Callable[[], None]) -> list[Write
             writer.join()
     assert [writer.failure for writer in writers] == [None] * WRITERS
     return writers
-
-
-def _kill(services: Services) -> None:
-    threading.Event().wait(1.0)  # let the writers be in full flight
-    services.kill("hbase")
-    services.up()
 
 
 def _check(table: QueueTable, writers: list[Writer]) -> None:
@@ -95,63 +124,62 @@ def _check(table: QueueTable, writers: list[Writer]) -> None:
     ]
 
 
-def test_eight_writers_while_regions_close_and_open(services: Services) -> None:
+@pytest.fixture(scope="module")
+def _tables(_house: Services) -> Iterator[Iterator[QueueTable]]:
+    """One for each test and round, made together."""
+    _house.up()
+    with queue_tables(_house, REGIONS, TABLES) as made:
+        yield iter(made)
+
+
+@pytest.fixture
+def table(_tables: Iterator[QueueTable], services: Services) -> QueueTable:
+    assert services
+    return next(_tables)
+
+
+def test_eight_writers_while_regions_close_and_open(table: QueueTable) -> None:
     """A region that is closed for a moment refuses; the gateway or the writer tries again with the same bytes."""
-    with queue_table(services, 4) as table:
-
-        def reopen() -> None:
-            for _ in range(3):
-                table.regions("reopen")
-
-        writers = _written_through(table, reopen)
-        _check(table, writers)
+    writers = _written_through(table, lambda: table.reopen(ROUNDS))
+    _check(table, writers)
 
 
 @pytest.mark.parametrize("round_number", [1, *at_night(2)])
-def test_eight_writers_while_hbase_is_killed(services: Services, round_number: int) -> None:
+def test_eight_writers_and_a_call_for_many_queues_while_hbase_is_killed(
+    services: Services, table: QueueTable, round_number: int
+) -> None:
     """Kill -9 under load: calls that were written and not answered are answered, repeated, with the positions they got."""
     assert round_number
-    with queue_table(services, 4) as table:
-        writers = _written_through(table, lambda: _kill(services))
-        _check(table, writers)
+    wide = WideWriter(table)
+
+    def kill() -> None:
+        wide.start()
+        threading.Event().wait(1.0)  # let the writers be in full flight
+        services.kill("hbase")
+        services.up()
+        wide.is_over.set()
+
+    writers = _written_through(table, kill)
+    wide.join()
+
+    assert wide.failure is None
+    assert wide.kinds <= {frozenset((False,)), frozenset((True,))}
+    _check(table, writers)
 
 
-def test_call_for_many_queues_is_written_whole_or_not_at_all(services: Services) -> None:
-    """Kill -9 under `m:mul` calls of 16 queues: the retry of each finds all of it or nothing."""
-    queues = [4 * number for number in range(1, 17)]
-    with queue_table(services, 4) as table, table.caller() as caller:
-        table.do(caller, queues[0], *[queue_bytes.create(each) for each in queues])
-        killer = threading.Thread(target=_kill, args=(services,))
-        killer.start()
-        sequence = 0
-        kinds = set()
-        is_last = False
-        while not is_last:
-            is_last = not killer.is_alive()
-            sequence += 1
-            steps = [queue_bytes.append(each, 9, sequence, [record(b"%d" % sequence)]) for each in queues]
-            answers = [appended(told) for told in table.do_until_answered(caller, queues[0], *steps)]
-            kinds.add(frozenset(answer.is_repeat for answer in answers))
-            assert {answer.positions for answer in answers} == {(sequence,)}
-        killer.join()
-
-        assert kinds <= {frozenset((False,)), frozenset((True,))}
-
-
-def test_call_is_synced_before_it_is_answered(services: Services, tmp_path: Path) -> None:
+def test_call_is_synced_before_it_is_answered(services: Services, table: QueueTable, tmp_path: Path) -> None:
     """One call for sixteen queues is one sync of the write-ahead log, and not less."""
-    queues = [4 * number for number in range(1, 17)]
     pid = next(report.pid for report in services.reports() if report.name == "hbase")
     assert pid is not None
-    with queue_table(services, 4) as table, table.caller() as caller:
-        table.do(caller, queues[0], *[queue_bytes.create(each) for each in queues])
+    with table.caller() as caller:
+        table.do(caller, MANY_QUEUES[0], *[queue_bytes.create(each) for each in MANY_QUEUES])
         tracer = Tracer(pid, tmp_path / "trace")
         try:
             for sequence in range(1, 6):
-                steps = [queue_bytes.append(each, 9, sequence, [record(b"a")]) for each in queues]
-                table.do(caller, queues[0], *steps)
+                steps = [queue_bytes.append(each, 9, sequence, [record(b"a")]) for each in MANY_QUEUES]
+                table.do(caller, MANY_QUEUES[0], *steps)
         finally:
             found = tracer.stop()
     syncs = [call for call in found if call.name in SYNCING and "/WALs/" in call.file and call.result == 0]
 
-    assert 5 <= len(syncs) < 5 * len(queues)
+    assert 5 <= len(syncs) < 5 * len(MANY_QUEUES)

@@ -1,177 +1,83 @@
-"""The queue driver `hbase` while links are cut, regions move and HBase dies: nothing acknowledged is lost, nothing is there twice."""
+"""The queue drivers on HBase while links are cut, regions move, HBase dies and owners change: nothing acknowledged is lost or doubled.
+
+The bytes of the coprocessor under the same faults: `test_queue_coprocessor_faults.py`.
+"""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
 
 import pytest
 
-from iothub.errors import BackendError
-from iothub.testing.queue_contract import MANY, TENANT, made
-from iothub_services.hbase.caller import Caller
+from iothub.testing.queue_contract import MANY, made
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.cut_link import CutLink
-from tests.support.night import at_night
-from tests.support.own_tables import caller_of, own_tables
+from tests.support.night import at_night, by_day
+from tests.support.own_tables import own_tables, reopen_regions
+from tests.support.queue_writers import QueueHouse, repeated
 
 REGIONS = 4
 QUEUES = 16  # over all regions
-_FIRST = iter(range(1, 1 << 20, 100))
 WRITERS = 8
-BATCHES = 100  # of each writer, at least
-PATIENCE_S = 120.0
-PAUSE_S = 0.1
+ROUNDS = by_day(1, 3)  # of all regions that are closed and opened
+FLIGHT_S = 1.0  # until the hubs are in full flight
+_FIRST = iter(range(1, 1 << 20, 100))
 
 
 @pytest.fixture(scope="module")
 def _tables(_house: Services) -> Iterator[Tables]:
     _house.up()
-    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
+    with own_tables(_house, REGIONS, "queues", "queues_plain", "queue_index", "bodies") as tables:
         yield tables
 
 
 @pytest.fixture
-def tables(_tables: Tables, services: Services) -> Tables:
+def coprocessor(_tables: Tables, services: Services) -> QueueHouse:
     """The same tables for all tests of this file; each takes queues of its own. The servers are up."""
-    assert services
-    return _tables
+    return QueueHouse(services, _tables, HBaseQueues, _tables.queues)
 
 
 @pytest.fixture
-def queues() -> range:
+def plain(_tables: Tables, services: Services) -> QueueHouse:
+    return QueueHouse(services, _tables, PlainHBaseQueues, _tables.queues_plain)
+
+
+@pytest.fixture(params=["hbase", "hbase-plain"])
+def house(request: pytest.FixtureRequest, coprocessor: QueueHouse, plain: QueueHouse) -> QueueHouse:
+    """Each of the two drivers."""
+    return coprocessor if request.param == "hbase" else plain
+
+
+def fresh() -> range:
     """Queues that no other test has."""
     first = next(_FIRST)
     return range(first, first + QUEUES)
 
 
-def repeated(store: HBaseQueues, batch: Sequence[Append]) -> tuple[list[Appended], int]:
-    """Append as the writer's thread does: the same objects again until it works. Returns how often it did not, too."""
-    deadline = time.monotonic() + PATIENCE_S
-    failures = 0
-    while True:
-        try:
-            with store.group():
-                return store.append(list(batch)), failures
-        except BackendError as error:
-            if not error.retryable or time.monotonic() > deadline:
-                raise
-            failures += 1
-            time.sleep(PAUSE_S)
-
-
-class Writer(threading.Thread):
-    """A hub that appends batches for all queues; every body says who wrote it, for which queue, and which number it is."""
-
-    def __init__(self, caller: Caller, tables: Tables, number: int, queues: Sequence[int], is_over: threading.Event):
-        super().__init__(name=f"hub {number}")
-        self.number = number
-        self.acknowledged: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in queues}
-        self.failures = 0
-        self.defect: BaseException | None = None
-        self._store = HBaseQueues(caller, tables)
-        self._queues = queues
-        self._is_over = is_over
-
-    def run(self) -> None:
-        try:
-            self._write()
-        except BaseException as error:  # shown by the test's own thread
-            self.defect = error
-
-    def _write(self) -> None:
-        number = 0
-        while number < BATCHES or not self._is_over.is_set():
-            number += 1
-            batch = [
-                Append(b"", b"%d/%d/%d/%d" % (self.number, queue_id, number, each), 0, (Delivery(queue_id, 1),))
-                for queue_id in self._queues
-                for each in range(1 + (number + queue_id) % 3)
-            ]
-            answers, failures = repeated(self._store, batch)
-            self.failures += failures
-            for op, answer in zip(batch, answers, strict=True):
-                (position,) = answer.positions
-                found = self.acknowledged[op.deliveries[0].queue_id]
-                assert position > 0
-                assert position not in found
-                found[position] = op.body
-
-
-def written_through(
-    services: Services, tables: Tables, writers: int, queues: Sequence[int], fault: Callable[[], None], port: int = 0
-) -> list[Writer]:
-    """Let hubs append while a fault happens; return them when all is acknowledged."""
-    is_over = threading.Event()
-    callers = [caller_of(services, port or None) for _ in range(writers)]
-    made_writers = [Writer(caller, tables, number, queues, is_over) for number, caller in enumerate(callers)]
-    for writer in made_writers:
-        writer.start()
-    try:
-        fault()
-    finally:
-        is_over.set()
-        for writer in made_writers:
-            writer.join()
-        for caller in callers:
-            caller.close()
-    assert [writer.defect for writer in made_writers] == [None] * writers
-    return made_writers
-
-
-def check(services: Services, tables: Tables, writers: Sequence[Writer], queues: Sequence[int]) -> None:
-    """Positions are dense, every acknowledged message is at its position and nowhere else, in the order of its writer."""
-    with caller_of(services) as caller, closing(HBaseQueues(caller, tables)) as store:
-        for queue_id in queues:
-            answered = {at: body for writer in writers for at, body in writer.acknowledged[queue_id].items()}
-            assert len(answered) == sum(len(writer.acknowledged[queue_id]) for writer in writers)
-            epoch = store.claim(queue_id, b"reader").epoch
-            stored: dict[int, bytes] = {}
-            page = store.read(queue_id, epoch, 0, MANY, MANY)
-            while page.records:
-                stored |= {record.position: record.body for record in page.records}
-                page = store.read(queue_id, epoch, page.upto, MANY, MANY)
-            assert stored == answered
-            assert list(stored) == list(range(1, len(stored) + 1))
-            for writer in writers:
-                numbers = [
-                    tuple(map(int, body.split(b"/")))[2:] for _, body in sorted(writer.acknowledged[queue_id].items())
-                ]
-                assert numbers == sorted(numbers)
-
-
-def create(services: Services, tables: Tables, queues: Sequence[int]) -> None:
-    with caller_of(services) as caller, closing(HBaseQueues(caller, tables)) as store:
-        for queue_id in queues:
-            store.create(TENANT, queue_id, QueueLimits(0, 0))
-
-
-def test_link_is_cut_between_call_and_answer(services: Services, tables: Tables, queues: range) -> None:
-    """What was done and not answered is answered, repeated, with the positions that it got."""
-    create(services, tables, queues)
+def test_link_is_cut_between_call_and_answer(services: Services, house: QueueHouse) -> None:
+    """What was done and not answered is found again, repeated, at the positions that it got."""
+    queues = fresh()
+    house.create(queues)
     with CutLink(HOST, services.ports.thrift) as link:
-
-        def cut() -> None:
+        with house.writing(1, queues, port=link.port, is_reading=house.make is PlainHBaseQueues) as hubs:
             for _ in range(20):
                 link.cut()
                 time.sleep(0.05)
-
-        writers = written_through(services, tables, 1, queues, cut, link.port)
         assert link.cuts > 0
-        assert writers[0].failures > 0
-    check(services, tables, writers, queues)
+        assert hubs[0].failures > 0
+    house.check(hubs, queues)
 
 
-def test_inbound_qos2_while_the_link_is_cut(services: Services, tables: Tables, queues: range) -> None:
+def test_inbound_qos2_while_the_link_is_cut(services: Services, house: QueueHouse) -> None:
     """Whichever answer is lost - of the intent, of the appends, of `routed` - each message is there once."""
-    with CutLink(HOST, services.ports.thrift) as link, caller_of(services, link.port) as caller:
-        store = HBaseQueues(caller, tables)
+    queues = fresh()
+    with CutLink(HOST, services.ports.thrift) as link, house.store(link.port) as store:
         readers = {queue_id: made(store, queue_id).epoch for queue_id in queues[:4]}
         publisher = made(store, queues[9])
         for number in range(1, 41):
@@ -187,34 +93,68 @@ def test_inbound_qos2_while_the_link_is_cut(services: Services, tables: Tables, 
             assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 41)]
 
 
-def test_hubs_append_while_regions_close_and_open(services: Services, tables: Tables, queues: range) -> None:
-    """Eight writers, one queue: a region that is on its way refuses for a moment."""
-    create(services, tables, queues[:1])
+def test_eight_hubs_append_to_one_queue_while_regions_close_and_open(coprocessor: QueueHouse) -> None:
+    """A region that is on its way refuses for a moment."""
+    queues = fresh()[:1]
+    coprocessor.create(queues)
 
-    def reopen() -> None:
-        for _ in range(2):
-            assert services.java("hbase", "iothub.hbase.admin.RegionAdmin", "reopen", tables.queues.decode()) == 0
+    with coprocessor.writing(WRITERS, queues) as hubs:
+        reopen_regions(coprocessor.services, coprocessor.table, ROUNDS)
 
-    writers = written_through(services, tables, WRITERS, queues[:1], reopen)
-    check(services, tables, writers, queues[:1])
+    coprocessor.check(hubs, queues)
+
+
+def test_two_hubs_take_queues_from_each_other_while_regions_close_and_open(plain: QueueHouse) -> None:
+    """Owners change in the middle, both append all the time."""
+    queues = fresh()
+    plain.create(queues)
+
+    with plain.writing(2, queues, is_reading=True) as hubs:
+        reopen_regions(plain.services, plain.table, ROUNDS)
+
+    plain.check(hubs, queues)
 
 
 @pytest.mark.parametrize(
-    ("writers", "count"),
-    [pytest.param(2, QUEUES, id="many queues"), *at_night(pytest.param(WRITERS, 1, id="one queue"))],
+    ("writers", "count", "owners"),
+    [
+        pytest.param(2, QUEUES, 2, id="many queues, owners change"),
+        *at_night(pytest.param(WRITERS, 1, 1, id="one queue, one owner")),
+    ],
 )
 def test_hubs_append_while_hbase_is_killed(
-    services: Services, tables: Tables, queues: range, writers: int, count: int
+    services: Services, coprocessor: QueueHouse, plain: QueueHouse, writers: int, count: int, owners: int
 ) -> None:
-    """Kill -9 under load: what may have been written is sent again, with the same bytes."""
-    chosen = queues[:count]
-    create(services, tables, chosen)
+    """Kill -9 under load of both drivers: what may have been written is sent again, with the same bytes, or looked for."""
+    chosen, others = fresh()[:count], fresh()
+    coprocessor.create(chosen)
+    plain.create(others)
 
-    def kill() -> None:
-        time.sleep(1.0)  # let the hubs be in full flight
+    with coprocessor.writing(writers, chosen) as hubs, plain.writing(owners, others, is_reading=True) as plain_hubs:
+        time.sleep(FLIGHT_S)
         services.kill("hbase")
         services.up("hbase")
 
-    found = written_through(services, tables, writers, chosen, kill)
-    check(services, tables, found, chosen)
-    assert sum(writer.failures for writer in found) > 0
+    for house, found, queues in ((coprocessor, hubs, chosen), (plain, plain_hubs, others)):
+        house.check(found, queues)
+        assert sum(hub.failures for hub in found) > 0
+
+
+@pytest.mark.parametrize("is_restarted", [False, *at_night(True)])
+def test_hubs_append_while_their_gateway_is_killed(services: Services, plain: QueueHouse, is_restarted: bool) -> None:
+    """HBase goes on; calls that the gateway had taken may be done after it has gone. At night it is restarted in good order, too."""
+    services.up("gateway")
+    queues = fresh()
+    plain.create(queues)
+
+    with plain.writing(2, queues, port=services.ports.second_thrift, is_reading=True) as hubs:
+        time.sleep(FLIGHT_S)
+        services.kill("gateway")
+        services.up("gateway")
+        if is_restarted:
+            time.sleep(FLIGHT_S)
+            services.restart("gateway")
+
+    services.down("gateway")
+    plain.check(hubs, queues)
+    assert sum(hub.failures for hub in hubs) > 0

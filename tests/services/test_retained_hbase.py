@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,30 +13,13 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from ops.services.house import Services
-from tests.support.hbase_tables import caller, fresh_tables, until_done
+from tests.support.hbase_tables import caller, until_done
 
-MORE = 4  # tables for the tests behind the contract
+STORE_TABLES = "retained", len(CASES) + 4  # of the contract, and of the tests behind it
 HUBS = 4
 ROUNDS = 40
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[deque[Tables]]:
-    with fresh_tables(_house, "retained", len(CASES) + MORE) as made:
-        yield deque(made)
-
-
-@pytest.fixture
-def tables(services: Services, _tables: deque[Tables]) -> Tables:
-    return _tables.popleft()
-
-
-@pytest.fixture
-def tools(services: Services) -> Iterator[DirectCaller]:
-    with caller(services) as made:
-        yield made
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -124,8 +105,15 @@ def test_hubs_that_share_the_table_never_get_the_same_version(services: Services
     check(services, tables, written_by_all(services, tables, is_over))
 
 
-def test_killed_server_loses_no_message_that_was_answered(services: Services, tables: Tables) -> None:
-    """Kill -9 under four writers; each ends with a round that all see, so the last answer counts for every topic."""
+def test_killed_server_loses_no_message_that_was_answered(
+    services: Services, tables: Tables, other_tables: Tables, tools: DirectCaller
+) -> None:
+    """Kill -9 under four writers; each ends with a round that all see, so the last answer counts for every topic.
+
+    Messages with an expiry are found again: the index came before the message, and both survive.
+    """
+    expiring = HBaseRetained(tools, other_tables)
+    expiring.put([RetainedWrite(1, b"t/%d" % number, b"x", 100 + number) for number in range(30)])
     is_over = threading.Event()
     hubs = written_by_all(services, tables, is_over)
     threading.Event().wait(0.5)  # let the writers be in full flight
@@ -134,20 +122,9 @@ def test_killed_server_loses_no_message_that_was_answered(services: Services, ta
     is_over.set()
     check(services, tables, hubs)
     assert sum(hub.repeats for hub in hubs) > 0
-
-
-def test_expired_messages_are_found_again_after_a_crash(
-    services: Services, tables: Tables, tools: DirectCaller
-) -> None:
-    """The index came before the message, and both survive."""
-    store = HBaseRetained(tools, tables)
-    store.put([RetainedWrite(1, b"t/%d" % number, b"x", 100 + number) for number in range(30)])
-    services.kill("hbase")
-    services.up()
-
-    assert until_done(lambda: store.expire(109, 100)) == [(1, b"t/%d" % number) for number in range(10)]
-    assert store.expire(109, 100) == []
-    assert store.usage(1).messages == 20
+    assert until_done(lambda: expiring.expire(109, 100)) == [(1, b"t/%d" % number) for number in range(10)]
+    assert expiring.expire(109, 100) == []
+    assert expiring.usage(1).messages == 20
 
 
 def test_large_messages_are_fetched_and_one_that_is_too_large_is_refused(tables: Tables, tools: DirectCaller) -> None:

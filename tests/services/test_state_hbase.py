@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,32 +19,15 @@ from iothub_services.state.hbase import HBaseStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from ops.services.house import Services
-from tests.support.hbase_tables import caller, fresh_tables, until_done
+from tests.support.hbase_tables import caller, until_done
+from tests.support.own_tables import flush_regions
 
-MORE = 4  # tables for the tests behind the contract
+STORE_TABLES = "state", len(CASES) + 4  # of the contract, and of the tests behind it
 ROUNDS = 120
 ROWS = 40
 HUBS = 4
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[deque[Tables]]:
-    """As many as there are tests: a deleted row of HBase's hides what is written with an older time, so none is used twice."""
-    with fresh_tables(_house, "state", len(CASES) + MORE) as made:
-        yield deque(made)
-
-
-@pytest.fixture
-def tables(services: Services, _tables: deque[Tables]) -> Tables:
-    return _tables.popleft()
-
-
-@pytest.fixture
-def tools(services: Services) -> Iterator[DirectCaller]:
-    with caller(services) as made:
-        yield made
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -59,7 +40,7 @@ def test_older_write_never_resurrects_what_is_gone(tables: Tables, tools: Direct
     """Also after a flush: the record that says so is a row like another one (!)."""
     store = HBaseStates(tools, tables)
     store.apply((7,), [StateWrite(1, "a", 5, b"r"), StateWrite(1, "a", 7, None)])
-    assert services.java("hbase", "iothub.hbase.admin.RegionAdmin", "flush", tables.state.decode()) == 0
+    flush_regions(services, tables.state)
 
     late = Mutation(keys.state_key(1, "a"), {STATE_COLUMN: encode_state_cell(6, b"late")})
     tools.call(calls.mutate_rows(tables.state, [late], 6))  # of a hub that looked before the others were done
@@ -99,8 +80,30 @@ def test_hubs_that_share_the_table_leave_the_newest(tables: Tables, services: Se
         assert store.applied_offsets() == tuple(20 * HUBS + hub for hub in range(HUBS))
 
 
-def test_killed_server_loses_nothing_that_was_applied(tables: Tables, services: Services) -> None:
-    """Kill -9 in the middle; what fails is repeated, as the thread of the log does. The rows are ahead of what is applied, never behind."""
+def created(client_id: str, epoch: int = 1) -> Event:
+    subject = Subject(7, client_id, epoch, 100)
+    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+
+
+def sessions_on(tools: DirectCaller, tables: Tables, log: MemoryEvents) -> StateService:
+    """Events in the log, states on HBase."""
+    return StateService(log, HBaseStates(tools, tables), lambda name, text: pytest.fail(f"{name} {text}"))
+
+
+def test_killed_server_loses_nothing_that_was_applied(
+    tables: Tables, other_tables: Tables, services: Services, tools: DirectCaller
+) -> None:
+    """Kill -9 in the middle; what fails is repeated, as the thread of the log does. The rows are ahead of what is applied, never behind.
+
+    A hub that starts afterwards finds its sessions again.
+    """
+    log = MemoryEvents(3)
+    names = [f"client-{number}" for number in range(60)]
+    first = sessions_on(tools, other_tables, log)
+    first.load()
+    first([[created(name)] for name in names])
+    first.idle()
+    first([[created(name, 2)] for name in names[:30]])
     done = threading.Event()
     killed = threading.Event()
 
@@ -128,30 +131,8 @@ def test_killed_server_loses_nothing_that_was_applied(tables: Tables, services: 
             StoredState(1, f"client-{number}", round_ * ROWS + number, b"%d" % round_) for number in range(ROWS)
         )
 
-
-def created(client_id: str, epoch: int = 1) -> Event:
-    subject = Subject(7, client_id, epoch, 100)
-    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
-
-
-def test_state_service_finds_its_sessions_again(tables: Tables, services: Services, tools: DirectCaller) -> None:
-    """Events in the log, states on HBase: through a crash of the hub, and one of HBase."""
-    log = MemoryEvents(3)
-    names = [f"client-{number}" for number in range(60)]
-
-    def service() -> StateService:
-        return StateService(log, HBaseStates(tools, tables), lambda name, text: pytest.fail(f"{name} {text}"))
-
-    first = service()
-    first.load()
-    first([[created(name)] for name in names])
-    first.idle()
-    first([[created(name, 2)] for name in names[:30]])
-    services.restart("hbase")
-
-    second = service()
+    second = sessions_on(tools, other_tables, log)
     states = until_done(second.load)
-
     assert {state.client_id: state.epoch for state in states} == {
         name: 2 if name in names[:30] else 1 for name in names
     }

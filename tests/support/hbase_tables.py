@@ -14,14 +14,10 @@ from typing import TypeVar
 
 from iothub.errors import BackendError
 from iothub.records import keys
-from iothub.units import Endpoint
-from iothub_services.hbase import calls
-from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.lane import Bounds
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from ops.services.house import Services
-from ops.services.places import HOST
+from tests.support.own_tables import caller_of, made_tables
 
 T = TypeVar("T")
 
@@ -39,23 +35,15 @@ SPLITS = {
 
 def caller(services: Services, timeout_s: float = 5.0) -> DirectCaller:
     """A way to HBase of its own, for one thread."""
-    return DirectCaller([Endpoint(HOST, services.ports.thrift)], Bounds(timeout_s=timeout_s))
+    return caller_of(services, timeout_s=timeout_s)
 
 
 @contextmanager
 def fresh_tables(services: Services, name: str, count: int) -> Iterator[list[Tables]]:
     """Make `count` empty tables of this name, gone afterwards."""
     made = [Tables(f"t{uuid.uuid4().hex}") for _ in range(count)]
-    wanted = [_layout(tables, name) for tables in made]
-    TableAdmin(services.places.folder / "hbase-java").create(wanted)
-    try:
+    with made_tables(services, [_layout(tables, name) for tables in made]):
         yield made
-    finally:
-        services.up()
-        with caller(services, 30.0) as tools:
-            for layout in wanted:
-                tools.call(calls.disable_table(layout.name.encode()))
-                tools.call(calls.delete_table(layout.name.encode()))
 
 
 def _layout(tables: Tables, name: str) -> TableLayout:

@@ -1,4 +1,4 @@
-"""Tables of a test's own on the real HBase, several together as a queue driver needs them, and calls to them.
+"""Tables of a test's own on the real HBase, several together as a queue driver needs them, calls to them, and what is done to their regions.
 
 Knows layouts by name; knows no driver.
 """
@@ -6,21 +6,36 @@ Knows layouts by name; knows no driver.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from iothub.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.tables import Tables, layouts
+from iothub_services.hbase.lane import Bounds
+from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from ops.services.house import Services
 from ops.services.places import HOST
 
+_REGION_ADMIN = "iothub.hbase.admin.RegionAdmin"
+_DROP_S = 30.0  # HBase may have come back a moment ago
 
-def caller_of(services: Services, port: int | None = None) -> DirectCaller:
+
+def caller_of(services: Services, port: int | None = None, timeout_s: float = Bounds().timeout_s) -> DirectCaller:
     """Return a connection to the gateway, for one thread."""
-    return DirectCaller([Endpoint(HOST, port or services.ports.thrift)])
+    return DirectCaller([Endpoint(HOST, port or services.ports.thrift)], Bounds(timeout_s=timeout_s))
+
+
+@contextmanager
+def made_tables(services: Services, wanted: Sequence[TableLayout]) -> Iterator[None]:
+    """Make these tables; they are gone afterwards."""
+    TableAdmin(services.places.folder / "hbase-java").create(wanted)
+    try:
+        yield
+    finally:
+        services.up("hbase")
+        drop_tables(services, [layout.name.encode() for layout in wanted])
 
 
 @contextmanager
@@ -29,12 +44,22 @@ def own_tables(services: Services, regions: int, *names: str) -> Iterator[Tables
     tables = Tables(f"t{uuid.uuid4().hex}")
     wanted = [each for each in layouts(tables.namespace, regions) if each.name.partition(":")[2] in names]
     assert len(wanted) == len(names)
-    TableAdmin(services.places.folder / "hbase-java").create(wanted)
-    try:
+    with made_tables(services, wanted):
         yield tables
-    finally:
-        services.up("hbase")
-        with caller_of(services) as caller:
-            for layout in wanted:
-                caller.call(calls.disable_table(layout.name.encode()))
-                caller.call(calls.delete_table(layout.name.encode()))
+
+
+def drop_tables(services: Services, names: Sequence[bytes]) -> None:
+    with caller_of(services, timeout_s=_DROP_S) as caller:
+        for name in names:
+            caller.call(calls.disable_table(name))
+            caller.call(calls.delete_table(name))
+
+
+def reopen_regions(services: Services, table: bytes, times: int) -> None:
+    """Close and open each region, round after round."""
+    assert services.java("hbase", _REGION_ADMIN, "reopen", table.decode(), str(times)) == 0
+
+
+def flush_regions(services: Services, table: bytes) -> None:
+    """Write what is in memory to files."""
+    assert services.java("hbase", _REGION_ADMIN, "flush", table.decode()) == 0

@@ -12,17 +12,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from iothub.errors import BackendError
-from iothub.units import Endpoint
 from iothub_services.hbase import calls
-from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts
 from ops.services.house import Services
-from ops.services.places import HOST
 from tests.support import queue_bytes
+from tests.support.own_tables import caller_of, flush_regions, made_tables, reopen_regions
 from tests.support.queue_bytes import Page, Told
 
-_REGION_ADMIN = "iothub.hbase.admin.RegionAdmin"
 _RETRY_LIMIT_S = 120.0
 _RETRY_PAUSE_S = 0.2
 
@@ -35,7 +32,7 @@ class QueueTable:
         self.name = name
 
     def caller(self) -> DirectCaller:
-        return DirectCaller([Endpoint(HOST, self.services.ports.thrift)])
+        return caller_of(self.services)
 
     def append(self, caller: DirectCaller, row: bytes, value: bytes, column: bytes = b"m:mul") -> bytes:
         return caller.call(calls.append(self.name, row, column, value))
@@ -76,23 +73,26 @@ class QueueTable:
             page = self.page(caller, queue_id, epoch, page.upto)
         return found
 
-    def regions(self, verb: str) -> None:
-        """`reopen` all, or `flush` all, by the program in our jar."""
-        assert self.services.java("hbase", _REGION_ADMIN, verb, self.name.decode()) == 0
+    def reopen(self, times: int) -> None:
+        reopen_regions(self.services, self.name, times)
+
+    def flush(self) -> None:
+        flush_regions(self.services, self.name)
+
+
+@contextmanager
+def queue_tables(services: Services, regions: int, count: int) -> Iterator[list[QueueTable]]:
+    """Give tables of one's own with the hub's layout, gone afterwards."""
+    namespace = f"t{uuid.uuid4().hex}"
+    layout = next(each for each in layouts(namespace, regions) if each.name.encode() == Tables(namespace).queues)
+    name = layout.name.replace(":", "_")
+    wanted = [replace(layout, name=f"{name}_{number}") for number in range(count)]
+    with made_tables(services, wanted):
+        yield [QueueTable(services, each.name.encode()) for each in wanted]
 
 
 @contextmanager
 def queue_table(services: Services, regions: int) -> Iterator[QueueTable]:
-    """Give a table of its own with the hub's layout, gone afterwards."""
-    namespace = f"t{uuid.uuid4().hex}"
-    wanted = next(each for each in layouts(namespace, regions) if each.name.encode() == Tables(namespace).queues)
-    name = wanted.name.replace(":", "_")
-    TableAdmin(services.places.folder / "hbase-java").create([replace(wanted, name=name)])
-    table = QueueTable(services, name.encode())
-    try:
+    """Give one table."""
+    with queue_tables(services, regions, 1) as (table,):
         yield table
-    finally:
-        services.up()
-        with table.caller() as caller:
-            caller.call(calls.disable_table(table.name))
-            caller.call(calls.delete_table(table.name))

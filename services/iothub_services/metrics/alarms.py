@@ -21,7 +21,11 @@ class AlarmName(Enum):
 
     DISK_LOW = ("disk_low", "warning", "Free some space under the data directory.")
     DISK_FULL = ("disk_full", "critical", "Free some space; until then durable messages are not acknowledged.")
-    STORE_FAILED = ("store_failed", "critical", "Look at the log for the store's error; publishers of it are paused.")
+    STORE_FAILED = (
+        "store_failed",
+        "critical",
+        "Look at the store's disk or servers; what needs it is not acknowledged until it writes again.",
+    )
     STORE_CORRUPT = ("store_corrupt", "critical", "A damaged store was put aside; restore it from a backup.")
     STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
     ACCOUNTS_UNREACHABLE = (

@@ -17,7 +17,7 @@ from ops.services.errors import ServicesError
 from ops.services.house import Services
 from ops.services.places import ROOT, Places, Ports
 from ops.services.process import ServerProcess
-from ops.services.servers import NAMES, Server
+from ops.services.servers import NAMES, Server, ports_of
 from ops.services.tools import Tools
 from tests.support.stand_in import make_stand_in
 
@@ -48,6 +48,7 @@ class _World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _World:
     made = _World(make_stand_in(tmp_path))
     monkeypatch.setattr(house_module, "describe", made.describe)
+    monkeypatch.setattr(house_module, "ports_of", lambda name, ports: made.ports)
     monkeypatch.setattr(house_module, "find_tools", lambda say: Tools(tmp_path, tmp_path))
     return made
 
@@ -168,6 +169,21 @@ def test_port_of_another_program_is_named(house: Services, world: _World, monkey
             house.up()
 
     assert set(_pids(house).values()) == {None}
+
+
+def test_port_of_another_program_is_named_before_anything_is_fetched(
+    world: _World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after minutes of Maven."""
+    monkeypatch.setattr(house_module, "_PORT_LIMIT_S", 0.0)
+    monkeypatch.setattr(house_module, "find_tools", lambda say: pytest.fail("fetched"))
+    monkeypatch.setattr(house_module, "ports_of", ports_of)
+    ports = Ports(8_760)
+    with socket.create_server(("127.0.0.1", ports.kafka)):
+        house = Services(Places(tmp_path / "services"), ports, say=world.said.append)
+
+        with pytest.raises(ServicesError, match=rf"kafka needs port {ports.kafka} "):
+            house.up("kafka")
 
 
 def test_down_stops_all_and_keeps_the_data(house: Services) -> None:

@@ -55,18 +55,31 @@ def test_layouts_are_told_and_read_back() -> None:
     assert [replace(layout, is_fixed=False) for layout in WANTED] == decode("2026 INFO hello\n" + text)
 
 
-def test_create_makes_what_is_missing(make_program: MakeProgram, tmp_path: Path) -> None:
-    """Those that are there are described first, and left alone."""
-    (tmp_path / "there").write_text(encode(WANTED[:2]))
-    admin = make_program(
-        'case $2 in describe) cat there;; create) tee told | sed -n "s/^table/created/p";; esac; echo $* >>words'
-    )
+PROGRAM = "echo $* >>words; if [ -e there ]; then cat there; rm there; else tee told | sed -n 's/^table/created/p'; fi"
 
-    created = admin.create(WANTED)
+
+def test_create_makes_all_in_one_run(make_program: MakeProgram, tmp_path: Path) -> None:
+    """A Java program takes seconds to start."""
+    assert make_program(PROGRAM).create(WANTED) == [layout.name for layout in WANTED]
+
+    assert (tmp_path / "words").read_text() == "iothub.hbase.admin.TableAdmin create\n"
+
+
+def test_create_makes_what_is_missing(make_program: MakeProgram, tmp_path: Path) -> None:
+    """Those that are there are told in place of making any, looked at, and left alone."""
+    (tmp_path / "there").write_text(encode(WANTED[:2]))
+
+    created = make_program(PROGRAM).create(WANTED)
 
     assert created == [layout.name for layout in WANTED[2:]]
     assert decode((tmp_path / "told").read_text()) == [replace(layout, is_fixed=False) for layout in WANTED[2:]]
-    assert (tmp_path / "words").read_text().startswith("iothub.hbase.admin.TableAdmin describe hub:queues ")
+
+
+def test_table_that_somebody_else_makes_meanwhile_is_not_ours(make_program: MakeProgram) -> None:
+    """It is there, and we did not make it."""
+    admin = make_program("sed -n 's/^table/created/p' | sed 1s/created/exists/")
+
+    assert admin.create(WANTED) == [layout.name for layout in WANTED[1:]]
 
 
 def test_create_with_nothing_missing_runs_once(make_program: MakeProgram, tmp_path: Path) -> None:
@@ -86,7 +99,7 @@ def test_other_layout_is_a_conflict_and_nothing_is_made(make_program: MakeProgra
     with pytest.raises(ConflictError, match="hub:queues: m: IN_MEMORY_COMPACTION is NONE in place of EAGER"):
         admin.create(WANTED)
 
-    assert (tmp_path / "verbs").read_text() == "describe\n"
+    assert (tmp_path / "verbs").read_text() == "create\n"
 
 
 @pytest.mark.parametrize(
@@ -107,13 +120,13 @@ def test_other_layout_is_a_conflict_and_nothing_is_made(make_program: MakeProgra
 def test_failing_program_is_told_in_one_line(make_program: MakeProgram, lines: str, what: str) -> None:
     """Exit code 7, and what to do where we know it."""
     with pytest.raises(UnavailableError, match=what):
-        make_program(lines).describe(["hub:queues"])
+        make_program(lines).create(WANTED)
 
 
 def test_missing_program_is_told() -> None:
     """Most machines with a hub have no HBase."""
     with pytest.raises(UnavailableError, match=r"install HBase's client, or name a program in hbase\.admin_program"):
-        TableAdmin("no-such-program-anywhere").describe(["hub:queues"])
+        TableAdmin("no-such-program-anywhere").create(WANTED)
 
 
 def test_program_that_does_not_end_is_given_up(make_program: MakeProgram) -> None:
@@ -122,7 +135,7 @@ def test_program_that_does_not_end_is_given_up(make_program: MakeProgram) -> Non
     admin._limit_s = 0.1
 
     with pytest.raises(UnavailableError, match=r"did not end within 0\.1 s"):
-        admin.describe(["hub:queues"])
+        admin.create(WANTED)
 
 
 # --- status through the gateway

@@ -19,10 +19,12 @@ class House:
     def __init__(self, *, is_fail_fast: bool = False) -> None:
         self.waiting = Waiting(self.run, self.pause, is_fail_fast=is_fail_fast)
         self.pauses: list[float] = []
+        self.asked: list[str] = []
         self.reasons: list[str] = []
 
     async def run(self, what: str, function: Callable[[], T], /) -> T:
         assert what == "housekeeping.ask"
+        self.asked.append(self.waiting.reason)
         return function()
 
     async def pause(self, seconds: float) -> None:
@@ -50,6 +52,18 @@ def test_start_goes_on_at_once_when_everybody_answers() -> None:
 
     assert house.pauses == []
     assert house.waiting.reason == ""
+
+
+def test_reason_is_there_before_the_first_answer() -> None:
+    """A server that is paused is silent for ten seconds."""
+    house = House()
+    house.wait(Kafka=down(0), HBase=down(1))
+
+    assert house.asked == [
+        "waiting for Kafka: no answer yet",
+        "waiting for HBase: no answer yet",
+        "waiting for HBase: it is down",
+    ]
 
 
 def test_reason_names_the_server_that_is_waited_for() -> None:

@@ -9,24 +9,25 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
 
 /**
- * What HBase's shell does to the regions of a table, where there is no shell: {@code reopen NAME} closes and opens each, {@code flush NAME} writes
- * what is in memory.
+ * What HBase's shell does to the regions of a table, where there is no shell: {@code reopen NAME TIMES} closes and opens each, round after round,
+ * {@code flush NAME} writes what is in memory.
  *
  * <p>Says nothing when all went well. A failure is one line on standard error, and exit code 1.
  */
 public final class RegionAdmin {
   private RegionAdmin() {}
 
-  /** Takes a verb and a table. */
+  /** Takes a verb, a table, and how often. */
   public static void main(String[] args) {
     try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
-      String verb = args.length == 2 ? args[0] : "";
-      if (verb.equals("reopen")) {
-        reopen(admin, TableName.valueOf(args[1]));
-      } else if (verb.equals("flush")) {
+      if (args.length == 3 && args[0].equals("reopen")) {
+        for (int times = Integer.parseInt(args[2]); times > 0; times--) {
+          reopen(admin, TableName.valueOf(args[1]));
+        }
+      } else if (args.length == 2 && args[0].equals("flush")) {
         admin.flush(TableName.valueOf(args[1]));
       } else {
-        throw new IllegalArgumentException("expected: reopen NAME, or: flush NAME");
+        throw new IllegalArgumentException("expected: reopen NAME TIMES, or: flush NAME");
       }
     } catch (IOException | RuntimeException e) {
       String text = String.valueOf(e.getMessage()).lines().findFirst().orElse("");

@@ -6,8 +6,13 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.stream.Collectors;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
@@ -32,10 +37,12 @@ import org.apache.hadoop.hbase.util.Bytes;
  *   table NAME | family NAME | set KEY VALUE (of the family above, else of the table) | split KEY (hexadecimal)
  * </pre>
  *
- * <p>{@code create} makes each table that is not there, and its namespace, and answers {@code created NAME} or {@code exists NAME}; {@code describe
- * NAME...} prints those that are there. A failure is one line on standard error, and exit code 1.
+ * <p>{@code create} makes all tables, and their namespaces, and answers {@code created NAME} for each, or {@code exists NAME} when somebody else was
+ * quicker. When one of them is there already it makes none, and prints those that are: whoever asked looks at them first. A failure is one line on
+ * standard error, and exit code 1.
  */
 public final class TableAdmin {
+  private static final long CREATION_S = 240; // of one table; the program that runs this waits for five minutes
   private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
   private TableAdmin() {}
@@ -44,15 +51,9 @@ public final class TableAdmin {
   public static void main(String[] args) {
     try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create()); Admin admin = connection.getAdmin()) {
       if (args.length == 1 && args[0].equals("create")) {
-        for (Wanted wanted : read()) {
-          create(admin, wanted);
-        }
-      } else if (args.length > 0 && args[0].equals("describe")) {
-        for (int i = 1; i < args.length; i++) {
-          describe(admin, TableName.valueOf(args[i]));
-        }
+        create(admin, read());
       } else {
-        throw new IllegalArgumentException("expected: create, or: describe NAME...");
+        throw new IllegalArgumentException("expected: create");
       }
       OUT.flush();
     } catch (IOException | RuntimeException e) {
@@ -63,15 +64,54 @@ public final class TableAdmin {
     }
   }
 
-  private static void create(Admin admin, Wanted wanted) throws IOException {
-    TableDescriptor table = wanted.descriptor();
-    String name = table.getTableName().getNameAsString();
+  private static void create(Admin admin, List<Wanted> all) throws IOException {
+    List<TableDescriptor> there = new ArrayList<>();
+    for (Wanted wanted : all) {
+      if (admin.tableExists(wanted.name)) {
+        there.add(admin.getDescriptor(wanted.name));
+      }
+    }
+    for (TableDescriptor table : there) {
+      describe(admin, table);
+    }
+    if (there.isEmpty()) {
+      createAll(admin, all);
+    }
+  }
+
+  /** Makes them side by side: each takes the master's time for its regions one after the other. */
+  private static void createAll(Admin admin, List<Wanted> all) throws IOException {
+    Map<TableName, Future<Void>> begun = new LinkedHashMap<>();
+    for (Wanted wanted : all) {
+      createNamespace(admin, wanted.name.getNamespaceAsString());
+    }
+    for (Wanted wanted : all) {
+      try {
+        begun.put(wanted.name, admin.createTableAsync(wanted.descriptor(), wanted.splits.isEmpty() ? null : wanted.splits.toArray(new byte[0][])));
+      } catch (TableExistsException e) {
+        tell("exists", wanted.name.getNameAsString());
+      }
+    }
+    for (Map.Entry<TableName, Future<Void>> each : begun.entrySet()) {
+      tell(await(each.getValue()) ? "created" : "exists", each.getKey().getNameAsString());
+    }
+  }
+
+  /** Returns false when somebody else was quicker. */
+  private static boolean await(Future<Void> creation) throws IOException {
     try {
-      createNamespace(admin, table.getTableName().getNamespaceAsString());
-      admin.createTable(table, wanted.splits.isEmpty() ? null : wanted.splits.toArray(new byte[0][]));
-      tell("created", name);
-    } catch (TableExistsException e) {
-      tell("exists", name);
+      creation.get(CREATION_S, TimeUnit.SECONDS);
+      return true;
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof TableExistsException) {
+        return false;
+      }
+      throw e.getCause() instanceof IOException ? (IOException) e.getCause() : new IOException(e.getCause());
+    } catch (TimeoutException e) {
+      throw new IOException("not created within " + CREATION_S + " s", e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IOException("interrupted", e);
     }
   }
 
@@ -86,18 +126,14 @@ public final class TableAdmin {
     }
   }
 
-  private static void describe(Admin admin, TableName name) throws IOException {
-    if (!admin.tableExists(name)) {
-      return;
-    }
-    TableDescriptor table = admin.getDescriptor(name);
-    tell("table", name.getNameAsString());
+  private static void describe(Admin admin, TableDescriptor table) throws IOException {
+    tell("table", table.getTableName().getNameAsString());
     table.getValues().forEach((key, value) -> tell("set", key.toString(), Bytes.toString(value.copyBytes())));
     for (ColumnFamilyDescriptor family : table.getColumnFamilies()) {
       tell("family", family.getNameAsString());
       family.getValues().forEach((key, value) -> tell("set", Bytes.toString(key.copyBytes()), Bytes.toString(value.copyBytes())));
     }
-    for (RegionInfo region : admin.getRegions(name)) {
+    for (RegionInfo region : admin.getRegions(table.getTableName())) {
       if (region.getStartKey().length > 0) {
         tell("split", Bytes.toHex(region.getStartKey()));
       }
@@ -124,11 +160,13 @@ public final class TableAdmin {
 
   /** One table as it is read, line by line. */
   private static final class Wanted {
+    private final TableName name;
     private final TableDescriptorBuilder table;
     private final List<Map.Entry<String, ColumnFamilyDescriptorBuilder>> families = new ArrayList<>();
     private final List<byte[]> splits = new ArrayList<>();
 
     Wanted(TableName name) {
+      this.name = name;
       this.table = TableDescriptorBuilder.newBuilder(name);
     }
 
