@@ -22,11 +22,13 @@ from iothub.units import (
     Rate,
     format_duration,
     format_size,
+    format_time_of_day,
     parse_duration,
     parse_endpoint,
     parse_network,
     parse_rate,
     parse_size,
+    parse_time_of_day,
 )
 
 T = TypeVar("T")
@@ -185,6 +187,12 @@ def _read_rate(raw: object) -> Rate | None:
     return parse_rate(raw)
 
 
+def _read_time_of_day(raw: object) -> int | None:
+    if not isinstance(raw, str):
+        raise ValueError('expected a time of day such as "02:30", or "off"')
+    return parse_time_of_day(raw)
+
+
 def _read_percent(raw: object) -> int:
     digits = raw[:-1] if isinstance(raw, str) and raw.endswith("%") else ""
     if not digits.isascii() or not digits.isdecimal() or not 1 <= int(digits[:4]) <= 100:
@@ -287,3 +295,6 @@ rate: Kind[Rate | None] = Kind(
     'count/duration or "off"', _read_rate, str, lambda rate: _quote("off" if rate is None else str(rate))
 )
 percent: Kind[int] = Kind("percentage", _read_percent, str, lambda value: _quote(f"{value}%"))
+time_of_day: Kind[int | None] = Kind(
+    'hh:mm or "off"', _read_time_of_day, str, lambda minutes: _quote(format_time_of_day(minutes))
+)

@@ -18,6 +18,7 @@ from iothub.units import Endpoint, Network, QueueChoice, Rate
 T = TypeVar("T")
 
 QUEUE_DRIVERS = ("sqlite", "hbase", "hbase-plain")
+NIGHTLY_JOBS = ("compact_events", "usage", "archive", "insights", "verify")
 RESERVED_WORDS = ("global", "null", "none", "undefined", "system", "_internal")
 
 
@@ -139,7 +140,6 @@ class Events:
         "sqlite",
         "Where the log is: `events.db` in the data directory, or topics of the Kafka cluster of section `kafka`.",
     )
-
     usage_interval_s: float = key(
         kinds.duration(1, 3600),
         60.0,
@@ -155,6 +155,7 @@ class Events:
         2_000_000,
         "How many of them `events.db` keeps, about 400 bytes each; a job that copies them out holds them until it has run.",
     )
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -378,6 +379,48 @@ class HBase:
 
 
 @dataclass(frozen=True, slots=True)
+class Spark:
+    """Spark, which jobs run on: in a process of their own, never in the hub. Needs the extra `spark`: pip install 'iothub[spark]'."""
+
+    master: str = key(
+        kinds.text, "local[*]", 'Where it runs: "local[N]" with N cores of this machine, or the URL of a cluster.'
+    )
+    driver_memory: int = key(
+        kinds.size(512 << 20, 1 << 40), 1 << 30, "Memory of the job's Java process; Python's comes on top."
+    )
+    shuffle_partitions: int = key(
+        kinds.integer(1, 100_000), 8, "Parts that the sessions are divided into; two or three for each core."
+    )
+    python: Path | None = key(
+        kinds.path, None, "Python that has the extra `spark`; without it the one that runs `iothub`."
+    )
+    archive: Path | None = key(
+        kinds.path, None, "Folder of the events as Parquet files; without it `archive` in the data directory."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of the night: `iothub job run --nightly`, which a timer starts (`iothub job schedule`)."""
+
+    at: int | None = key(
+        kinds.time_of_day,
+        None,
+        "When the timer starts them, in UTC; the hub itself starts nothing, but it knows what is due.",
+    )
+    nightly: tuple[str, ...] = key(
+        kinds.choices(*NIGHTLY_JOBS),
+        ("compact_events", "usage", "archive", "insights"),
+        "Which, one after another; one that fails does not keep the next from running.",
+    )
+    max_runtime_s: float = key(
+        kinds.duration(60, 7 * 86400),
+        6 * 3600.0,
+        "A job that takes longer is ended; what it has not finished does not count.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class AlarmLevels:
     """When the hub raises an alarm."""
 
@@ -388,6 +431,11 @@ class AlarmLevels:
     reactor_lag_s: float = key(kinds.duration(0.01, 60), 0.25, "How late the hub's own clock tick may be.")
     cert_expiry_s: float = key(
         kinds.duration(0, 3650 * 86400), 30 * 86400.0, "How long before it ends a certificate is reported."
+    )
+    checkpoint_age_s: float = key(
+        kinds.duration(60, 3650 * 86400),
+        26 * 3600.0,
+        "How long ago the last good `compact_events` may be, where it is scheduled (`jobs.at`) or was ever run.",
     )
 
 
@@ -442,6 +490,8 @@ class Config:
     http: Http = field(default_factory=Http)
     sql: Sql = field(default_factory=Sql)
     hbase: HBase = field(default_factory=HBase)
+    spark: Spark = field(default_factory=Spark)
+    jobs: Jobs = field(default_factory=Jobs)
     alarms: AlarmLevels = field(default_factory=AlarmLevels)
     overload: Overload = field(default_factory=Overload)
     metrics: Metrics = field(default_factory=Metrics)

@@ -17,6 +17,7 @@ _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]*)")  # operators' text only, never a client's
 _ENDPOINT = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,253})):([0-9]{1,5})")
+_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 OFF_WORDS = frozenset({"off", "none", "never"})
 
 
@@ -100,6 +101,21 @@ def parse_rate(text: str) -> Rate | None:
     if seconds <= 0:
         raise ValueError('expected a rate with a window longer than nothing, such as "100/10s"')
     return Rate(int(count), seconds)
+
+
+def parse_time_of_day(text: str) -> int | None:
+    """Read "02:30" into minutes after midnight, or "off"."""
+    if text in OFF_WORDS:
+        return None
+    match = _TIME_OF_DAY.fullmatch(text)
+    if match is None:
+        raise ValueError('expected a time of day such as "02:30", or "off"')
+    return int(match[1]) * 60 + int(match[2])
+
+
+def format_time_of_day(minutes: int | None) -> str:
+    """Write minutes after midnight: 150 -> "02:30"."""
+    return "off" if minutes is None else f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def parse_network(text: str) -> Network:

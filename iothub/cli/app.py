@@ -62,6 +62,11 @@ class App:
 
     # --- what commands work on
 
+    @property
+    def config_file(self) -> Path | None:
+        """The file that was given with --config."""
+        return self._config_file
+
     def load(self, flags: Sequence[str] = ()) -> Loaded:
         """Read the configuration, with the `--set` flags of this command."""
         file = self._config_file

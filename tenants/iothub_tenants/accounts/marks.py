@@ -16,3 +16,10 @@ def least(store: AccountStore, log: str) -> dict[int, int]:
     query = select(table.c.part, func.min(table.c.upto)).where(table.c.log == log).group_by(table.c.part)
     with store.read() as connection:
         return {int(part): int(upto) for part, upto in connection.execute(query)}
+
+
+def of_job(store: AccountStore, job: str, log: str) -> dict[int, int]:
+    """Return for each partition of a log the offset that one job has reached. Raises BackendError."""
+    query = select(table.c.part, table.c.upto).where(table.c.log == log, table.c.job == job)
+    with store.read() as connection:
+        return {int(part): int(upto) for part, upto in connection.execute(query)}

@@ -1,0 +1,82 @@
+"""What a running job says, for a person at a terminal or as JSON lines for a log.
+
+Knows no job. Everything goes to standard error: standard output has the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from iothub.cli import output
+from iothub.cli.progress import Progress
+from iothub.clock import Clock, SystemClock
+from iothub.jobs.lines import Note, Said, Stage, as_object
+from iothub.text import printable
+
+LOG_INTERVAL_S = 10.0
+_SYSTEM_CLOCK = SystemClock()
+
+
+def is_terminal() -> bool:
+    """Say whether a person is watching."""
+    return sys.stderr.isatty()
+
+
+class JobProgress:
+    """Hears one run. `close` it when the run has ended."""
+
+    def __init__(self, job: str, clock: Clock = _SYSTEM_CLOCK) -> None:
+        self._job = job
+        self._clock = clock
+        self._is_terminal = is_terminal()
+        self._stage: Stage | None = None
+        self._began = 0.0
+        self._written = -LOG_INTERVAL_S
+        self._line: Progress | None = None
+
+    def __call__(self, said: Said) -> None:
+        if not isinstance(said, Stage):
+            self._end_stage()
+            self._tell(said)
+            return
+        if self._stage is None or self._stage.name != said.name:
+            self._end_stage()
+            self._begin_stage(said)
+        self._stage = said
+        if self._line is not None:
+            self._line(said.done, max(said.of, said.done))
+        elif self._clock.monotonic() - self._written >= LOG_INTERVAL_S:
+            self._write(as_object(said))
+
+    def close(self) -> None:
+        self._end_stage()
+
+    def _begin_stage(self, stage: Stage) -> None:
+        self._began = self._clock.monotonic()
+        self._written = -LOG_INTERVAL_S
+        if self._is_terminal:
+            self._line = Progress(f"{printable(stage.unit)} ({self._job}: {printable(stage.name)})", self._clock)
+
+    def _end_stage(self) -> None:
+        """Say how the stage went, once: on a terminal with its time."""
+        stage, self._stage = self._stage, None
+        if stage is None:
+            return
+        took_s = self._clock.monotonic() - self._began
+        if self._line is None:
+            self._write({**as_object(stage), "seconds": round(took_s, 1)})
+            return
+        self._line.__exit__(None, None, None)
+        self._line = None
+        output.say(f"{self._job}: {printable(stage.name)}: {stage.done} {printable(stage.unit)} in {took_s:.1f} s")
+
+    def _tell(self, said: Said) -> None:
+        if not self._is_terminal:
+            self._write(as_object(said))
+        elif isinstance(said, Note):
+            output.say(f"{self._job}: {printable(said.text)}")
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        self._written = self._clock.monotonic()
+        output.say(output.as_json({"job": self._job, **line}, "jsonl"))

@@ -1,0 +1,91 @@
+"""What a job's process says on its standard output, one JSON object per line, read into values.
+
+Knows no process. A line that is none of these is nobody's answer: it goes to the run's log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LINE_LIMIT_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far a stage is. `of` 0: nobody knows how much there is."""
+
+    name: str
+    done: int
+    of: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a person should read."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is done."""
+
+    figures: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It is not. `kind`: conflict, unavailable, corrupt or config."""
+
+    kind: str
+    text: str
+
+
+Said = Stage | Note | Done | Failed
+
+
+def read_line(line: bytes) -> Said | None:
+    """Return what a line says; None: it is not one of the job's."""
+    if not line.startswith(b"{") or len(line) > LINE_LIMIT_BYTES:
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    word = value.get("event")
+    if word == "stage":
+        return Stage(
+            _text(value, "name"), _count(value, "done"), _count(value, "of"), _text(value, "unit") or "records"
+        )
+    if word == "note":
+        return Note(_text(value, "text"))
+    if word == "done":
+        figures = value.get("figures")
+        return Done(figures if isinstance(figures, dict) else {})
+    if word == "failed":
+        return Failed(_text(value, "kind"), _text(value, "text"))
+    return None
+
+
+def as_object(said: Said) -> dict[str, object]:
+    """Return the JSON object of a line, as it was or as it would have been."""
+    if isinstance(said, Stage):
+        return {"event": "stage", "name": said.name, "done": said.done, "of": said.of, "unit": said.unit}
+    if isinstance(said, Note):
+        return {"event": "note", "text": said.text}
+    if isinstance(said, Done):
+        return {"event": "done", "figures": dict(said.figures)}
+    return {"event": "failed", "kind": said.kind, "text": said.text}
+
+
+def _text(value: Mapping[str, object], name: str) -> str:
+    found = value.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _count(value: Mapping[str, object], name: str) -> int:
+    found = value.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else 0

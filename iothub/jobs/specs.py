@@ -1,0 +1,175 @@
+"""From the configuration to what a job's process is told, and to the command that starts it.
+
+Knows no job's inside and opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from iothub.datadir import DataDir, write_atomically
+from iothub.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.settings import Config
+from iothub_spark.catalogue import CATALOGUE, JobEntry
+from iothub_spark.spec import (
+    HBaseTables,
+    KafkaLog,
+    KafkaSecurity,
+    Option,
+    SparkSettings,
+    Spec,
+    SqliteFile,
+    write_spec,
+)
+from iothub_tenants.accounts.database import accounts_url
+
+EXTRA = "pip install 'iothub[spark]'"
+_NEEDED = ("pyspark", "pyarrow")
+
+
+def entry_of(job: str) -> JobEntry:
+    """Return what is known of a job. Raises NotFoundError."""
+    if job not in CATALOGUE:
+        raise NotFoundError(f"there is no job {job!r}: expected one of {', '.join(CATALOGUE)}")
+    return CATALOGUE[job]
+
+
+def read_options(entry: JobEntry, given: Sequence[str], *, is_full: bool, is_dry_run: bool) -> dict[str, Option]:
+    """Return the options of one run: the two flags, and `NAME=VALUE` texts.
+
+    Raises:
+        ConfigError: The job has no such option, or the value is none.
+    """
+    options: dict[str, Option] = {}
+    for name, is_asked in (("full", is_full), ("dry_run", is_dry_run)):
+        if is_asked:
+            options[name] = _value(entry, name, "true")
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--option {text}: expected NAME=VALUE")
+        options[name] = _value(entry, name, value)
+    return options
+
+
+def _value(entry: JobEntry, name: str, text: str) -> Option:
+    option = entry.option(name)
+    if option is None:
+        known = ", ".join(option.name for option in entry.options) or "none"
+        raise ConfigError(f"job {entry.name} has no option {name!r}; it has {known}")
+    if option.kind == "flag":
+        if text not in ("true", "false"):
+            raise ConfigError(f"--option {name}: expected true or false, got {text!r}")
+        return text == "true"
+    if option.kind == "number":
+        if not text.isascii() or not text.isdecimal() or len(text) > 18:
+            raise ConfigError(f"--option {name}: expected a whole number, got {text!r}")
+        return int(text)
+    return text
+
+
+def make_spec(
+    settings: Config, data_dir: DataDir, entry: JobEntry, options: Mapping[str, Option], run_id: int, folder: Path
+) -> Spec:
+    """Return what one run is told. `folder`: the run's own, for what must not stay."""
+    path = data_dir.path.absolute()
+    url_file = folder / "accounts-url"
+    write_atomically(url_file, accounts_url(settings.sql.url_file, path / data_dir.accounts.name).encode())
+    on_hbase = HBaseTables(settings.hbase.thrift, settings.hbase.namespace, settings.hbase.timeout_s)
+    is_embedded = settings.state.driver == "sqlite"
+    return Spec(
+        job=entry.name,
+        run_id=run_id,
+        events=SqliteFile(path / data_dir.events.name) if settings.events.driver == "sqlite" else _kafka(settings),
+        checkpoints=SqliteFile(path / data_dir.checkpoints.name) if is_embedded else on_hbase,
+        state=SqliteFile(path / data_dir.state.name) if is_embedded else on_hbase,
+        options=options,
+        archive=archive_of(settings, data_dir),
+        sql_url_file=url_file,
+        spark=SparkSettings(
+            master=settings.spark.master,
+            driver_memory=f"{settings.spark.driver_memory >> 20}m",
+            shuffle_partitions=settings.spark.shuffle_partitions,
+            local_dir=folder / "spark",
+        ),
+    )
+
+
+def archive_of(settings: Config, data_dir: DataDir) -> Path:
+    """Return the folder of the archive, which may not be there yet."""
+    return (settings.spark.archive or data_dir.path / "archive").absolute()
+
+
+def _kafka(settings: Config) -> KafkaLog:
+    kafka = settings.kafka
+    security = KafkaSecurity(
+        protocol=kafka.security_protocol,
+        ca_file=_absolute(kafka.ca_file),
+        cert_file=_absolute(kafka.cert_file),
+        key_file=_absolute(kafka.key_file),
+        sasl_mechanism=kafka.sasl_mechanism,
+        sasl_username=kafka.sasl_username,
+        sasl_password_file=_absolute(kafka.sasl_password_file),
+    )
+    return KafkaLog(kafka.brokers, kafka.topic_prefix, kafka.timeout_s, security)
+
+
+def _absolute(file: Path | None) -> Path | None:
+    return None if file is None else file.absolute()
+
+
+def command_of(settings: Config, spec: Spec, folder: Path) -> list[str]:
+    """Write the spec into the run's folder and return the command line of its process: no secret, no size that grows."""
+    assert spec.spark.local_dir is not None  # noqa: S101  `make_spec` gives one
+    spec.spark.local_dir.mkdir(mode=0o700)
+    file = folder / "spec.json"
+    write_atomically(file, write_spec(spec).encode())
+    return [str(python_of(settings)), "-m", "iothub_spark", "--lifeline", spec.job, "--spec", str(file)]
+
+
+def environment_of(settings: Config, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a job's process: ours, with Spark's workers on the same Python and all temporary files in the run's folder."""
+    python = str(python_of(settings))
+    return {
+        **environment,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "TMPDIR": str(folder / "spark"),
+    }
+
+
+def python_of(settings: Config) -> Path:
+    return settings.spark.python or Path(sys.executable)
+
+
+def require_spark(settings: Config, environment: Mapping[str, str]) -> None:
+    """Say what is missing before a run begins.
+
+    Raises:
+        ConfigError: Spark or Java is not installed, or `spark.python` is none.
+        UnavailableError: `spark.python` cannot be run.
+    """
+    if not settings.spark.master:
+        raise ConfigError('spark.master is empty: expected "local[*]" or the URL of a cluster')
+    python = settings.spark.python
+    if python is not None:
+        if not python.exists():
+            raise ConfigError(f"spark.python: {python}: no such program")
+        if not os.access(python, os.X_OK):
+            raise UnavailableError(f"spark.python: {python}: cannot be run by this user")
+    elif missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise ConfigError(f"jobs need packages that are not installed ({', '.join(missing)}): {EXTRA}")
+    _require_java(environment)
+
+
+def _require_java(environment: Mapping[str, str]) -> None:
+    home = environment.get("JAVA_HOME", "")
+    program = str(Path(home) / "bin/java") if home else "java"
+    if shutil.which(program, path=environment.get("PATH", os.defpath)) is None:
+        where = f"JAVA_HOME ({home}) has no bin/java" if home else "there is no java in PATH"
+        raise ConfigError(f"jobs need Java 17 or later, and {where}: install it, such as openjdk-17-jre-headless")

@@ -1,0 +1,346 @@
+"""`iothub job`: what a person asks, is told and gets as exit code; the job's process is a fake."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from iothub.cli import stores
+from iothub.clock import SystemClock
+from iothub.datadir import DataDir
+from iothub.jobs import process, specs
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.settings import NIGHTLY_JOBS, Config
+from iothub.testing.checkpoint_contract import pointer_to
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_spark.catalogue import CATALOGUE
+from iothub_spark.spec import Spec, SqliteFile, read_spec
+from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.job_runs import Owner, Result
+from iothub_tenants.accounts.store import AccountStore
+from tests.support.command import Cli
+
+FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
+COMMAND_OF = specs.command_of
+
+
+class Fake:
+    """What the job's process does, by job; the specs that it was given."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, tuple[str, ...]] = {}
+        self.specs: list[Spec] = []
+
+    def command_of(self, settings: Config, spec: Spec, folder: Path) -> list[str]:
+        command = COMMAND_OF(settings, spec, folder)
+        self.specs.append(read_spec(Path(command[-1])))
+        return [sys.executable, str(FAKE), *self.steps.get(spec.job, ("done:{}",))]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    made = Fake()
+    monkeypatch.setattr(specs, "command_of", made.command_of)
+    monkeypatch.setattr(specs, "require_spark", lambda *_: None)
+    return made
+
+
+@contextmanager
+def accounts(cli: Cli) -> Iterator[AccountStore]:
+    with closing(AccountStore(sqlite_url(cli.data_dir / "accounts.db"))) as store:
+        yield store
+
+
+def set_up(cli: Cli, text: str) -> None:
+    with (cli.data_dir / "iothub.toml").open("a") as file:
+        file.write(f"\n{text}\n")
+
+
+def test_run_says_what_came_of_it(cli: Cli, fake: Fake) -> None:
+    """The answer on standard output, how far it is in JSON lines on standard error."""
+    fake.steps["compact_events"] = ("stage:read:5:10", "note:two are damaged", 'done:{"rows": 7}')
+
+    result = cli("job", "run", "compact_events", "--full", "-o", "json")
+
+    assert (result.json["result"], result.json["figures"], result.json["options"]) == (
+        "done",
+        {"rows": 7},
+        {"full": True},
+    )
+    lines = [json.loads(line) for line in result.err.splitlines()]
+    assert [line["event"] for line in lines] == ["stage", "stage", "note", "done"]
+    assert lines[0] == {
+        "job": "compact_events",
+        "event": "stage",
+        "name": "read",
+        "done": 5,
+        "of": 10,
+        "unit": "records",
+    }
+    assert fake.specs[0].is_full
+
+
+def test_process_is_told_where_everything_is(cli: Cli, fake: Fake) -> None:
+    """Whole paths, and no secret but by the name of its file."""
+    set_up(cli, '[spark]\nmaster = "local[2]"\ndriver_memory = "2GiB"\nshuffle_partitions = 4')
+
+    cli("job", "run", "erase", "--option", "tenant_id=7", "--dry-run")
+
+    (spec,) = fake.specs
+    assert (spec.job, spec.options) == ("erase", {"tenant_id": 7, "dry_run": True})
+    assert [spec.events, spec.checkpoints, spec.state] == [
+        SqliteFile(cli.data_dir / name) for name in ("events.db", "checkpoints.db", "state.db")
+    ]
+    assert spec.archive == cli.data_dir / "archive"
+    assert (spec.spark.master, spec.spark.driver_memory, spec.spark.shuffle_partitions) == ("local[2]", "2048m", 4)
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "text"),
+    [
+        (("failed:conflict:the log has a gap", "exit:4"), 4, "compact_events failed: the log has a gap"),
+        (("failed:unavailable:no broker answers", "exit:7"), 7, "no broker answers"),
+        (("failed:config:pip install 'iothub[spark]'", "exit:2"), 2, "pip install"),
+        (("failed:corrupt:row 5", "exit:1"), 1, "row 5"),
+        (("error:OutOfMemoryError", "exit:1"), 1, "exit code 1; its last line: OutOfMemoryError"),
+        (("kill",), 1, "ended by SIGKILL"),
+    ],
+)
+def test_failed_run_has_the_exit_code_of_its_kind(
+    cli: Cli, fake: Fake, steps: tuple[str, ...], code: int, text: str
+) -> None:
+    fake.steps["compact_events"] = steps
+
+    result = cli("job", "run", "compact_events", "-o", "json", code=code)
+
+    assert text in result.err
+    assert "job logs 1" in result.err
+    assert result.json["result"] == "failed"
+
+
+def test_run_beside_another_one_is_refused(cli: Cli, fake: Fake) -> None:
+    with accounts(cli) as store:
+        job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+
+    result = cli("job", "run", "compact_events", code=4)
+
+    assert "usage is running since" in result.err
+    assert "two runs never overlap" in result.err
+
+
+def test_jobs_of_the_night_run_one_after_another_whatever_becomes_of_them(cli: Cli, fake: Fake) -> None:
+    """The exit code is that of the first that failed; each has its row."""
+    set_up(cli, '[jobs]\nnightly = ["compact_events", "usage", "verify"]')
+    fake.steps["usage"] = ("failed:unavailable:no broker answers", "exit:7")
+
+    result = cli("job", "run", "--nightly", "-o", "json", code=7)
+
+    assert [(row["job"], row["result"]) for row in result.json] == [
+        ("compact_events", "done"),
+        ("usage", "failed"),
+        ("verify", "done"),
+    ]
+    assert "not every job of the night was done; the first that was not: usage failed: no broker answers" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ((), 2, "expected the name of one job, or --nightly"),
+        (("usage", "--nightly"), 2, "expected the name of one job, or --nightly"),
+        (("--nightly", "--full"), 2, "--nightly takes no --full"),
+        (("compakt",), 3, "there is no job 'compakt'"),
+        (("insights", "--dry-run"), 2, "job insights has no option 'dry_run'; it has full"),
+        (("usage", "--option", "full"), 2, "expected NAME=VALUE"),
+        (("usage", "--option", "full=1"), 2, "expected true or false"),
+        (("erase", "--option", "tenant_id=x"), 2, "expected a whole number"),
+        (("usage", "--wait", "long"), 2, "--wait 'long': expected a duration"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_begins(
+    cli: Cli, fake: Fake, words: tuple[str, ...], code: int, text: str
+) -> None:
+    assert text in cli("job", "run", *words, code=code).err
+    assert cli.rows("job", "history") == []
+
+
+def test_missing_spark_is_said_with_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specs, "find_spec", lambda _: None)
+
+    result = cli("job", "run", "compact_events", code=2)
+
+    assert "jobs need packages that are not installed (pyspark, pyarrow): pip install 'iothub[spark]'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("JAVA_HOME", "/nonexistent", "JAVA_HOME (/nonexistent) has no bin/java"),
+        ("PATH", "/nonexistent", "there is no java in PATH"),
+    ],
+)
+def test_missing_java_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv(name, value)
+
+    assert text in cli("job", "run", "compact_events", code=2).err
+
+
+def test_wrong_python_for_jobs_is_said(cli: Cli) -> None:
+    set_up(cli, '[spark]\npython = "/nonexistent/python"')
+
+    assert "spark.python: /nonexistent/python: no such program" in cli("job", "run", "usage", code=2).err
+
+
+def test_job_needs_an_initialised_directory(cli: Cli, fake: Fake, tmp_path: Path) -> None:
+    result = cli.call("--data-dir", str(tmp_path / "none"), "job", "run", "compact_events")
+
+    assert result.code == 3
+
+
+def test_history_has_every_run_and_show_the_whole_of_one(cli: Cli, fake: Fake) -> None:
+    fake.steps["usage"] = ('done:{"hours": 3}',)
+    for name in ("compact_events", "usage", "usage"):
+        cli("job", "run", name)
+
+    assert [row["run"] for row in cli.rows("job", "history")] == [3, 2, 1]
+    assert [row["run"] for row in cli.rows("job", "history", "usage", "--limit", "1")] == [3]
+    assert cli("job", "show", "2", "-o", "json").json["figures"] == {"hours": 3}
+    assert "RESULT" in cli("job", "history").out
+    assert "there is no run 9" in cli("job", "show", "9", code=3).err
+    assert "there is no job 'x'" in cli("job", "history", "x", code=3).err
+
+
+def test_logs_of_a_run_can_be_read(cli: Cli, fake: Fake) -> None:
+    fake.steps["usage"] = ("error:WARN something", "done:{}")
+    cli("job", "run", "usage")
+
+    assert cli("job", "logs", "1").out == "WARN something\n"
+    assert "there is no run 2" in cli("job", "logs", "2", code=3).err
+
+
+def test_list_has_every_job(cli: Cli) -> None:
+    rows = {row["name"]: row for row in cli.rows("job", "list")}
+
+    assert list(rows) == list(CATALOGUE)
+    assert rows["compact_events"]["nightly"] is True
+    assert rows["compact_events"]["options"] == ["full", "dry_run"]
+
+
+def test_every_job_of_the_night_exists() -> None:
+    """The settings know names alone."""
+    assert set(NIGHTLY_JOBS) <= set(CATALOGUE)
+
+
+def test_status_tells_what_runs_what_was_and_what_is_due(cli: Cli, fake: Fake) -> None:
+    set_up(cli, '[jobs]\nat = "02:30"')
+    cli("job", "run", "compact_events")
+    fake.steps["usage"] = ("kill",)
+    cli("job", "run", "usage", code=1)
+    with accounts(cli) as store:
+        job_runs.begin(store, "archive", {}, Owner("hub-2", 5, "hub-2/b/p/5/9", "hub"), lambda _: False)
+
+    rows = {row["name"]: row for row in cli.rows("job", "status")}
+
+    states = {name: row["state"] for name, row in rows.items()}
+    assert states == {
+        "compact_events": "done",
+        "verify": "never run",
+        "usage": "failed",
+        "insights": "never run",
+        "archive": "running",
+        "erase": "never run",
+    }
+    assert rows["compact_events"]["last_success"] is not None
+    assert rows["usage"]["last_success"] is None
+    assert (rows["archive"]["host"], rows["archive"]["pid"]) == ("hub-2", 5)
+    assert rows["compact_events"]["next"].endswith(" 02:30:00 UTC")
+    assert rows["verify"]["next"] is None
+
+
+def test_plan_says_from_where_each_job_would_go_on(acme: Cli) -> None:
+    """Compaction from the checkpoint that counts; others from their marks."""
+    set_up(acme, '[jobs]\nat = "02:30"\nnightly = ["compact_events", "usage", "verify"]')
+    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
+        assert alone is not None
+        subject = Subject(7, "a", 1, 100)
+        made = events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+        alone.log.append([made, events.session_discarded(subject, reason="x"), made])
+    before = {row["name"]: row for row in acme.rows("job", "plan")}
+    checkpoints = SqliteCheckpoints(
+        open_database(DataDir(acme.data_dir).checkpoints, SCHEMA, SystemClock(), lambda *_: None)
+    )
+    assert checkpoints.move(None, pointer_to(5, [], (2,)))
+    checkpoints.close()
+
+    after = {row["name"]: row for row in acme.rows("job", "plan")}
+
+    assert (before["compact_events"]["from"], before["compact_events"]["events"]) == ("the beginning of the log", 3)
+    assert (after["compact_events"]["from"], after["compact_events"]["events"]) == ("where the last run ended", 1)
+    assert (after["compact_events"]["after"], after["compact_events"]["to"]) == ([2], [3])
+    assert after["usage"]["events"] == 0
+    assert (after["verify"]["from"], after["verify"]["events"]) == (None, None)
+    assert after["verify"]["at"].endswith("02:30 UTC")
+
+
+def test_plan_of_a_new_hub_has_nothing_to_read(cli: Cli) -> None:
+    result = cli("job", "plan", "-o", "json")
+
+    assert {row["from"] for row in result.json} == {"there is no log yet", None}
+    assert "jobs.at is off" in result.err
+
+
+def test_plan_warns_of_a_damaged_pointer(acme: Cli) -> None:
+    checkpoints = open_database(DataDir(acme.data_dir).checkpoints, SCHEMA, SystemClock(), lambda *_: None)
+    checkpoints.close()
+    with sqlite3.connect(DataDir(acme.data_dir).checkpoints) as connection:
+        connection.execute("INSERT INTO pointer VALUES (0, x'7b7d')")
+
+    assert "damaged checkpoint pointer" in acme("job", "plan").err
+
+
+@pytest.mark.parametrize("form", ["systemd", "cron"])
+def test_schedule_names_this_installation(cli: Cli, form: str) -> None:
+    """What is printed works as it is: whole paths, the setting's time."""
+    set_up(cli, '[jobs]\nat = "04:05"')
+
+    text = cli("job", "schedule", "--print", form, "--user", "hub").out
+
+    assert f"--data-dir {cli.data_dir} --no-input job run --nightly --wait 2h" in text
+    assert ("04:05:00 UTC" in text) if form == "systemd" else ("\n5 4 * * * hub " in text)
+
+
+def test_terminal_shows_stages_with_their_time(cli: Cli, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line for each stage in the end; notes as sentences."""
+    fake.steps["usage"] = ("stage:read:5:10", "stage:read:10:10", "stage:write:3:3", "note:hm", "done:{}")
+    monkeypatch.setattr("iothub.cli.job_progress.is_terminal", lambda: True)
+
+    said = cli("job", "run", "usage").err
+
+    assert "usage: read: 10 records in" in said
+    assert "usage: write: 3 records in" in said
+    assert "usage: hm" in said
+    assert "{" not in said
+
+
+def test_interrupted_run_is_130(cli: Cli, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every Ctrl-C; the history has it."""
+    fake.steps["usage"] = ("stage:read:1:2", "forever")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("iothub.cli.job_progress.JobProgress.__call__", interrupt)
+
+    assert "usage has ended, nothing of it counts" in cli("job", "run", "usage", code=130).err
+    with accounts(cli) as store:
+        assert job_runs.history(store)[0].result is Result.INTERRUPTED

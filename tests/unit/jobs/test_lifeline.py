@@ -1,0 +1,92 @@
+"""`iothub_spark.lifeline` and `iothub_spark.__main__`: a job ends with whoever started it, and says what it lacks."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from iothub_spark import __main__ as program
+from iothub_spark import lifeline
+
+HOLDING = (
+    "import os, sys, time\n"
+    "from iothub_spark import lifeline\n"
+    "lifeline.hold()\n"
+    "print('ready', flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.mark.parametrize(("is_leader", "code"), [(True, -9), (False, 1)])
+def test_process_ends_when_nobody_holds_the_other_end(is_leader: bool, code: int) -> None:
+    """With its whole group, where that is its own; a shell's group is not."""
+    holding = subprocess.Popen(
+        [sys.executable, "-c", HOLDING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=is_leader,
+    )
+    assert holding.stdout is not None
+    assert holding.stdout.readline() == b"ready\n"
+
+    _, said = holding.communicate(timeout=20)  # closes standard input first
+
+    assert holding.returncode == code
+    assert said == b"whoever started this job is gone: it ends\n"
+
+
+def test_what_is_written_keeps_it_alive() -> None:
+    """Only the end of the pipe counts."""
+    reading, writing = os.pipe()
+    os.write(writing, b"hello")
+    os.close(writing)
+    ended: list[bool] = []
+
+    lifeline.wait_for_end(reading, lambda: ended.append(True))
+
+    os.close(reading)
+    assert ended == [True]
+
+
+def missing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    import_ = builtins.__import__
+
+    def refuse(
+        wanted: str,
+        globals_: Mapping[str, object] | None = None,
+        locals_: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> object:
+        if wanted == "iothub_spark.main":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return import_(wanted, globals_, locals_, fromlist or (), level)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+def test_missing_package_is_named_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another Python than the command's may lack it: `spark.python`."""
+    missing(monkeypatch, "pyspark.sql")
+
+    assert program.run(["usage", "--spec", "x"]) == 2
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["event"], said["kind"]) == ("failed", "config")
+    assert said["text"] == f"pyspark.sql is not installed for {sys.executable}: pip install 'iothub[spark]'"
+
+
+def test_missing_module_of_ours_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing(monkeypatch, "iothub_spark.main")
+
+    with pytest.raises(ModuleNotFoundError):
+        program.run(["usage", "--spec", "x"])

@@ -1,0 +1,263 @@
+"""`iothub.jobs.runner`: whatever becomes of a job's process, its row says it, and never two runs are under way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
+from iothub.jobs import process
+from iothub.jobs.lines import Done, Note, Said, Stage
+from iothub.jobs.places import Places
+from iothub.jobs.runner import Runner, Start
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts.job_runs import Owner, Result, Run, RunningError
+from iothub_tenants.accounts.store import AccountStore
+
+ELSEWHERE = Owner("hub-2", 5, "hub-2/boot/pid:[1]/5/99", "hub")
+
+MakeRunner = Callable[..., Runner]
+Fake = Callable[..., Start]
+
+
+def elsewhere(store: AccountStore) -> Run:
+    """A run of another machine."""
+    return job_runs.begin(store, "usage", {}, ELSEWHERE, lambda _: False)
+
+
+def test_run_that_is_done_has_its_figures(
+    make_runner: MakeRunner, fake: Fake, heard: list[Said], places: Places
+) -> None:
+    steps = ("noise:no JSON", "error:spark says", "stage:read:5:10", "note:hm", 'done:{"rows": 7}')
+
+    run = make_runner().run("compact_events", {"full": True}, fake(*steps))
+
+    assert (run.result, run.kind, run.figures, run.options) == (Result.DONE, "", {"rows": 7}, {"full": True})
+    assert heard == [Stage("read", 5, 10, "records"), Note("hm"), Done({"rows": 7})]
+    assert sorted(places.read_log(run.id).splitlines()) == [b"no JSON", b"spark says"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind", "text"),
+    [
+        (["failed:conflict:the log has a gap", "exit:4"], "conflict", "the log has a gap"),
+        (["failed::", "exit:1"], "died", "it failed and did not say why"),
+        (
+            ["error:java.lang.OutOfMemoryError", "exit:1"],
+            "died",
+            "exit code 1; its last line: java.lang.OutOfMemoryError",
+        ),
+        (["kill"], "died", "its process was ended by SIGKILL"),
+        ([], "died", "exit code 0 without saying what it did"),
+        (['done:{"rows": 7}', "exit:1"], "died", "exit code 1"),
+    ],
+)
+def test_run_that_failed_says_how(make_runner: MakeRunner, fake: Fake, steps: list[str], kind: str, text: str) -> None:
+    run = make_runner().run("verify", {}, fake(*steps))
+
+    assert (run.result, run.kind) == (Result.FAILED, kind)
+    assert text in run.text
+
+
+def test_figures_of_a_failure_are_kept(make_runner: MakeRunner, fake: Fake) -> None:
+    """What `verify` has counted says more than that something differs."""
+    run = make_runner().run("verify", {}, fake('done:{"different": 2}', "failed:corrupt:2 sessions differ", "exit:1"))
+
+    assert (run.result, run.figures) == (Result.FAILED, {"different": 2})
+
+
+def test_nothing_is_left_of_a_run_but_its_log(make_runner: MakeRunner, fake: Fake, tmp_path: Path) -> None:
+    """Also what its process has started is gone."""
+    note = tmp_path / "java"
+
+    run = make_runner().run("verify", {}, fake(f"java:{note}", "done:{}"))
+
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == [f"run-{run.id}.log"]
+    assert process.name_of(int(note.read_text())) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_run_ends_its_process_and_says_so(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore, tmp_path: Path, number: int
+) -> None:
+    """Ctrl-C, a service manager, a closed terminal."""
+    note = tmp_path / "java"
+    runner = make_runner()
+
+    def interrupt(_: Said) -> None:
+        os.kill(os.getpid(), number)
+
+    runner._told = interrupt
+    with pytest.raises(InterruptedWorkError, match="nothing of it counts"):
+        runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
+
+    (run,) = job_runs.history(store)
+    assert run.result is Result.INTERRUPTED
+    assert process.name_of(int(note.read_text())) is None
+
+
+def test_process_that_ignores_the_signal_is_killed(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = make_runner()
+    runner._timing = type(runner._timing)(grace_s=0.1)
+
+    def interrupt(_: Said) -> None:
+        raise KeyboardInterrupt
+
+    runner._told = interrupt
+    with pytest.raises(InterruptedWorkError):
+        runner.run("verify", {}, fake("stubborn", "stage:read:1:2", "forever"))
+
+    assert job_runs.history(store)[0].result is Result.INTERRUPTED
+
+
+def test_run_that_takes_too_long_is_ended(make_runner: MakeRunner, fake: Fake) -> None:
+    run = make_runner(max_runtime_s=0.0).run("verify", {}, fake("forever"))
+
+    assert (run.result, run.kind) == (Result.FAILED, "timeout")
+    assert "longer than jobs.max_runtime" in run.text
+
+
+def test_process_that_cannot_be_started_is_a_failed_run(make_runner: MakeRunner, store: AccountStore) -> None:
+    def start(_run: Run, _folder: Path) -> tuple[list[str], dict[str, str]]:
+        return ["/nonexistent/python"], {}
+
+    with pytest.raises(UnavailableError, match="/nonexistent/python: cannot be started"):
+        make_runner().run("verify", {}, start)
+
+    assert job_runs.history(store)[0].result is Result.FAILED
+
+
+# --- whose turn it is
+
+
+def test_run_beside_one_of_this_machine_is_refused_at_once(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore
+) -> None:
+    """Its process can be seen to live."""
+    job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+
+    with pytest.raises(RunningError, match=f"as process {os.getpid()}"):
+        make_runner(pause=pytest.fail).run("verify", {}, fake("done:{}"))
+
+
+def test_run_of_a_dead_process_of_this_machine_stands_in_nobodys_way(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore
+) -> None:
+    ours = process.this_process()
+    dead = Owner(ours.host, ours.pid, f"{ours.process.rpartition('/')[0]}/1", "hub")
+    before = job_runs.begin(store, "verify", {}, dead, lambda _: False)
+
+    run = make_runner(pause=pytest.fail).run("verify", {}, fake("done:{}"))
+
+    assert run.result is Result.DONE
+    assert job_runs.show(store, before.id).kind == "died"
+
+
+def test_run_elsewhere_that_shows_itself_is_waited_for_no_longer(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore
+) -> None:
+    """Its row rises: it lives, whatever its machine's clock says."""
+    other, clock = elsewhere(store), ManualClock()
+    began = clock.monotonic()
+
+    def pause(seconds: float) -> None:
+        clock.advance(seconds)
+        job_runs.beat(store, other.id)
+
+    with pytest.raises(RunningError, match="on hub-2"):
+        make_runner(clock=clock, pause=pause).run("verify", {}, fake("done:{}"))
+    assert clock.monotonic() - began < 10
+
+
+def test_run_elsewhere_that_stays_silent_is_buried(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
+    """A minute without a sign: its machine is gone."""
+    other, clock = elsewhere(store), ManualClock()
+    runner = make_runner(clock=clock, pause=clock.advance)
+    began = clock.monotonic()
+
+    run = runner.run("verify", {}, fake("done:{}"))
+
+    assert run.result is Result.DONE
+    assert clock.monotonic() - began == pytest.approx(60, abs=1.1)
+    assert job_runs.show(store, other.id).kind == "died"
+
+
+def test_patient_run_has_its_turn_when_the_other_one_has_ended(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore, heard: list[Said]
+) -> None:
+    """`--wait`: said once."""
+    other, clock = job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False), ManualClock()
+
+    def pause(seconds: float) -> None:
+        clock.advance(seconds)
+        if clock.monotonic() > began + 100:
+            job_runs.end(store, other.id, Result.DONE, figures={})
+
+    began = clock.monotonic()
+    run = make_runner(clock=clock, pause=pause, wait_s=600.0).run("verify", {}, fake("done:{}"))
+
+    assert run.result is Result.DONE
+    assert heard == [Note(f"waiting: {other.who()}"), Done({})]
+
+
+def test_run_that_was_taken_for_dead_ends_itself(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
+    """Another one may be under way by then."""
+    runner = make_runner(beat_s=0.0)
+
+    def bury(_: Said) -> None:
+        (run,) = job_runs.running(store)
+        assert job_runs.bury(store, run)
+
+    runner._told = bury
+    with pytest.raises(ConflictError, match="was taken for dead by somebody else"):
+        runner.run("verify", {}, fake("stage:read:1:2", "forever"))
+
+    assert [run.kind for run in job_runs.history(store)] == ["died"]
+
+
+def test_run_without_accounts_ends_before_others_take_it_for_dead(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy database is borne for half of the time that others wait."""
+    tried: list[float] = []
+    clock = ManualClock()
+
+    def fail(_store: AccountStore, _run_id: int) -> bool:
+        tried.append(clock.monotonic())
+        clock.advance(10)
+        raise BackendError("is locked", retryable=True)
+
+    def told(_: Said) -> None:
+        clock.advance(6)
+
+    monkeypatch.setattr(job_runs, "beat", fail)
+    runner = make_runner(clock=clock)
+    runner._told = told
+    with pytest.raises(BackendError):
+        runner.run("verify", {}, fake("stage:read:1:2", "forever"))
+
+    assert len(tried) == 4
+    assert job_runs.history(store)[0].kind == "lost"
+
+
+def test_end_that_cannot_be_noted_is_found_out_by_the_next(
+    make_runner: MakeRunner, fake: Fake, store: AccountStore, tmp_path: Path
+) -> None:
+    """The database is gone when the job is done: the run does not count, and the error says why."""
+    runner = make_runner()
+
+    def spoil(_: Said) -> None:
+        with sqlite3.connect(tmp_path / "accounts.db") as connection:
+            connection.execute("DROP TABLE job_run")
+
+    runner._told = spoil
+    with pytest.raises(BackendError):
+        runner.run("verify", {}, fake("done:{}"))
