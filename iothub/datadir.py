@@ -92,6 +92,7 @@ class DataDir:
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
         self.obeyed_file = path / "obeyed.json"
+        self.member_file = path / "member.json"
         self.heartbeat_file = path / "heartbeat"
 
     @property
@@ -286,6 +287,17 @@ class DataDir:
             return self.heartbeat_file.stat().st_mtime
         except OSError:
             return None
+
+    def write_member(self, incarnation: int) -> None:
+        """Note which of its node number's hubs the one here is, where several share stores. Raises UnavailableError."""
+        with _unavailable(self.path):
+            write_atomically(self.member_file, (json.dumps({"incarnation": incarnation}) + "\n").encode())
+
+    def read_member(self) -> int | None:
+        """Return which the last one here was; None: none."""
+        note = _read_note(self.member_file)
+        incarnation = None if note is None else note.get("incarnation")
+        return incarnation if isinstance(incarnation, int) else None
 
     def remove_hub(self) -> None:
         self.hub_file.unlink(missing_ok=True)

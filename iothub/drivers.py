@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 OpenFile = Callable[[Path, Schema], Database]
 Connect = Callable[[], Caller]
 
+_FOLLOWED_WAIT_MS = 10
+
 _NOTE = (
     "queue-drivers"  # in the data directory: drivers on HBase that queues may be with, whatever the settings say now
 )
@@ -119,6 +121,13 @@ def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
     from iothub_services.events.kafka import KafkaEvents
 
     return KafkaEvents(settings.kafka, is_read_only=is_read_only)
+
+
+def followed_log(settings: Config) -> EventLog:
+    """Return a shared log with connections of its own, for whoever follows it: it is quick to say that there is nothing."""
+    from iothub_services.events.kafka import KafkaEvents
+
+    return KafkaEvents(settings.kafka, is_read_only=True, wait_ms=_FOLLOWED_WAIT_MS)
 
 
 def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub import log
 from iothub.duties import Duties
-from iothub.errors import ConfigError, IotHubError
+from iothub.errors import ConfigError, ConflictError, IotHubError
 from iothub.from_settings import raise_file_limit
 from iothub.health import NodeHealth
 from iothub.heartbeat import Heartbeat
@@ -96,15 +96,23 @@ class Life:
         if node.hbase is not None:
             node.hbase.open()
         await node.waiting.until_all_answer(node.drivers.needed)
-        await run("accounts.sweep", lambda: commands.sweep(node.accounts, is_starting=True))
+        shared = node.shared_stores
+        neighbours = None if shared is None else await shared.join(self._replaced)
+        is_first = neighbours is None or not neighbours.living
+        await run("accounts.sweep", lambda: commands.sweep(node.accounts, is_starting=is_first))
         node.watcher = await run("accounts.watch", ChangeWatcher, node.accounts)
         bounds = QueueBounds(node.queue_admin, node.brokers, node.reactor.callLater)
         last_beat = node.data_dir.last_beat()
-        awakening = Awakening(node.hub, node.registry, node.queue_admin, bounds, run, last_beat=last_beat)
+        awakening = Awakening(
+            node.hub, node.registry, node.queue_admin, bounds, run, last_beat=last_beat, neighbours=neighbours
+        )
         sessions = await awakening.load(await self._load_sessions())
         node.sys_topics.resume()
+        folded = node.states.folded if shared is not None else ()
         node.journal_thread.start()
         await duties.catch_up()
+        if shared is not None:
+            await shared.open(folded)
         node.listeners.start()
         await duties.watch()
         self._announce_addresses()
@@ -157,6 +165,13 @@ class Life:
         self._announce(", ".join(doors))
         facts = {"pid": os.getpid(), "version": node.version, "twin": node.backend, "started": node.started_at}
         node.data_dir.write_hub({**facts, **addresses})
+
+    def _replaced(self, error: ConflictError) -> None:
+        """Another hub has this one's place: it must not go on."""
+        self._log.error("the hub must stop", cause=str(error))
+        self.failure = error
+        self._node.is_stopping = True
+        self._stop("replaced")
 
     # --- SIGHUP
 
@@ -248,7 +263,11 @@ class Life:
         Deferred.fromCoroutine(node.metering.finish()).addErrback(  # what it hands over, the close below waits for
             lambda failure: self._log.error("defect in metering", exc_info=failure.value)
         )
+        if node.shared_stores is not None:
+            await node.shared_stores.stop_following()
         if await run("closing.events", node.journal_thread.close, self._left_s(until)):
+            if node.shared_stores is not None:
+                await node.shared_stores.leave()
             await self._close_states(self._left_s(until))  # else its thread still works with them
         if given_up is not None and given_up.active():
             given_up.cancel()

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 
 from iothub import hooks, log
 from iothub.clock import SystemClock
+from iothub.company import SharedStores
 from iothub.datadir import DataDir
 from iothub.drivers import Drivers, unused_files
 from iothub.engine.plane import Plane
@@ -54,6 +55,7 @@ from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Alone, Company
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.sqlite.group import Bounds, Patience
 from iothub_services.state.service import StateService, journal_thread
@@ -164,7 +166,8 @@ class Node:
         settings, clock = self.settings, self.clock
         call_in_reactor = self.reactor.callFromThread
         self.threads = Threads(
-            self.reactor, {"accounts": 2, "auth": settings.auth.hash_pool, "usage": 1, "housekeeping": 1, "closing": 1}
+            self.reactor,
+            {"accounts": 2, "auth": settings.auth.hash_pool, "usage": 1, "housekeeping": 1, "closing": 1, "members": 1},
         )
         self.writer = QueueWriter(
             self.queues,
@@ -199,12 +202,16 @@ class Node:
         self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, self.message_ids)
         self.plane.call_soon = partial(self.reactor.callLater, 0)
         self.directory = LocalDirectory()
+        self.shared_stores = SharedStores(self) if self.states.is_shared else None
+        self.company: Company = self.shared_stores or Alone()
         has_several = isinstance(self.queues, SeveralQueues)
         self.queue_admin = AwaitedQueues(self.writer, self._queue_driver if has_several else None)
         self.retained_admin = AwaitedRetained(self.writer)
         self.incarnation = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}"
         owner = self.incarnation.encode()
-        self.sessions = SessionManager(self.plane, self.directory, self.queue_admin, self.journal, clock, owner)
+        self.sessions = SessionManager(
+            self.plane, self.directory, self.queue_admin, self.journal, clock, owner, self.company
+        )
 
     def _compose_control(self) -> None:
         """Accounts, tenants, and what the walks call."""
@@ -238,6 +245,7 @@ class Node:
             message_ids=self.message_ids,
             counters=self.telemetry,
             later=self.reactor.callLater,
+            company=self.company,
         )
         self.control.attach(self.hub)
         self.sys_topics = SysTopics(self.plane, self.brokers, self.queues.tenant_usage)

@@ -9,7 +9,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ GENERATION_BITS = 40  # of an offset; above them stands how often the log was lo
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)  # values are flat
 
 Fact = str | int | float | bool | None
+
+HUB_FACT = "hub"  # which hub wrote the event, where several hubs share a log: "node number.incarnation"
 
 
 class Topic(Enum):
@@ -71,6 +73,26 @@ class Event:
     @property
     def key(self) -> str:
         return f"{self.tenant_id}/{self.client_id}"
+
+    @property
+    def hub(self) -> str:
+        """Which hub wrote it; "": nobody says, for only one hub uses the log."""
+        return str(self.facts.get(HUB_FACT, ""))
+
+    def written_by(self, hub: str) -> Event:
+        """Return the event with its writer's name on it."""
+        return replace(self, facts={**self.facts, HUB_FACT: hub})
+
+
+def hub_name(number: int, incarnation: int) -> str:
+    """Return what a hub writes on its events: its node number, and which of this number's hubs it is."""
+    return f"{number}.{incarnation}"
+
+
+def number_of_hub(hub: str) -> int | None:
+    """Return the node number in a hub's name; None: there is none."""
+    number, _, incarnation = hub.partition(".")
+    return int(number) if number.isdigit() and incarnation else None
 
 
 class Subject(NamedTuple):

@@ -71,6 +71,7 @@ class SessionState:
     is_ended: bool = False
     offset: int = 0
     device_id: int = 0  # of the device that the session is of; 0: it has none
+    hub: str = ""  # which hub wrote the last event: it has the session; "": nobody says, for only one hub uses the log
 
     @property
     def key(self) -> tuple[int, str]:
@@ -91,7 +92,7 @@ def fold(state: SessionState | None, event: Event, offset: int = 0) -> SessionSt
     change = _CHANGES.get(event.type)
     if change is None:
         return state
-    return replace(change(state, event), epoch=event.epoch, offset=offset or state.offset)
+    return replace(change(state, event), epoch=event.epoch, offset=offset or state.offset, hub=event.hub or state.hub)
 
 
 def _created(state: SessionState | None, event: Event, offset: int) -> SessionState:
@@ -110,6 +111,7 @@ def _created(state: SessionState | None, event: Event, offset: int) -> SessionSt
         disconnected_at_ms=event.at_ms,
         offset=offset,
         device_id=facts.get("device_id", 0),
+        hub=event.hub,
     )
 
 
@@ -221,6 +223,8 @@ def encode_state(state: SessionState) -> bytes:
     value.update((name, getattr(state, name)) for name in _PLAIN)
     if state.device_id:
         value["device_id"] = state.device_id  # not there in records of programs that did not know of it
+    if state.hub:
+        value["hub"] = state.hub  # the same
     value["subscriptions"] = [
         [group, topic_filter, o.qos, o.no_local, o.retain_as_published, o.retain_handling, o.identifier]
         for (group, topic_filter), o in sorted(
@@ -254,6 +258,7 @@ def decode_state(record: bytes) -> SessionState:
         return SessionState(
             **{name: value[name] for name in _PLAIN},
             device_id=value.get("device_id", 0),
+            hub=value.get("hub", ""),
             subscriptions=subscriptions,
             will=_decode_will(value["will"]),
         )

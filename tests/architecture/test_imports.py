@@ -43,6 +43,7 @@ ALLOWED = {
         "iothub.net.",
         "iothub.node",
         "iothub.life",
+        "iothub.company",
         "iothub.twisted_log",
         "iothub.peers.",
         "iothub_services.",

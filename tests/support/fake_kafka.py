@@ -17,7 +17,7 @@ from kafka.structs import TopicPartition
 
 from iothub.settings import Kafka
 from iothub.units import Endpoint
-from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
 
 SETTINGS = Kafka((Endpoint("kafka-1", 9092),), partitions=3, replication=1, timeout_s=0.5)
 
@@ -204,7 +204,8 @@ class FakeCluster(KafkaCluster):
         self.producers.append(FakeProducer(self))
         return self.producers[-1]
 
-    def consumer(self) -> FakeConsumer:
+    def consumer(self, wait_ms: int = FETCH_WAIT_MS) -> FakeConsumer:
+        del wait_ms
         return FakeConsumer(self)
 
     @contextmanager

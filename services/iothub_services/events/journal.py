@@ -55,13 +55,14 @@ class ThreadJournal:
         self._on_event = on_event  # plug-ins that want to hear what happened
         self._later = later  # None: notes are not gathered
         self._gathered: list[Event] = []
+        self.hub = ""  # what persistent sessions' events are signed with, where several hubs write the log
         self.lost = 0
 
     async def record(self, events: list[Event]) -> None:
         """Durable when it returns. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
         self.flush()  # the order of the calls is the order of the log
         self._tell(events)
-        await self._answered(events, _size(events))
+        await self._answered(self._signed(events), _size(events))
 
     async def trim(self, wanted: TrimStatistics) -> int:
         """Remove a slice of the events for statistics; returns how many went. Raises BackendError."""
@@ -75,7 +76,7 @@ class ThreadJournal:
         gathered = self._gathered
         if not gathered and self._later is not None:
             self._later(GATHER_S, self.flush)
-        gathered += events
+        gathered += self._signed(events)
         if len(gathered) >= GATHER or self._later is None:
             self.flush()
 
@@ -108,6 +109,9 @@ class ThreadJournal:
 
         self._thread.submit(op, done, size_bytes)
         return answer
+
+    def _signed(self, events: list[Event]) -> list[Event]:
+        return [event.written_by(self.hub) if event.epoch else event for event in events] if self.hub else events
 
     def _tell(self, events: list[Event]) -> None:
         if self._on_event is not None:

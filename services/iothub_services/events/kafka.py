@@ -13,7 +13,7 @@ from kafka.structs import TopicPartition
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records.events import GENERATION_BITS, Event, Topic, decode_event, encode_event, partition_of
 from iothub.settings import Kafka
-from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
 from iothub_services.events.kafka_reader import Fetched, KafkaReader
 from iothub_services.events.kafka_topics import KafkaTopic, find_topics, open_topics
 from iothub_services.events.kafka_writer import KafkaWriter, Record
@@ -29,11 +29,18 @@ class KafkaEvents:
 
     is_shared = True
 
-    def __init__(self, settings: Kafka, *, is_read_only: bool = False, cluster: KafkaCluster | None = None) -> None:
+    def __init__(
+        self,
+        settings: Kafka,
+        *,
+        is_read_only: bool = False,
+        cluster: KafkaCluster | None = None,
+        wait_ms: int = FETCH_WAIT_MS,
+    ) -> None:
         self._is_read_only = is_read_only
         self._cluster = cluster or KafkaCluster(settings)
         self._writer = KafkaWriter(self._cluster)
-        self._reader = KafkaReader(self._cluster)
+        self._reader = KafkaReader(self._cluster, wait_ms)
         self._topics: dict[Topic, KafkaTopic] = {}
         self._ends: Offsets = NOWHERE
         self._acknowledged: Offsets = NOWHERE

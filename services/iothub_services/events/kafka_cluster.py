@@ -20,6 +20,7 @@ from iothub.settings import Kafka
 RECORD_BYTES = 2 << 20  # a Will Message in base64 with its properties is below that
 REQUEST_BYTES = 8 << 20
 _FETCH_BYTES = 16 << 20
+FETCH_WAIT_MS = 500
 _BACKOFF_MS = 50
 _BACKOFF_MOST_MS = 1_000  # a server that has returned is found within this
 _LINGER_MS = 10  # never waited for: every write is flushed
@@ -87,7 +88,7 @@ class KafkaCluster:
             metrics_enabled=False,
         )
 
-    def consumer(self) -> KafkaConsumer:
+    def consumer(self, wait_ms: int = FETCH_WAIT_MS) -> KafkaConsumer:
         """One that is told what to read, and is in no group."""
         return KafkaConsumer(
             **self._common(),
@@ -95,6 +96,7 @@ class KafkaCluster:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=wait_ms,
             max_partition_fetch_bytes=_FETCH_BYTES // 4,
             allow_auto_create_topics=False,
             metrics_enabled=False,

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError
-from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
 
 
 class Fetched(NamedTuple):
@@ -28,8 +28,10 @@ class Fetched(NamedTuple):
 class KafkaReader:
     """For any thread, one at a time. All methods raise BackendError."""
 
-    def __init__(self, cluster: KafkaCluster) -> None:
+    def __init__(self, cluster: KafkaCluster, wait_ms: int = FETCH_WAIT_MS) -> None:
+        """`wait_ms`: so long a broker may keep a fetch that finds nothing, and with it whatever is asked behind."""
         self._cluster = cluster
+        self._wait_ms = wait_ms
         self._consumer: KafkaConsumer | None = None
         self._next: dict[TopicPartition, int] = {}  # where the consumer stands, for what is assigned to it
         self._lock = threading.Lock()
@@ -61,7 +63,7 @@ class KafkaReader:
 
     def _open(self) -> KafkaConsumer:
         if self._consumer is None:
-            self._consumer = self._cluster.consumer()
+            self._consumer = self._cluster.consumer(self._wait_ms)
         return self._consumer
 
     def _ends(self, partitions: list[TopicPartition]) -> list[int]:

@@ -18,10 +18,10 @@ from typing import Any, Protocol, cast
 from iothub.clock import Clock
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.session import Session
-from iothub.errors import BackendError
+from iothub.errors import BackendError, NotFoundError
 from iothub.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Move, MoveKind, QueueStore
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Move, MoveKind, QueueStore, StaleEpochError
 from iothub_services.queues.threads import (
     Call,
     LoadedPage,
@@ -65,6 +65,12 @@ class OnNotRetained(Protocol):
     """Told of each new Retained Message that was given up: it is not in the store, unless its commit was uncertain."""
 
     def __call__(self, tenant_id: int, topic: bytes) -> None: ...
+
+
+class OnStale(Protocol):
+    """Told of each session whose epoch the store refuses: another reader has claimed its queue, or it is gone."""
+
+    def __call__(self, session: Any) -> None: ...
 
 
 class Turn(Protocol):
@@ -137,6 +143,7 @@ class QueueWriter:
         self.on_retained = on_retained
         self.on_not_retained: OnNotRetained | None = None
         self.on_full: OnFull | None = None
+        self.on_stale: OnStale | None = None
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._call_in_reactor = call_in_reactor
@@ -328,6 +335,8 @@ class QueueWriter:
     def _page_done(self, session: Session, after: int, answer: object) -> None:
         if not isinstance(answer, LoadedPage):
             self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
+            if isinstance(answer, StaleEpochError | NotFoundError) and self.on_stale is not None:
+                self.on_stale(session)
             return
         if answer.damaged:
             position, what = answer.damaged[0]
@@ -349,6 +358,8 @@ class QueueWriter:
             getattr(self._attached, verb)(session, move.value)
         elif isinstance(answer, BackendError) and answer.retryable:
             self._submit_move(move, session, verb)
+        elif answer is False and move.epoch == session.epoch and self.on_stale is not None:
+            self.on_stale(session)
 
 
 def _failed(pending: _Pending, answer: object) -> None:

@@ -29,7 +29,10 @@ from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.estate import Estate
 from iothub_services.sessions.firing import Firing
 from iothub_services.sessions.port import (
+    HERE,
     NEVER_EXPIRES,
+    Alone,
+    Company,
     Journal,
     QueueAdmin,
     SessionControl,
@@ -65,7 +68,9 @@ class SessionManager:
         journal: Journal,
         clock: Clock,
         owner: bytes,
+        company: Company | None = None,
     ) -> None:
+        self._company: Company = company or Alone()
         self._plane = plane
         self._directory = directory
         self._queues = queues
@@ -94,6 +99,8 @@ class SessionManager:
         if present is not None and present.connection is not None:
             self._take_over(home, present)
             present = home.plane.sessions.get(request.client_id)
+        if present is not None and present.control.is_elsewhere:
+            self._fetch(home, present)
         if present is not None and (request.is_clean_start or present.control.expiry_s == 0):
             await self._end(home, present, "clean_start" if request.is_clean_start else "ended")  # [MQTT-3.1.2-4]
             present = None
@@ -115,6 +122,19 @@ class SessionManager:
         home.vacate(connection, Reason.TAKEN_OVER)
         self._plane.close(connection, Reason.TAKEN_OVER)  # [MQTT-3.1.4-3]
 
+    def _fetch(self, home: SessionHome, session: Session) -> None:
+        """Another hub has it: from now on it is ours. That one hears of it from the log; its client's Will is ours to send."""
+        control: SessionControl = session.control
+        place = control.place
+        if place is None:
+            return
+        was_online, place.holder, place.is_online = place.is_online, HERE, False
+        if not was_online:
+            return
+        self._journal.note([events.session_taken_over(self._subject(session), by="")])
+        if control.will is not None and not min(control.will.delay_s, control.expiry_s):
+            self._fire_will(home, session)  # [MQTT-3.1.4-3]
+
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
         session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
@@ -129,6 +149,7 @@ class SessionManager:
             has_queue = True
             claim = await self._queues.claim(queue_id, self._owner)
             await self._record_created(home, request, queue_id, claim.epoch)
+            self._require_first(home, request.client_id, claim.epoch)
         except BackendError as error:
             if has_queue or error.is_written:
                 self._estate.drop_soon(queue_id)
@@ -137,10 +158,23 @@ class SessionManager:
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
         )
         session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
+        session.control.place = self._company.place(claim.epoch)
         self._plane.restore(session, claim)
         if home.queue_limits(request.device) != limits:
             Deferred.fromCoroutine(self._keep_within(home, session, limits))
         return session
+
+    def _require_first(self, home: SessionHome, client_id: str, epoch: int) -> None:
+        """Another hub may have begun a session for this client at the same time: the higher epoch counts, here and there.
+
+        Raises BackendError: it is the other's.
+        """
+        other = home.plane.sessions.get(client_id)
+        if other is None:
+            return
+        if other.epoch > epoch:
+            raise BackendError("another hub has begun the session at the same time", retryable=True)
+        self.forget(home, other)
 
     async def _keep_within(self, home: SessionHome, session: Session, limits: QueueLimits) -> None:
         """The limits have changed since its queue was created, and nobody who looked at the sessions has seen it."""
@@ -181,6 +215,8 @@ class SessionManager:
         except BackendError as error:
             self._put_back(home, session, before, is_written=error.is_written)
             raise
+        if session.is_discarded or session.epoch != claim.epoch:
+            raise BackendError("another hub has taken the session meanwhile", retryable=True)
         self._plane.restore(session, claim)
         return Opened(session, is_present=True, before=before)
 
@@ -204,7 +240,10 @@ class SessionManager:
         control.put_back(before)
         if is_written:
             self._journal.note(self._resumed(session, had_will=had_will))
-        self._queue(home, session)
+        if control.place is not None and not before.expires_at:  # another hub had it, and its deadlines
+            self._start_deadlines(home, session)
+        else:
+            self._queue(home, session)
 
     def withdraw(self, home: SessionHome, opened: Opened) -> None:
         """The CONNECT was refused while its session was being opened: it leaves nothing behind. The caller still holds the directory's lock."""
@@ -320,19 +359,40 @@ class SessionManager:
         if control.will is not None:
             self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
         await self._firing.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
+        is_alone = self._company.is_alone
         try:
+            if not is_alone:
+                await self._fence(session, is_expiry=reason == "expired")
             handed_on = await self._estate.bequeath(session)
             subject = self._subject(session)
             is_expiry = reason == "expired"
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
+            if not is_alone:
+                await self._company.catch_up()
         except IotHubError:
             control.expires_at = expires_at  # it lives on, and its time comes
             self._queue(home, session)
             raise
+        if session.is_discarded or session.epoch > subject.epoch:
+            return  # another hub has ended or resumed it before, and the log has that first
         home.session_ended(session)
         self._plane.discard(session)
         await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))
+
+    async def _fence(self, session: Session, *, is_expiry: bool) -> None:
+        """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
+
+        Raises BackendError: it is not its time, for somebody else has claimed it since.
+        """
+        try:
+            claim = await self._queues.claim(session.queue_id, self._owner)
+        except NotFoundError:
+            return
+        is_expected = claim.epoch == session.epoch + 1
+        session.epoch = max(session.epoch, claim.epoch)
+        if is_expiry and not is_expected:
+            raise BackendError("another hub has claimed the session", retryable=True)
 
     def _count_lost(self, home: SessionHome, session: Session, drop: Drop, handed_on: int, records: int) -> None:
         if records > handed_on:
@@ -344,7 +404,7 @@ class SessionManager:
         now = self._clock.monotonic()
         for home, session in self._deadlines.due(now):
             control: SessionControl = session.control
-            if session.connection is not None:
+            if session.connection is not None or control.is_elsewhere:
                 continue
             if 0.0 < control.will_at <= now:
                 self._fire_will(home, session)
@@ -379,6 +439,46 @@ class SessionManager:
         """Take over a persistent session that the log knows; it has been offline for `offline_s`."""
         session.control = control
         self._start_deadlines(home, session, offline_s)
+
+    # --- other hubs
+
+    def leave_to(self, session: Session, holder: int) -> None:
+        """Another hub has the session: it runs the deadlines, and sends the Will."""
+        control: SessionControl = session.control
+        control.expires_at = control.will_at = 0.0
+        if control.place is not None:
+            control.place.holder = holder
+        if session.connection is None:
+            session.window = session.inbound = None  # what is sent and received now, that one knows
+
+    def hold(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
+        """A session is this hub's again, or now: its hub is gone."""
+        control: SessionControl = session.control
+        if control.place is not None:
+            control.place.holder, control.place.is_online = HERE, False
+        if session.connection is None:
+            self._start_deadlines(home, session, offline_s)
+
+    def hand_over(self, home: SessionHome, session: Session, reason: Reason) -> None:
+        """Its client is connected elsewhere now, or the session has ended there: who is connected here has to go. The Will is theirs."""
+        connection = session.connection
+        if connection is not None:
+            session.control.will = None
+            home.vacate(connection, reason)
+            self._plane.close(connection, reason)
+
+    def forget(self, home: SessionHome, session: Session) -> None:
+        """The session has ended at another hub, which has seen to its queue."""
+        if session.is_discarded:
+            return
+        control: SessionControl = session.control
+        control.expires_at = control.will_at = 0.0
+        home.session_ended(session)
+        self._plane.discard(session)
+
+    def abandon_queue(self, queue_id: int) -> None:
+        """A session that began here and that the log does not know leaves its queue to nobody."""
+        self._estate.drop_soon(queue_id)
 
     def note(self, session_events: list[Event]) -> None:
         self._journal.note(session_events)

@@ -65,17 +65,72 @@ class Terms:
     will_at: float
 
 
+HERE = -1  # as `Place.holder`: this hub
+ENDED = 1 << 62  # as `Place.logged_epoch`: the log says that the session is over
+
+
+class Place:
+    """Where a persistent session is, among hubs that share its stores: as the log says it, as far as the log was followed.
+
+    `holder`: the node number of the hub that has it, runs its deadlines and fires its Will; HERE: this one. `is_online`: its client is connected
+    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there.
+    """
+
+    __slots__ = ("holder", "is_online", "logged_epoch", "since_ms")
+
+    def __init__(self, holder: int, logged_epoch: int, *, is_online: bool = False, since_ms: int = 0) -> None:
+        self.holder = holder
+        self.logged_epoch = logged_epoch
+        self.is_online = is_online
+        self.since_ms = since_ms
+
+
+class Company(Protocol):
+    """The other hubs that use the same stores now."""
+
+    @property
+    def is_alone(self) -> bool:
+        """There are none."""
+
+    def place(self, epoch: int) -> Place | None:
+        """Where a session is that begins here; None: nobody else can ever use these stores."""
+
+    async def catch_up(self) -> None:
+        """Everything that is durable in the log now is applied when it returns. Raises UnavailableError."""
+
+    async def settle(self) -> None:
+        """What was durable before is known to every hub when it returns."""
+
+
+class Alone:
+    """Fulfils `Company` where no store is shared."""
+
+    is_alone = True
+
+    def place(self, epoch: int) -> Place | None:
+        del epoch
+        return None
+
+    async def catch_up(self) -> None:
+        return
+
+    async def settle(self) -> None:
+        return
+
+
 class SessionControl:
     """The control plane's half of one session; the engine's half points at it by `session.control`.
 
-    Invariants: `expires_at` and `will_at` are monotonic deadlines, 0.0 when not running; both run only while the session is offline.
-    `queued_at` belongs to `sessions.deadlines`. `device_id`: of the device that began the session, 0: it has none.
+    Invariants: `expires_at` and `will_at` are monotonic deadlines, 0.0 when not running; both run only while the session is offline, and held
+    here. `queued_at` belongs to `sessions.deadlines`. `device_id`: of the device that began the session, 0: it has none. `place`: only where
+    stores are shared.
     """
 
     __slots__ = (
         "device_id",
         "expires_at",
         "expiry_s",
+        "place",
         "queued_at",
         "version",
         "will",
@@ -90,6 +145,12 @@ class SessionControl:
         self.expires_at = 0.0
         self.will_at = 0.0
         self.queued_at = 0.0
+        self.place: Place | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Another hub has the session."""
+        return self.place is not None and self.place.holder != HERE
 
     def is_of_predecessor(self, device_id: int) -> bool:
         """Say whether the session is of another device than this one, which has its name now."""

@@ -87,6 +87,11 @@ class StateService:
         return list(self._written)
 
     @property
+    def is_shared(self) -> bool:
+        """Other hubs may write the log, too."""
+        return self._log.is_shared
+
+    @property
     def folded(self) -> Offsets:
         return tuple(self._folded)
 
@@ -253,6 +258,12 @@ class StateService:
         """Return the state as folded; None for unknown and ended sessions."""
         state = self._get((tenant_id, client_id))
         return None if state is None or state.is_ended else state
+
+    def states_of(self, keys: list[Key]) -> list[SessionState]:
+        """Return those of these sessions that have not ended by the log's end now. Blocking; before the log's thread works."""
+        self._catch_up()
+        found = [self.state_of(*key) for key in keys]
+        return [state for state in found if state is not None]
 
     def verify(self) -> Verification:
         """Write what is folded and compare it with the whole log. Blocking."""

@@ -28,6 +28,7 @@ class BlockSource:
         self._engine = store.engine.execution_options(**{WRITE: True})
         self._size = size
         self._lock = Lock()
+        self.is_shared = False  # other hubs take ids too: each is taken when it is needed, so that later ones are higher everywhere
         self._next = 0
         self._end = 0
 
@@ -38,8 +39,10 @@ class BlockSource:
             BackendError: a new block was needed and the database did not answer.
         """
         with self._lock:
-            if self._next == self._end:
-                self._next, self._end = self._reserve()
+            if self.is_shared:
+                self._next, self._end = self._reserve(1)
+            elif self._next == self._end:
+                self._next, self._end = self._reserve(self._size)
             allocated = self._next
             self._next += 1
             return allocated
@@ -49,7 +52,7 @@ class BlockSource:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            if self._next == self._end:
+            if self.is_shared or self._next == self._end:
                 return None
             allocated = self._next
             self._next += 1
@@ -57,12 +60,12 @@ class BlockSource:
         finally:
             self._lock.release()
 
-    def _reserve(self) -> tuple[int, int]:
+    def _reserve(self, size: int) -> tuple[int, int]:
         is_it = id_block.c.name == "queue"
         with errors_translated(), self._engine.begin() as connection:
-            connection.execute(update(id_block).where(is_it).values(next=id_block.c.next + self._size))
+            connection.execute(update(id_block).where(is_it).values(next=id_block.c.next + size))
             end = connection.execute(select(id_block.c.next).where(is_it)).scalar_one()
-        return end - self._size, end
+        return end - size, end
 
 
 class QueueIds:

@@ -22,7 +22,7 @@ from iothub.settings import Config
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Journal, SessionDirectory
+from iothub_services.sessions.port import Alone, Company, Journal, SessionDirectory
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.token_ends import TokenEnds
 
@@ -66,6 +66,7 @@ class Hub:
     message_ids: MessageIds
     counters: ControlCounters
     later: Later
+    company: Company = field(default_factory=Alone)
     token_ends: TokenEnds = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,23 +6,37 @@ its expiry and its Will begin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
 from iothub import log as logging
-from iothub.engine.router import Subscription
-from iothub.engine.session import Session
 from iothub.records import events
-from iothub.records.events import Subject
+from iothub.records.events import Subject, number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
 from iothub_services.awaited import AwaitedQueues
-from iothub_services.sessions.port import SessionControl, Will
+from iothub_services.sessions.port import HERE, Place
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.queue_bounds import QueueBounds
+from iothub_tenants.duties.restoring import restore
 
 log = logging.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The hubs that share stores, as a start sees them: this one's node number, those of others that may live, and the log, asked again."""
+
+    number: int
+    living: frozenset[int]
+    look_again: Callable[[list[SessionState]], Awaitable[list[SessionState]]]  # those that have not ended by now
+
+    def holder_of(self, state: SessionState) -> int:
+        """Who has a session: its hub, if that may live; HERE: this hub, or one that is gone while nobody else is there."""
+        number = number_of_hub(state.hub)
+        return HERE if number in (None, self.number) or not self.living else int(number or 0)
 
 
 class Awakening:
@@ -37,8 +51,10 @@ class Awakening:
         run: Run,
         *,
         last_beat: float | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
-        """`last_beat`: when the hub before this one was last seen alive, in Unix seconds."""
+        """`last_beat`: when the hub before this one was last seen alive, in Unix seconds. `neighbours`: None: no store is shared."""
+        self._neighbours = neighbours
         self._last_beat_ms = None if last_beat is None else int(last_beat * 1000)
         self._hub = hub
         self._registry = registry
@@ -61,12 +77,20 @@ class Awakening:
     async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
         queues = {queue.queue_id for queue in await self._queues.list_queues(record.id)}
         kept = [state for state in states if state.queue_id in queues]
-        self._end_lost(record, [state for state in states if state.queue_id not in queues])
+        lost = [state for state in states if state.queue_id not in queues]
+        others = self._neighbours is not None and self._neighbours.living
+        if lost and self._neighbours is not None and others:  # they may have ended since they were read
+            lost = await self._neighbours.look_again(lost)
+            kept += [state for state in lost if self._neighbours.holder_of(state) != HERE]  # its hub's to see to
+            lost = [state for state in lost if self._neighbours.holder_of(state) == HERE]
+        self._end_lost(record, lost)
         if kept:
             broker = await self._hub.brokers.broker(record)
             for state in kept:
                 self._adopt(broker, state)
             await self._bounds.obey(broker)  # limits may have changed while no hub ran
+        if others:
+            return len(kept)  # a young queue may be of a session that another hub is just about to begin
         for queue_id in queues.difference(state.queue_id for state in kept):
             await self._queues.drop(queue_id)  # its session ended, or never began: the hub died in between
         return len(kept)
@@ -81,50 +105,23 @@ class Awakening:
         log.error("sessions whose queues are lost have ended", tenant=record.name, sessions=len(states))
 
     def _adopt(self, broker: TenantBroker, state: SessionState) -> None:
-        plane = self._hub.plane
-        session = plane.create_session(
-            broker.plane,
-            state.client_id,
-            state.device,
-            is_persistent=True,
-            queue_id=state.queue_id,
-            epoch=state.epoch,
-        )
-        _subscribe(self._hub, session, state)
+        control = restore(self._hub, broker, state)
+        if self._neighbours is not None:
+            holder = self._neighbours.holder_of(state)
+            is_online = state.is_connected and holder != HERE
+            control.place = Place(holder, state.epoch, is_online=is_online, since_ms=state.disconnected_at_ms)
+            if holder != HERE:
+                return  # its deadlines and its Will are its hub's
         now_ms = int(self._hub.clock.wall() * 1000)
         disconnected_at_ms = state.disconnected_at_ms or now_ms
         if state.is_connected:
             disconnected_at_ms = self._lost_at_ms(state, now_ms)
             subject = Subject(broker.tenant_id, state.client_id, state.epoch, disconnected_at_ms)
             self._hub.journal.note([events.session_disconnected(subject, reason="hub_lost")])
-        control = SessionControl(state.protocol_version, state.session_expiry_s, _will(state), state.device_id)
-        session.control = control
-        broker.allowance.restore(session)
+        session = broker.plane.sessions[state.client_id]
         self._hub.sessions.adopt(broker, session, control, max(now_ms - disconnected_at_ms, 0) / 1000)
 
     def _lost_at_ms(self, state: SessionState, now_ms: int) -> int:
         """When its connection died with its hub: at that one's last heartbeat, but not before it had come, nor after now."""
         died_ms = now_ms if self._last_beat_ms is None else self._last_beat_ms
         return min(max(died_ms, state.connected_at_ms or 0), now_ms)
-
-
-def _subscribe(hub: Hub, session: Session, state: SessionState) -> None:
-    for (group, topic_filter), options in state.subscriptions.items():
-        subscription = Subscription(
-            session,
-            topic_filter.encode(),
-            None if group is None else group.encode(),
-            options.qos,
-            options.no_local,
-            options.retain_as_published,
-            options.retain_handling,
-            options.identifier,
-        )
-        hub.plane.subscribe(session, subscription)
-
-
-def _will(state: SessionState) -> Will | None:
-    will = state.will
-    if will is None:
-        return None
-    return Will(will.topic.encode(), will.payload, will.qos, will.retain, will.properties, will.delay_s, will.expiry_s)

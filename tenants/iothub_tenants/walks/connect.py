@@ -131,6 +131,8 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
         if attempt == 0 and not arrival.broker.allowance.take(Quota.CONNECTS):
             raise ConnectRefusedError(Reason.CONNECTION_RATE)
         async with hub.directory.holding(arrival.broker.tenant_id, client_id):
+            if not hub.company.is_alone:
+                await hub.company.catch_up()  # a session may have begun or gone on at another hub just now
             if connection.control.is_gone:
                 return
             is_its_broker = hub.brokers.present(arrival.broker.tenant_id) is arrival.broker  # idle ones are dropped

@@ -66,6 +66,8 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
                 return
     await _make_durable(hub, broker, session, wishes)
     await _activate(hub, guest, session, wishes)
+    if session.is_persistent:
+        await hub.company.settle()
     if guest.session is not session:
         return
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
@@ -213,6 +215,7 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     ]
     if gone and session.is_persistent:
         await hub.journal.record(gone)
+        await hub.company.settle()
     elif gone:
         hub.journal.note(gone)
     if guest.session is not session:

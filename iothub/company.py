@@ -1,0 +1,220 @@
+"""The hubs that share this one's stores: it joins them, follows what their sessions do, and takes over from those that are gone.
+
+Knows the node's parts by reference. Who lives is `membership`'s, what an event does to a session is `abroad`'s, reading the log the follower's.
+
+Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
+nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
+hub has to answer another one. Nobody waits while a hub is alone; who comes opens its doors only when the others have seen it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+
+from iothub import log
+from iothub.drivers import followed_log
+from iothub.engine.connection import Connection
+from iothub.engine.session import Session
+from iothub.errors import ConflictError, IotHubError, UnavailableError
+from iothub.reasons import Reason
+from iothub.records.events import hub_name
+from iothub.records.state import SessionState
+from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
+from iothub_services.sessions.port import HERE, Place
+from iothub_tenants.duties.abroad import Abroad
+from iothub_tenants.duties.awakening import Neighbours
+from iothub_tenants.duties.membership import BEAT_S, UNSEEN_S, Members
+
+if TYPE_CHECKING:
+    from iothub.node import Node
+    from iothub_services.events.port import Offsets
+
+SETTLE_S = 0.5
+FRESH_S = 0.4  # the rest is for what happens between the look at the log and the route that is taken by it
+JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or holds back by itself
+CATCH_UP_S = 10.0
+CLOSING_S = 1.0
+
+
+class SharedStores:
+    """Fulfils `iothub_services.sessions.port.Company`. On the reactor thread.
+
+    Invariants: `plane.turn.held_at` is finite from `follow` to the end; a hub that is gone is taken over from once its last events are known.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._log = log.get(__name__)
+        self._on_replaced: Callable[[ConflictError], None] = _nobody
+        number, name = node.settings.node.number, node.settings.node.name
+        self.members = Members(node.accounts, node.threads.run, node.clock, number, name)
+        self._follower: Follower | None = None
+        self._abroad: Abroad | None = None
+        self._heritage: dict[
+            frozenset[int], float
+        ] = {}  # whose sessions are to be taken, and since when they were silent
+        self._overtaken: set[Session] = set()
+        self._joined_at = 0.0
+        self._is_over = False
+
+    # --- Company
+
+    @property
+    def is_alone(self) -> bool:
+        return self.members.is_alone
+
+    def place(self, epoch: int) -> Place | None:
+        return Place(HERE, epoch)
+
+    async def catch_up(self) -> None:
+        if self._follower is None:
+            raise UnavailableError("the session log is not followed yet")
+        answer = self._follower.catch_up()
+        try:
+            await answer.addTimeout(CATCH_UP_S, self._node.reactor)
+        except TimeoutError:
+            raise UnavailableError("the session log could not be followed in time") from None
+
+    async def settle(self) -> None:
+        if not self.is_alone:
+            await self._node.pause(SETTLE_S)
+
+    # --- the hub's life
+
+    async def join(self, on_replaced: Callable[[ConflictError], None]) -> Neighbours:
+        """Become a hub among others; `on_replaced`: another one has this one's place since. Raises ConflictError, UnavailableError."""
+        node, self._on_replaced = self._node, on_replaced
+        await self.members.join(node.data_dir.read_member(), node.pause)
+        await node.threads.run("housekeeping.member", node.data_dir.write_member, self.members.incarnation)
+        self._joined_at = node.clock.monotonic()
+        node.journal.hub = hub_name(self.members.number, self.members.incarnation)
+        node.reactor.callLater(BEAT_S, self._beat)
+        return Neighbours(self.members.number, self.members.living, self._look_again)
+
+    async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
+        keys = [state.key for state in states]
+        return await self._node.threads.run("housekeeping.states", self._node.states.states_of, keys)
+
+    async def open(self, after: Offsets) -> None:
+        """Follow the log from here on; return when the doors may be opened.
+
+        By then every other hub knows of this one, and this one knows whatever they had acknowledged before.
+        """
+        self._follow(after)
+        if self.members.living:
+            await self._node.pause(max(self._joined_at + JOIN_S - self._node.clock.monotonic(), 0.0))
+            await self._catch_up_at_last()
+
+    def _follow(self, after: Offsets) -> None:
+        node = self._node
+        self._abroad = Abroad(node.hub, node.registry, node.threads.run, node.journal.hub, self.members.number)
+        self._follower = Follower(
+            followed_log(node.settings),
+            after,
+            self._abroad.apply,
+            node.reactor.callFromThread,
+            node.clock,
+            on_known=self._knows,
+            on_alarm=node.store_alarms,
+        )
+        self._follower.start()
+        node.writer.on_stale = self._refused
+        self._judge()
+
+    async def _catch_up_at_last(self) -> None:
+        while not self._is_over:
+            try:
+                await self.catch_up()
+            except UnavailableError as error:
+                self._log.warning("the start waits for the session log", cause=str(error))
+            else:
+                return
+
+    async def stop_following(self) -> None:
+        """Nobody is here any more who must know what others do."""
+        self._is_over = True
+        self._judge()
+        if self._follower is not None:
+            await self._node.threads.run("closing.follower", self._follower.close, CLOSING_S)
+
+    async def leave(self) -> None:
+        """Say goodbye: everything that this hub had to say is in the log."""
+        try:
+            await self.members.leave()
+        except IotHubError as error:
+            self._log.warning("the other hubs could not be told of the end; they will see it", cause=str(error))
+
+    # --- every second
+
+    def _beat(self) -> None:
+        if not self._is_over:
+            again = self._node.reactor.callLater
+            Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(BEAT_S, self._beat))
+
+    async def _look(self) -> None:
+        try:
+            await self.members.look()
+            if self.members.is_replaced and not self._is_over:
+                self._on_replaced(
+                    ConflictError("another hub has begun with this node.number: this one was silent too long")
+                )
+                return
+            self._judge()
+            if self._abroad is not None:
+                now = self._node.clock.wall()
+                self._heritage |= {gone: now - silent_s for gone, silent_s in (await self.members.inherit()).items()}
+                await self._take_over()
+        except IotHubError as error:
+            self._log.warning("the other hubs could not be looked at; it is tried again", cause=str(error))
+        except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
+            self._log.error("defect in a look at other hubs", exc_info=error)
+
+    async def _take_over(self) -> None:
+        for numbers, last_seen in list(self._heritage.items()):
+            await self.catch_up()
+            del self._heritage[numbers]
+            if self._abroad is not None:
+                count = self._abroad.inherit(numbers, int(last_seen * 1000))
+                self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
+
+    # --- what is known of other hubs' sessions
+
+    def _knows(self, _at: float) -> None:
+        self._judge()
+
+    def _judge(self) -> None:
+        """Say until when may be routed, how often the log is read, and how queue ids are taken."""
+        follower, is_alone = self._follower, self.members.is_alone
+        if follower is None:
+            return
+        self._node.block_source.is_shared = not is_alone
+        follower.period_s = ALONE_S if is_alone else PERIOD_S
+        known_until = follower.known_at + FRESH_S
+        held_at = self.members.alone_until if is_alone else known_until
+        self._node.plane.turn.held_at = math.inf if self._is_over else held_at
+
+    # --- a claim was overtaken
+
+    def _refused(self, session: Session) -> None:
+        """The store refuses this session's epoch: another hub has claimed it. The log says more, unless that hub died in between."""
+        if session.connection is not None and session not in self._overtaken:
+            self._overtaken.add(session)
+            Deferred.fromCoroutine(self._give_way(session, session.epoch, session.connection))
+
+    async def _give_way(self, session: Session, epoch: int, connection: Connection) -> None:
+        try:
+            await self.catch_up()
+        except UnavailableError:
+            return  # it is refused again, and looked at again
+        finally:
+            self._overtaken.discard(session)
+        if session.connection is connection and session.epoch == epoch:
+            self._node.plane.close(connection, Reason.TAKEN_OVER)
+
+
+def _nobody(_error: ConflictError) -> None:
+    """It has not joined yet: it can have been replaced by nobody."""

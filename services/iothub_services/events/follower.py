@@ -1,0 +1,191 @@
+"""Follows the session log while other hubs append to it: every event, in order, soon after it is durable.
+
+Knows no event's meaning and no hub: whoever applies the events is called on the reactor thread, one page at a time.
+
+Theory: a round begins with a look at the clock, asks where the log ends, reads up to there and has it applied. When it is done, everything that was
+durable before that look is known here: that time is `known_at`. Whoever needs what is durable *now* waits for the first round that begins after
+the question; one round answers all who wait. A page is given on when the one before has been applied, so nothing piles up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from iothub import log as logging
+from iothub.clock import Clock
+from iothub.errors import BackendError, CorruptRecordError, UnavailableError
+from iothub.records.events import Event
+from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
+from iothub_services.sqlite.group import CallInReactor
+
+log = logging.get(__name__)
+
+PERIOD_S = 0.1  # between two rounds while somebody else is there
+ALONE_S = 1.0  # and while nobody is
+RETRY_S = 0.5
+PAGE = 500  # events that are applied in one call of the reactor
+_WAITING = 10_000  # questions at a time
+
+Apply = Callable[[list[Event]], Coroutine[Deferred[Any], Any, None]]
+
+
+class Follower:
+    """One thread that reads; `catch_up` and everything that is told are for the reactor thread.
+
+    Invariants: `_after` is what was applied; `known_at` never goes back.
+    """
+
+    def __init__(
+        self,
+        events: EventLog,
+        after: Offsets,
+        apply: Apply,
+        call_in_reactor: CallInReactor,
+        clock: Clock,
+        *,
+        on_known: Callable[[float], None],
+        on_alarm: Callable[[str, str], None],
+    ) -> None:
+        self._events = events
+        self._after = after
+        self._apply = apply
+        self._call_in_reactor = call_in_reactor
+        self._clock = clock
+        self._on_known = on_known
+        self._on_alarm = on_alarm
+        self._wakeup = threading.Condition()
+        self._is_asked = False
+        self._is_closing = False
+        self._is_failing = False
+        self._waiting: list[tuple[float, Deferred[None]]] = []
+        self.period_s = ALONE_S
+        self.known_at = clock.monotonic()
+        self._thread = threading.Thread(target=self._run, name="iothub-follower", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """End the thread, and the log that it reads. Who waits hears that it will not be."""
+        with self._wakeup:
+            self._is_closing = True
+            self._wakeup.notify_all()
+        waiting, self._waiting = self._waiting, []
+        for _, answer in waiting:
+            answer.errback(UnavailableError("the hub ends"))
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def hurry(self) -> None:
+        """Begin a round now."""
+        with self._wakeup:
+            self._is_asked = True
+            self._wakeup.notify_all()
+
+    def catch_up(self) -> Deferred[None]:
+        """Fire when everything is applied that is durable now. Fails with UnavailableError when too many wait."""
+        answer: Deferred[None] = Deferred()
+        if self._is_closing or len(self._waiting) >= _WAITING:
+            answer.errback(UnavailableError("the session log cannot be followed now"))
+            return answer
+        self._waiting.append((self._clock.monotonic(), answer))
+        self.hurry()
+        return answer
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while self._pause(pause_s):
+            pause_s = self.period_s if self.round() else RETRY_S
+        self._events.close()
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait until it is time or somebody asks; False: it is over."""
+        with self._wakeup:
+            if seconds and not self._is_failing:
+                self._wakeup.wait_for(lambda: self._is_asked or self._is_closing, seconds)
+            elif seconds:
+                self._wakeup.wait_for(lambda: self._is_closing, seconds)
+            self._is_asked = False
+            return not self._is_closing
+
+    def round(self) -> bool:
+        """Read up to the log's end; False: it could not be read, and the next round goes on from where this one came."""
+        began = self._clock.monotonic()
+        try:
+            self._read_upto(self._events.end())
+        except (BackendError, CorruptRecordError) as error:
+            self._fails(str(error))
+            return False
+        except Exception as error:  # the service loop's edge: a defect with one page must not end the thread
+            log.error("defect while the session log was followed", exc_info=error)
+            self._fails(f"defect: {type(error).__name__}")
+            return False
+        if not self._is_closing:
+            self._fails("")
+            self._call_in_reactor(partial(self._knows, began))
+        return True
+
+    def _read_upto(self, end: Offsets) -> None:
+        while not self._is_closing and any(reached(self._after, at) < offset for at, offset in enumerate(end)):
+            try:
+                page = self._events.read(self._after, PAGE)
+            except DamagedEventError as error:
+                self._tell("event_corrupt", f"{error}: skipped")
+                self._after = raised(self._after, error.partition, error.offset)
+                continue
+            if not page:
+                return
+            self._hand_over(page)
+            for partition, offset in {logged.partition: logged.offset for logged in page}.items():
+                self._after = raised(self._after, partition, offset)
+
+    def _hand_over(self, page: list[LoggedEvent]) -> None:
+        """Have a page applied on the reactor thread, and wait until it is. Raises UnavailableError's kin: it was not."""
+        is_done = threading.Event()
+        failures: list[BaseException] = []
+
+        def failed(failure: object) -> None:
+            failures.append(getattr(failure, "value", RuntimeError(str(failure))))
+
+        def apply() -> None:
+            done: Deferred[None] = Deferred.fromCoroutine(self._apply([logged.event for logged in page]))
+            done.addErrback(failed).addBoth(lambda _: is_done.set())
+
+        self._call_in_reactor(apply)
+        while not is_done.wait(PERIOD_S):
+            if self._is_closing:
+                raise BackendError("the hub ends", retryable=True)
+        if failures:
+            error = failures[0]
+            if isinstance(error, UnavailableError):
+                raise BackendError(str(error), retryable=True) from error
+            raise error
+
+    def _fails(self, text: str) -> None:
+        if text or self._is_failing:
+            self._is_failing = bool(text)
+            more = "; sessions of other hubs are not known up to date, and publishers wait" if text else ""
+            self._tell("follower_failing", text + more)
+
+    def _tell(self, word: str, text: str) -> None:
+        self._call_in_reactor(partial(self._on_alarm, word, text))
+
+    # --- on the reactor thread
+
+    def _knows(self, began: float) -> None:
+        self.known_at = began
+        self._on_known(began)
+        ready = [answer for asked_at, answer in self._waiting if asked_at <= began]
+        self._waiting = [entry for entry in self._waiting if entry[0] > began]
+        for answer in ready:
+            if not answer.called:
+                answer.callback(None)
+        if self._waiting:
+            self.hurry()

@@ -1,0 +1,178 @@
+"""The follower of the session log: every event in its order, and a time up to which everything is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from iothub.errors import BackendError, CorruptRecordError, UnavailableError
+from iothub.records.events import Event, Subject, session_expired
+from iothub.testing.clock import ManualClock
+from iothub_services.events.follower import Follower
+from iothub_services.events.memory import MemoryEvents
+from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets
+
+
+class Log(MemoryEvents):
+    """`error`: what the next reading raises; `during`: what happens while its end is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.error: Exception | None = None
+        self.during: Callable[[], None] | None = None
+
+    def end(self, *args: Any) -> Offsets:
+        if self.during is not None:
+            self.during()
+        return super().end(*args)
+
+    def read(self, *args: Any) -> list[LoggedEvent]:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return super().read(*args)
+
+
+class Desk:
+    """A follower whose thread is the test, and whoever it tells."""
+
+    def __init__(self, after: Offsets = ()) -> None:
+        self.log, self.clock = Log(), ManualClock()
+        self.applied: list[str] = []
+        self.known: list[float] = []
+        self.alarms: list[tuple[str, str]] = []
+        self.failure: Exception | None = None
+        self.follower = Follower(
+            cast("Any", self.log),
+            after,
+            self.apply,
+            lambda call: call(),
+            self.clock,
+            on_known=self.known.append,
+            on_alarm=lambda word, text: self.alarms.append((word, text)),
+        )
+
+    async def apply(self, page: list[Event]) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+        self.applied += [event.client_id for event in page]
+
+    def write(self, *client_ids: str) -> None:
+        self.log.append([session_expired(Subject(7, client_id, 1, 0)) for client_id in client_ids])
+
+
+def test_follower_applies_what_is_new_once() -> None:
+    """From where the start left off, in each partition in its order."""
+    desk = Desk()
+    desk.write("a", "b")
+    assert desk.follower.round()
+    desk.write("c")
+    desk.follower.round()
+    desk.follower.round()
+
+    assert sorted(desk.applied) == ["a", "b", "c"]
+    later = Desk(desk.log.end())
+    later.log = desk.log
+    assert later.follower.round()
+    assert later.applied == []
+
+
+def test_what_is_known_is_what_was_durable_when_the_round_began() -> None:
+    """Not what came while the log was read."""
+    desk = Desk()
+    began = desk.clock.monotonic()
+    desk.log.during = lambda: desk.clock.advance(0.2)
+
+    desk.follower.round()
+
+    assert desk.known == [began]
+    assert desk.follower.known_at == began
+
+
+def test_one_round_answers_all_who_asked_before_it_and_none_who_asked_later() -> None:
+    """A question is about what is durable when it is asked."""
+    desk = Desk()
+    early = [desk.follower.catch_up() for _ in range(3)]
+    late: list[Deferred[None]] = []
+    desk.clock.advance(0.1)
+
+    def ask() -> None:
+        desk.clock.advance(0.1)
+        late.append(desk.follower.catch_up())
+        desk.log.during = None
+
+    desk.log.during = ask
+    desk.follower.round()
+    assert [answer.called for answer in early] == [True] * 3
+    assert not late[0].called
+    desk.clock.advance(0.1)
+
+    desk.follower.round()
+
+    assert late[0].called
+
+
+@pytest.mark.parametrize("error", [BackendError("away", retryable=True), CorruptRecordError("of the future")])
+def test_log_that_cannot_be_read_raises_an_alarm_and_nothing_is_known(error: Exception) -> None:
+    """When it can be read again, it goes on from where it was."""
+    desk = Desk()
+    desk.write("a")
+    desk.log.error = error
+
+    assert not desk.follower.round()
+    assert (desk.known, desk.alarms[-1][0], desk.applied) == ([], "follower_failing", [])
+    assert desk.follower.round()
+
+    assert desk.applied == ["a"]
+    assert desk.alarms[-1] == ("follower_failing", "")
+
+
+def test_page_that_could_not_be_applied_is_read_again() -> None:
+    """A tenant that could not be read, for one."""
+    desk = Desk()
+    desk.write("a")
+    desk.failure = UnavailableError("the accounts do not answer")
+
+    assert [desk.follower.round(), desk.follower.round()] == [False, True]
+    assert desk.applied == ["a"]
+
+
+def test_damaged_event_is_skipped_with_an_alarm() -> None:
+    desk = Desk()
+    desk.write("a")
+    partition = next(at for at, offset in enumerate(desk.log.end()) if offset)
+    desk.log.error = DamagedEventError("damaged", partition=partition, offset=1)
+
+    assert desk.follower.round()
+
+    assert (desk.applied, desk.alarms) == ([], [("event_corrupt", "damaged: skipped")])
+
+
+def test_who_waits_hears_when_the_hub_ends() -> None:
+    """Whether the thread ran or not."""
+    desk = Desk()
+    waiting = desk.follower.catch_up()
+
+    desk.follower.close(1.0)
+
+    for answer in (waiting, desk.follower.catch_up()):
+        failures: list[Any] = []
+        answer.addErrback(failures.append)
+        assert failures[0].check(UnavailableError)
+
+
+def test_thread_follows_and_ends() -> None:
+    """Asked, it does not wait for its time."""
+    desk = Desk()
+    desk.write("a")
+    desk.follower.period_s = 60.0
+    desk.follower.start()
+    desk.follower.hurry()
+    desk.follower.close(10.0)
+
+    assert desk.applied in (["a"], [])
+    assert not desk.follower._thread.is_alive()
