@@ -76,7 +76,9 @@ step "lint" $bin/ruff check -q .
 step "types" $bin/mypy
 step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
 step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance
-step "real processes, sockets and clients" tests tests/integration tests/behaviour tests/scenarios
+words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
+step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
+step "real processes, sockets and clients" tests tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words)
 [ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
 step "the plain twin: engine and properties again" plain_tests $spread tests/unit/engine tests/property
 step "the plain twin: behaviour again" plain_tests tests/behaviour

@@ -1,4 +1,4 @@
-"""Hubs of the long tests: whatever a test leaves running is killed."""
+"""Hubs and servers of the long tests: whatever a test leaves running is ended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ops.services.house import Services
+from ops.services.servers import ALWAYS
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub
 
@@ -17,3 +19,15 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
     hub = fresh_hub(tmp_path)
     yield hub
     hub.close()
+
+
+@pytest.fixture
+def services() -> Iterator[Services]:
+    """The real servers, up. Those that did not run before are stopped afterwards; a paused one goes on, and so stops in good order."""
+    services = Services(say=print)
+    before = {report.name for report in services.reports() if report.state != "down"}
+    services.up()
+    yield services
+    for name in reversed(ALWAYS):
+        if name not in before:
+            services.down(name)

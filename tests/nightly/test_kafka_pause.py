@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ops.services.house import Services
@@ -17,20 +15,9 @@ CLIENTS = 10
 FILTERS = 500
 
 
-@contextmanager
-def _kafka() -> Iterator[Services]:
-    """The server, stopped afterwards if it did not run before."""
-    services = Services(say=print)
-    is_ours = any(report.name == "kafka" and report.state == "down" for report in services.reports())
-    services.up("kafka")
-    yield services
-    if is_ours:
-        services.down("kafka")
-
-
-def test_pause_of_30_s_loses_nothing(tmp_path: Path) -> None:
+def test_pause_of_30_s_loses_nothing(services: Services, tmp_path: Path) -> None:
     """Under load: nothing is refused, everything is acknowledged afterwards, once, and the hub is ready within 10 s."""
-    with _kafka() as services, own_topics(services) as kafka:
+    with own_topics(services) as kafka:
         hub = kafka_hub(tmp_path, kafka, queues__give_up="2m")
         hub.start()
         try:

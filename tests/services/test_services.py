@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 import tomllib
@@ -152,6 +153,22 @@ def test_paused_hbase_does_not_answer_and_goes_on(services: Services, table: byt
     services.resume("hbase")
 
     assert _value(services, table, b"row") == b"before"
+
+
+def _zookeeper(services: Services, word: bytes) -> str:
+    """Ask one of ZooKeeper's questions of four letters."""
+    with socket.create_connection(("127.0.0.1", services.ports.zookeeper), POLL_S) as connection:
+        connection.sendall(word)
+        return connection.makefile().read()
+
+
+def test_sessions_with_zookeeper_outlive_a_pause_of_two_minutes(services: Services) -> None:
+    """Whose session has run out when a pause ends, ends itself: master, region server and gateway. The pauses themselves: `make nightly`."""
+    told = _zookeeper(services, b"cons")
+    timeouts_ms = [int(found) for found in re.findall(r"[(,]to=(\d+)", told)]
+
+    assert len(timeouts_ms) >= 2, told
+    assert min(timeouts_ms) >= 120_000, told
 
 
 def test_second_gateway_shows_the_same_rows_and_can_go(services: Services, table: bytes) -> None:
