@@ -17,6 +17,7 @@ META = b"\0"  # behind a queue's key: its meta row; before a checkpoint: its poi
 RECORD = b"\1"  # behind a queue's key and before a position: one record
 INTENT = b"\2"  # behind a queue's key and before a Packet Identifier: the message of an open inbound intent
 POINTER_KEY = META + b"pointer"
+MARKS = META + b"mark/"  # among checkpoints, before a name: how far a job is, and what a kept version is of
 APPLIED_KEY = META  # among states: how far the log is in them; no tenant's key is as short
 NO_TENANT = 0  # ids begin above: rows that are nobody's, such as an index over all tenants
 

@@ -18,14 +18,18 @@ STATE_TABLE = "session"  # tenant, client_id, offset, record
 APPLIED_TABLE = "applied"  # partition, offset
 CHECKPOINT_TABLE = "checkpoint"  # version, tenant, client_id, value
 POINTER_TABLE = "pointer"  # id 0, value
+MARK_TABLE = "mark"  # name, value: how far other jobs are, and what kept versions are of
 
-CHECKPOINTS_FILE_VERSION = 1
+_MARKS = f"CREATE TABLE {MARK_TABLE} (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+CHECKPOINTS_FILE_VERSION = 2
 CHECKPOINTS_FILE = (
     f"CREATE TABLE {POINTER_TABLE} (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL)",
     f"""CREATE TABLE {CHECKPOINT_TABLE} (
         version INTEGER NOT NULL, tenant INTEGER NOT NULL, client_id TEXT NOT NULL, value BLOB NOT NULL,
         PRIMARY KEY (version, tenant, client_id)) WITHOUT ROWID""",
+    _MARKS,
 )
+CHECKPOINTS_FILE_UPGRADES = {1: (_MARKS,)}
 
 # --- HBase
 

@@ -34,17 +34,20 @@ class JobEntry:
 
 FULL = JobOption("full", "flag", "From the beginning of the log, not from where the last run ended.")
 DRY_RUN = JobOption("dry_run", "flag", "Only say what would be done.")
+FROM_STATE = JobOption("from_state", "flag", "From the live session states, when the log alone does not tell all.")
 COMPACTION = "compact_events"
 
 CATALOGUE: dict[str, JobEntry] = {
     entry.name: entry
     for entry in (
         JobEntry(
-            COMPACTION, "Fold the session-event log into a new checkpoint, so that a hub starts fast.", (FULL, DRY_RUN)
+            COMPACTION,
+            "Fold the session-event log into a new checkpoint, so that a hub starts fast.",
+            (FULL, DRY_RUN, FROM_STATE),
         ),
-        JobEntry("verify", "Prove that checkpoint, log and live session states say the same.", (FULL,)),
-        JobEntry("usage", "Add up what each tenant used, by the hour.", (FULL, DRY_RUN)),
-        JobEntry("insights", "Write a report of what the tenants' devices did.", (FULL,)),
+        JobEntry("verify", "Prove that checkpoint, log and live session states say the same."),
+        JobEntry("usage", "Add up what each tenant used, by the hour.", (DRY_RUN,)),
+        JobEntry("insights", "Write a report of what the tenants' devices did."),
         JobEntry("archive", "Copy the events to Parquet files, by tenant and day.", (FULL, DRY_RUN)),
         JobEntry(
             "erase",

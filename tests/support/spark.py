@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 import os
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from iothub.records.state import SessionState, decode_state
+from iothub.testing.clock import ManualClock
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints import CheckpointStore, verified
+from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_spark.report import Report
 from iothub_spark.session import start_session
 from iothub_spark.spec import Option, SparkSettings, Spec, SqliteFile
+from tests.support.event_log import Facts, Replay
 
 SETTINGS = SparkSettings(master="local[2]", driver_memory="768m", shuffle_partitions=3)
 
@@ -40,3 +51,72 @@ def sqlite_spec(folder: Path, job: str = "compact_events", **options: Option) ->
         archive=folder / "archive",
         spark=SETTINGS,
     )
+
+
+class Quiet(Report):
+    """Keeps what a run says."""
+
+    def __init__(self) -> None:
+        self.lines = io.StringIO()
+        super().__init__(self.lines)
+
+    @property
+    def notes(self) -> list[str]:
+        said = [json.loads(line) for line in self.lines.getvalue().splitlines()]
+        return [line["text"] for line in said if line["event"] == "note"]
+
+
+def states_of_checkpoint(folder: Path) -> dict[tuple[int, str], SessionState]:
+    """Return the sessions of the checkpoint that counts, read as a hub's start reads it."""
+    store = SqliteCheckpoints(open_database(folder / "checkpoints.db", SCHEMA, ManualClock(), pytest.fail))
+    try:
+        return states_from(store)
+    finally:
+        store.close()
+
+
+def states_from(store: CheckpointStore) -> dict[tuple[int, str], SessionState]:
+    """The same, of any driver."""
+    pointer = store.pointer()
+    assert pointer is not None
+    rows = list(verified(pointer, store.rows(pointer.version)))
+    return {(row.tenant_id, row.client_id): decode_state(row.record) for row in rows}
+
+
+def facts_of(state: SessionState) -> Facts:
+    """Return a state in the words of `tests.support.event_log.Replay`."""
+    facts: Facts = {name: getattr(state, name) for name in ("tenant_id", "client_id", "epoch", "offset", "is_ended")}
+    if state.is_ended:
+        return facts
+    names = (
+        "device",
+        "queue_id",
+        "protocol_version",
+        "session_expiry_s",
+        "created_at_ms",
+        "is_connected",
+        "connected_at_ms",
+        "disconnected_at_ms",
+        "disconnect_reason",
+        "device_id",
+    )
+    facts |= {name: getattr(state, name) for name in names}
+    facts["subscriptions"] = {key: astuple(options)[:5] for key, options in state.subscriptions.items()}
+    will = state.will
+    facts["will"] = will and {
+        "topic": will.topic,
+        "payload": base64.b64encode(will.payload).decode(),
+        "qos": will.qos,
+        "retain": will.retain,
+        "properties": base64.b64encode(will.properties).decode(),
+        "delay_s": will.delay_s,
+        "expiry_s": will.expiry_s,
+    }
+    return facts
+
+
+def require_same(found: dict[tuple[int, str], SessionState], expected: Replay) -> None:
+    """Compare session by session; the first that differs is shown."""
+    assert found.keys() == expected.sessions.keys()
+    for key, state in found.items():
+        assert facts_of(state) == expected.sessions[key], key

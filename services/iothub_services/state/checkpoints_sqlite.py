@@ -11,7 +11,14 @@ from itertools import islice
 
 from iothub.errors import ConflictError
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
-from iothub.records.layout import CHECKPOINT_TABLE, CHECKPOINTS_FILE, CHECKPOINTS_FILE_VERSION, POINTER_TABLE
+from iothub.records.layout import (
+    CHECKPOINT_TABLE,
+    CHECKPOINTS_FILE,
+    CHECKPOINTS_FILE_UPGRADES,
+    CHECKPOINTS_FILE_VERSION,
+    MARK_TABLE,
+    POINTER_TABLE,
+)
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
@@ -26,9 +33,11 @@ SCHEMA = Schema(
     cache_bytes=256 << 10,  # read once, from its beginning to its end
     tables=(
         Table(POINTER_TABLE, ("id", "value"), ("id",)),
+        Table(MARK_TABLE, ("name", "value"), ("name",)),
         Table(CHECKPOINT_TABLE, ("version", "tenant", "client_id", "value"), ("version", "tenant", "client_id")),
     ),
     statements=CHECKPOINTS_FILE,
+    upgrades=CHECKPOINTS_FILE_UPGRADES,
 )
 
 

@@ -46,13 +46,13 @@ class SqliteLog:
     def read(self, stretch: Stretch, topic: Topic = Topic.SESSIONS, keys: tuple[bytes, ...] = ()) -> Iterator[Page]:
         if len(keys) > _KEYS:
             raise ValueError(f"at most {_KEYS} keys can be asked for at once, not {len(keys)}")
-        among = f"AND CAST(key AS BLOB) IN ({','.join('?' * len(keys))})" if keys else ""
+        among = f"AND key IN ({','.join('?' * len(keys))})" if keys else ""
         statement = f"""SELECT offset, key, CAST(value AS BLOB) FROM {EVENT_TABLES[topic]}
             WHERE offset > ? AND offset <= ? {among} ORDER BY offset LIMIT ?"""  # noqa: S608
-        after = stretch.after
+        names, after = [key.decode() for key in keys], stretch.after
         while True:
             with errors_translated(self._path):
-                rows = self._connection.execute(statement, (after, stretch.upto, *keys, _PAGE)).fetchall()
+                rows = self._connection.execute(statement, (after, stretch.upto, *names, _PAGE)).fetchall()
             if rows:
                 yield list(map(StoredEvent._make, rows))
             if len(rows) < _PAGE:

@@ -1,0 +1,145 @@
+"""`compact_events`: the checkpoint that counts, and what the log has behind it, become a new checkpoint.
+
+Knows the order of the steps; each is elsewhere. Killed anywhere, the pointer names a whole version that was looked at: rows are written under a
+version that nobody reads, then read back, then one compare-and-swap lets them count, and only then older ones go.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from iothub.errors import ConflictError
+from iothub.records.checkpoint import Pointer, checkpoint_version
+from iothub_spark import checking
+from iothub_spark.planning import Plan, plan_compaction, plan_from_states
+from iothub_spark.report import Figures, Report, watched
+from iothub_spark.retention import plan_removal, remove
+from iothub_spark.sinks.checkpoint import write_checkpoint
+from iothub_spark.sources.events import read_stored
+from iothub_spark.sources.states import read_checkpoint, read_states
+from iothub_spark.spec import Spec
+from iothub_spark.stores import marks
+from iothub_spark.stores.log import Log, shown
+from iothub_spark.stores.marks import Written
+from iothub_spark.stores.opened import opened_checkpoints, opened_log, opened_states
+from iothub_spark.stores.rows import Checkpoints
+from iothub_spark.transforms.fold import Bounds, fold_events
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What every step needs."""
+
+    spark: SparkSession
+    spec: Spec
+    report: Report
+    log: Log
+    checkpoints: Checkpoints
+
+
+def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
+    """Make a checkpoint; returns the figures of the run history.
+
+    Raises:
+        BackendError: A store does not answer.
+        ConflictError: The log lacks events, or another run was faster.
+        CorruptRecordError: A checkpoint is not what was written.
+        FutureRecordError: A record is of a newer program.
+    """
+    with opened_log(spec.events) as log, opened_checkpoints(spec.checkpoints) as checkpoints:
+        job = _Run(spark, spec, report, log, checkpoints)
+        plan = _plan(job)
+        report.note(_told(plan))
+        if plan.is_done:
+            return _nothing_new(job, plan)
+        if spec.is_dry_run:
+            return {"dry_run": True, **_read(plan)}
+        pointer, written = _made(job, plan)
+        rows, events = remove(spec, checkpoints, plan_removal(spec, checkpoints, pointer))
+        return {
+            **_read(plan),
+            "version": pointer.version,
+            "rows": pointer.rows,
+            "damaged": written.damaged,
+            "rows_dropped": rows,
+            "events_trimmed": events,
+        }
+
+
+def _plan(job: _Run) -> Plan:
+    pointer = job.checkpoints.pointer()
+    if job.spec.options.get("from_state") is True:
+        with opened_states(job.spec.state) as states:
+            return plan_from_states(job.log, pointer, states.applied())
+    plan = plan_compaction(job.log, pointer, is_full=job.spec.is_full)
+    if plan.base is not None and not plan.is_done and not job.spec.is_dry_run:
+        checking.check_rows(job.spark, job.spec, plan.base)
+    return plan
+
+
+def _nothing_new(job: _Run, plan: Plan) -> Figures:
+    """Finish what a run that was killed has left, and do nothing else."""
+    figures = {**_read(plan), "version": plan.base.version if plan.base is not None else 0, "is_new": False}
+    if job.spec.is_dry_run or plan.base is None:
+        return {"dry_run": True, **figures}
+    marks.keep(job.checkpoints, plan.base)
+    rows, events = remove(job.spec, job.checkpoints, plan_removal(job.spec, job.checkpoints, plan.base))
+    return {**figures, "rows_dropped": rows, "events_trimmed": events}
+
+
+def _made(job: _Run, plan: Plan) -> tuple[Pointer, Written]:
+    """Write, look at what was written, let it count."""
+    at_ms = time.time_ns() // 1_000_000
+    newest = 0 if plan.pointer is None else plan.pointer.version
+    version = max(checkpoint_version(at_ms, job.spec.run_id), newest + 1)
+    with watched(job.spark, job.report, ("read", "fold"), plan.wanted.offsets):
+        write_checkpoint(job.spark, job.spec, _folded(job, plan), version)
+    written = marks.written(job.checkpoints, version)
+    if written is None:
+        raise ConflictError(f"checkpoint {version} was removed while it was written: another run was faster")
+    if written.damaged:
+        job.report.note(f"{written.damaged} damaged events were left out, such as: {written.examples[0]}")
+    pointer = Pointer(version, plan.wanted.upto, written.rows, written.checksum, at_ms)
+    with watched(job.spark, job.report, ("verify",), pointer.rows):
+        picked = checking.check_rows(job.spark, job.spec, pointer, checking.SAMPLE)
+    if job.spec.options.get("from_state") is not True:  # of states there is nothing to fold them again from
+        checking.check_sample(job.log, job.checkpoints, plan, version, picked)
+    _let_count(job, plan, pointer)
+    return pointer, written
+
+
+def _folded(job: _Run, plan: Plan) -> DataFrame:
+    states = None
+    if plan.base is not None:
+        states = read_checkpoint(job.spark, job.spec, plan.base.version)
+    if job.spec.options.get("from_state") is True:
+        states = read_states(job.spark, job.spec)
+    stored = read_stored(job.spark, job.spec, plan.wanted)
+    return fold_events(states, stored, Bounds(plan.begin), job.spec.spark.shuffle_partitions)
+
+
+def _let_count(job: _Run, plan: Plan, pointer: Pointer) -> None:
+    marks.keep(job.checkpoints, pointer)
+    if not job.checkpoints.move(plan.pointer, pointer):
+        marks.forget(job.checkpoints, [pointer.version])
+        raise ConflictError(
+            f"checkpoint {pointer.version} does not count: another run has moved the pointer meanwhile; run it again"
+        )
+
+
+def _read(plan: Plan) -> dict[str, int | str | bool]:
+    return {
+        "from": shown(plan.wanted.after),
+        "to": shown(plan.wanted.upto),
+        "events": plan.wanted.offsets,
+        "base_rows": 0 if plan.base is None else plan.base.rows,
+    }
+
+
+def _told(plan: Plan) -> str:
+    base = "nothing" if plan.base is None else f"checkpoint {plan.base.version} with {plan.base.rows} sessions"
+    where = f"offset {shown(plan.wanted.after)} to {shown(plan.wanted.upto)}"
+    return f"from {base} and {plan.wanted.offsets} offsets of the log, {where}"

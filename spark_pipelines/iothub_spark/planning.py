@@ -1,0 +1,70 @@
+"""What a compaction reads, and from where: the checkpoint that counts and the log behind it, or the whole log.
+
+Knows places, not records. Whatever would make a checkpoint without events that somebody relies on is refused by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iothub.errors import ConflictError
+from iothub.records.checkpoint import Pointer
+from iothub.records.events import GENERATION_BITS
+from iothub_spark.stores.log import Log, LogRange, Offsets, range_after, shown
+
+_REMEDY = (
+    "restore both from one backup, or make the first checkpoint of this log from the live session states: "
+    "iothub job run compact_events --option from_state=true"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One compaction. `base`: the version that it goes on from, None: from nothing. `begin`: where the log begins."""
+
+    pointer: Pointer | None
+    base: Pointer | None
+    wanted: LogRange
+    begin: Offsets
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing has come since the checkpoint that counts."""
+        return self.base is not None and self.wanted.upto == self.base.offsets
+
+
+def plan_compaction(log: Log, pointer: Pointer | None, *, is_full: bool) -> Plan:
+    """Capture the end of the log and say what is to be read.
+
+    Raises ConflictError: events are missing before or behind what is known, or it is another log.
+    """
+    begin = log.begin()
+    if pointer is not None:
+        try:
+            behind = range_after(log, pointer.offsets)
+        except ConflictError as error:
+            raise ConflictError(f"checkpoint {pointer.version} does not fit the log: {error}; {_REMEDY}") from None
+        if not is_full:
+            return Plan(pointer, pointer, behind, begin)
+    require_whole(begin)
+    return Plan(pointer, None, range_after(log, None), begin)
+
+
+def plan_from_states(log: Log, pointer: Pointer | None, applied: Offsets) -> Plan:
+    """The same, from the live session states and what is behind them. Call before the states are read: they only go on."""
+    if not applied:
+        raise ConflictError("the session states include nothing of the log yet: start the hub once")
+    return Plan(pointer, None, range_after(log, applied), log.begin())
+
+
+def require_whole(begin: Offsets) -> None:
+    """Raise ConflictError unless the log is there from its very first event on."""
+    if not is_whole(begin):
+        raise ConflictError(
+            f"the log begins at offset {shown(begin)}, not at its first event: sessions cannot be made from it alone; {_REMEDY}"
+        )
+
+
+def is_whole(begin: Offsets) -> bool:
+    """Say whether nothing was ever trimmed, and the log was never begun anew."""
+    return all(offset <= 1 and not offset >> GENERATION_BITS for offset in begin)

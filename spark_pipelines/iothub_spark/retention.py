@@ -1,0 +1,72 @@
+"""What is removed when a new checkpoint counts: older versions but one, and the part of the embedded log that nobody needs.
+
+Knows what is kept and why; the stores remove. Everything here may be repeated, and stop anywhere.
+
+Theory: two versions are kept, and the log from the older one on: should the newer one be damaged, the older one and the log make it again.
+A version above the one that counts may be another run's, which has not finished: it stays. What a killed run has left lies below the next one
+that counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iothub.errors import NotFoundError
+from iothub.records.checkpoint import Pointer
+from iothub_spark.spec import Spec, SqliteFile
+from iothub_spark.stores import marks
+from iothub_spark.stores.log import Offsets
+from iothub_spark.stores.log_sqlite import trim
+from iothub_spark.stores.opened import opened_states
+from iothub_spark.stores.rows import Checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is to go. `trim_upto`: 0, nothing of the log; `held_by`: who needs what is above."""
+
+    versions: tuple[int, ...]
+    trim_upto: int
+    held_by: str
+
+
+def plan_removal(spec: Spec, checkpoints: Checkpoints, pointer: Pointer) -> Removal:
+    """Say what goes when this pointer counts. Reads alone."""
+    whole = [each for each in marks.kept(checkpoints) if each.version < pointer.version]
+    older = whole[-1] if whole else None
+    found = {*checkpoints.versions(), *marks.marked_versions(checkpoints)}
+    stays = {pointer.version, older.version if older is not None else pointer.version}
+    gone = tuple(sorted(version for version in found - stays if version < pointer.version))
+    return Removal(gone, *_trimmable(spec, checkpoints, older))
+
+
+def remove(spec: Spec, checkpoints: Checkpoints, removal: Removal) -> tuple[int, int]:
+    """Remove it; returns (rows of checkpoints, events of the log)."""
+    rows = sum(checkpoints.drop(version) for version in removal.versions)
+    marks.forget(checkpoints, removal.versions)
+    events = 0
+    if removal.trim_upto and isinstance(spec.events, SqliteFile):
+        events = trim(spec.events.path, removal.trim_upto)
+    return rows, events
+
+
+def _trimmable(spec: Spec, checkpoints: Checkpoints, older: Pointer | None) -> tuple[int, str]:
+    """Return up to where the embedded log may be trimmed, and who holds the rest."""
+    if not isinstance(spec.events, SqliteFile):
+        return 0, "the cluster's retention"
+    if older is None:
+        return 0, "there is only one checkpoint"
+    wanted: list[tuple[Offsets, str]] = [(older.offsets, f"checkpoint {older.version}")]
+    wanted += [(offsets, f"job {job}") for job, offsets in marks.job_marks(checkpoints).items()]
+    wanted.append((_applied(spec), "the session states"))
+    upto, name = min((offsets[0] if len(offsets) == 1 else 0, name) for offsets, name in wanted)
+    return upto, name
+
+
+def _applied(spec: Spec) -> Offsets:
+    """A hub starts from its states, too, and needs the log behind them."""
+    try:
+        with opened_states(spec.state) as states:
+            return states.applied()
+    except NotFoundError:
+        return ()
