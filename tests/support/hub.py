@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support import warm
+
 IOTHUB = Path(sys.executable).parent / "iothub"
 START_TIMEOUT_S = 30.0
+COMMAND_TIMEOUT_S = 60.0
 
 
 def free_port() -> int:
@@ -30,19 +33,14 @@ def iothub(
     check: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command as an operator would."""
-    done = subprocess.run(
-        [str(IOTHUB), "--data-dir", str(data_dir), *words],
-        input=secret,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, **(environment or {})},
+    """Run the command as an operator would, in a process of its own."""
+    arguments = ["--data-dir", str(data_dir), *words]
+    code, out, err = warm.run(
+        arguments, told=secret, environment={**os.environ, **(environment or {})}, timeout_s=COMMAND_TIMEOUT_S
     )
-    if check and done.returncode != 0:
-        raise AssertionError(f"iothub {' '.join(words)} -> {done.returncode}\n{done.stdout}{done.stderr}")
-    return done
+    if check and code != 0:
+        raise AssertionError(f"iothub {' '.join(words)} -> {code}\n{out}{err}")
+    return subprocess.CompletedProcess([str(IOTHUB), *arguments], code, out, err)
 
 
 @dataclass
