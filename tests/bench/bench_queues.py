@@ -1,6 +1,7 @@
 """How fast the queue drivers append, read and acknowledge, the store alone: messages a second, and CPU of this process for each.
 
-Run by hand: `python tests/bench/bench_queues.py [--drivers sqlite hbase ...]`; those on HBase use the running services (`make services`).
+Run by hand, alone: `.venv/bin/python tests/bench/bench_queues.py --drivers sqlite hbase hbase-plain`; it starts HBase of `make services` where
+that does not run, and stops it again. `--regions` and `--connections` say what the tables and the client are like.
 Knows no hub: one thread uses the store, as the hub's writer does; the client of HBase has its reactor, as in a hub.
 """
 
@@ -10,8 +11,9 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -34,10 +36,7 @@ from ops.services.places import HOST
 from tests.support.own_tables import own_tables
 
 DRIVERS = ("sqlite", "hbase", "hbase-plain")
-BATCHES = (1, 16, 256, 2_000)  # the last one: as many as the hub puts into one commit
 QUEUES = 1_000
-REGIONS = 16
-LANES = 8
 BODY = bytes(1_024)
 TENANT = 1
 PAGE = 500
@@ -45,8 +44,20 @@ PAGE = 500
 Row = dict[str, float | str]
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is measured: messages of one append (at most as many as the hub puts into one commit), and what HBase's driver is like."""
+
+    batches: tuple[int, ...] = (1, 16, 256, 2_000)
+    regions: int = 16
+    connections: int = 8
+
+
+AS_ALWAYS = Shape()
+
+
 @contextmanager
-def opened(driver: str, folder: Path) -> Iterator[QueueStore]:
+def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
     """Give an empty store of a driver."""
     with ExitStack() as stack:
         if driver == "sqlite":
@@ -54,7 +65,7 @@ def opened(driver: str, folder: Path) -> Iterator[QueueStore]:
                 open_database(folder / "queues.db", SCHEMA, ManualClock(), lambda _name, _text: None)
             )
         else:
-            store = stack.enter_context(_on_hbase(driver))
+            store = stack.enter_context(_on_hbase(driver, shape))
         yield store
         store.close()
 
@@ -73,15 +84,16 @@ def _running() -> Iterator[Services]:
 
 
 @contextmanager
-def _on_hbase(driver: str) -> Iterator[QueueStore]:
+def _on_hbase(driver: str, shape: Shape) -> Iterator[QueueStore]:
     table = "queues" if driver == "hbase" else "queues_plain"
     make: Callable[[ThreadCaller, Tables], QueueStore] = HBaseQueues if driver == "hbase" else PlainHBaseQueues
     with (
         _running() as services,
-        own_tables(services, REGIONS, table, "queue_index", "bodies") as tables,
+        own_tables(services, shape.regions, table, "queue_index", "bodies") as tables,
         ReactorThread() as reactor,
     ):
-        client = HBaseClient(reactor.reactor, [Endpoint(HOST, services.ports.thrift)], lanes_each=LANES)  # type: ignore[arg-type]
+        gateways = [Endpoint(HOST, services.ports.thrift)]
+        client = HBaseClient(reactor.reactor, gateways, lanes_each=shape.connections)  # type: ignore[arg-type]
         reactor.call(client.open)
         try:
             yield make(ThreadCaller(client, reactor.reactor.callFromThread), tables)
@@ -114,14 +126,14 @@ class Measure:
         }
 
 
-def measured(driver: str, store: QueueStore, seconds: float) -> list[Row]:
+def measured(driver: str, store: QueueStore, seconds: float, batches: Sequence[int]) -> list[Row]:
     """Append for some seconds at each batch size, then read and acknowledge all of it."""
     with store.group():
         for queue_id in range(1, QUEUES + 1):
             store.create(TENANT, queue_id, QueueLimits(0, 0))
         epochs = {queue_id: store.claim(queue_id, b"bench").epoch for queue_id in range(1, QUEUES + 1)}
-    _append(driver, store, max(BATCHES), seconds / 2)  # warm
-    rows = [_append(driver, store, batch, seconds) for batch in BATCHES]
+    _append(driver, store, max(batches), seconds / 2)  # warm
+    rows = [_append(driver, store, batch, seconds) for batch in batches]
     measure = Measure()
     with measure:
         read = _read(store, epochs)
@@ -161,13 +173,13 @@ def _read(store: QueueStore, epochs: dict[int, int]) -> int:
     return count
 
 
-def table(drivers: tuple[str, ...], folder: Path, seconds: float) -> list[Row]:
+def table(drivers: tuple[str, ...], folder: Path, seconds: float, shape: Shape = AS_ALWAYS) -> list[Row]:
     """Measure drivers, one after another."""
     rows = []
     for driver in drivers:
         try:
-            with opened(driver, folder) as store:
-                rows += measured(driver, store, seconds)
+            with opened(driver, folder, shape) as store:
+                rows += measured(driver, store, seconds, shape.batches)
         except ServicesError as error:
             rows.append({"driver": driver, "what": f"not measured: {error}", "per_s": 0.0, "cpu_us": 0.0})
     return rows
@@ -182,12 +194,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--drivers", nargs="+", choices=DRIVERS, default=["sqlite"])
     parser.add_argument("--seconds", type=float, default=5.0, help="of each append row")
-    parser.add_argument("--batch", type=int, nargs="+", help="messages of one append")
+    parser.add_argument("--batch", type=int, nargs="+", default=AS_ALWAYS.batches, help="messages of one append")
+    parser.add_argument("--regions", type=int, default=AS_ALWAYS.regions, help="of the table of queues")
+    parser.add_argument("--connections", type=int, default=AS_ALWAYS.connections, help="to the gateway")
     chosen = parser.parse_args()
-    if chosen.batch:
-        globals()["BATCHES"] = tuple(chosen.batch)
+    shape = Shape(tuple(chosen.batch), chosen.regions, chosen.connections)
     with tempfile.TemporaryDirectory() as folder:
-        for row in table(tuple(chosen.drivers), Path(folder), chosen.seconds):
+        for row in table(tuple(chosen.drivers), Path(folder), chosen.seconds, shape):
             sys.stdout.write(
                 f"{row['driver']:12} {row['what']:28} {row['per_s']:9.0f} messages/s {row['cpu_us']:7.1f} us CPU each\n"
             )
