@@ -27,6 +27,7 @@ from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
 from iothub_tenants.duties.abroad import Abroad
 from iothub_tenants.duties.awakening import Neighbours
+from iothub_tenants.duties.errands import Others
 from iothub_tenants.duties.membership import BEAT_S, UNSEEN_S, Members
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class SharedStores:
         self._overtaken: set[Session] = set()
         self._joined_at = 0.0
         self._is_over = False
+
+    @property
+    def others(self) -> Others:
+        return Others(self.members.number, lambda: self.members.living)
 
     # --- Company
 
@@ -191,7 +196,7 @@ class SharedStores:
         follower, is_alone = self._follower, self.members.is_alone
         if follower is None:
             return
-        self._node.block_source.is_shared = not is_alone
+        self._node.block_source.share(not is_alone)
         follower.period_s = ALONE_S if is_alone else PERIOD_S
         known_until = follower.known_at + FRESH_S
         held_at = self.members.alone_until if is_alone else known_until

@@ -42,6 +42,7 @@ class Duties:
         self._run = node.threads.run
         later = node.reactor.callLater
         bounds = QueueBounds(node.queue_admin, node.brokers, later)
+        others = None if node.shared_stores is None else node.shared_stores.others
         self._following = Following(
             node.accounts,
             self._run,
@@ -49,7 +50,8 @@ class Duties:
             later,
             Departures(node.hub, self._forget_devices),
             Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan),
-            Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief),
+            Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief, others),
+            None if others is None else others.node,
         )
         self._deletions = Deletions(node, self._run, node.telemetry.forget_tenant)
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)

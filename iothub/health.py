@@ -69,6 +69,8 @@ class NodeHealth:
         node = self._node
         return {
             "version": node.version,
+            "node": node.settings.node.number,
+            "other_hubs": [] if node.shared_stores is None else sorted(node.shared_stores.members.living),
             "ready": not self.reasons(),
             "reasons": self.reasons(),
             "connections": node.plane.connection_count,

@@ -11,7 +11,7 @@ from enum import StrEnum
 class Verb(StrEnum):
     """The verbs. "tenant": the command names one; without it the command is for the whole hub."""
 
-    PING = "ping"  # {} -> {"version": text}
+    PING = "ping"  # {"node": node number} -> {"version": text}; where several hubs use the accounts, that one answers
     SESSION_DISCARD = "session.discard"  # tenant, {"client_id": text} -> {}; NotFoundError
     QUEUE_PURGE = "queue.purge"  # tenant, {"client_id": text} -> {"messages": number}; NotFoundError
     RETAIN_DELETE = "retain.delete"  # tenant, {"filter": Topic Filter} -> {"messages": number}

@@ -47,7 +47,7 @@ def delete_device(app: App, tenant: str, name: str) -> None:
 def _await_hub(app: App, otherwise: str) -> None:
     """Wait until the hub has obeyed what was changed: it does that before it answers anything."""
     try:
-        app.ask_hub("", Verb.PING, {})
+        app.ask_hub("", Verb.PING, {"node": app.loaded.config.node.number})
     except (UnavailableError, InterruptedWorkError) as error:
         app.say(f"iothub: warning: {otherwise}: {error}")
 

@@ -11,6 +11,7 @@ from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
 from iothub.errors import NotFoundError
+from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
 from iothub.verbs import Verb
 from iothub_services.queues.port import QueueStats
@@ -61,6 +62,7 @@ def show(app: App, tenant: str, client_id: str) -> None:
         "disconnect_reason": None if state.is_connected else state.disconnect_reason,
         "session_expiry_s": "never" if state.session_expiry_s == _NEVER else state.session_expiry_s,
         "queue_id": state.queue_id,
+        "node": number_of_hub(state.hub),
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
     }
     subscriptions = [

@@ -54,7 +54,7 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     facts["started"] = _iso(noted.get("started"))
     begin = time.perf_counter()
     try:
-        answer = app.ask_hub("", Verb.PING, {}, PING_TIMEOUT_S)
+        answer = app.ask_hub("", Verb.PING, {"node": app.loaded.config.node.number}, PING_TIMEOUT_S)
         facts["answer_ms"] = round((time.perf_counter() - begin) * 1000)
     except IotHubError as error:
         answer = {}
@@ -63,7 +63,7 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     address = noted.get("http")
     readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
     told = {**page, **answer, **readiness}
-    facts |= {name: told.get(name) for name in ("ready", "reasons", "connections", "tenants")}
+    facts |= {name: told.get(name) for name in ("node", "other_hubs", "ready", "reasons", "connections", "tenants")}
     facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
     facts["commands"] = _under_way(app)
     if page:

@@ -78,12 +78,14 @@ def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Pat
     """Two data directories, one accounts database, one HBase and Kafka: publishers and subscribers go on at the other hub (B39)."""
     alone, first = hub.environment, hub.data_dir
     share_accounts(hub)
+    hub.environment = {**hub.environment, "IOTHUB_NODE__NUMBER": "1"}
     directories = [first, sister(hub, tmp_path)]
 
     def strike() -> None:
         hub.kill()
         directories.reverse()
         hub.data_dir = directories[0]
+        hub.environment = {**hub.environment, "IOTHUB_NODE__NUMBER": "1" if hub.data_dir == first else "2"}
         hub.start()
 
     outcome = run_kills(hub, 3, 9.0, rate_per_s=RATE_PER_S, drain_s=60, seed=39, strike=strike)

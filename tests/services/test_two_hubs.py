@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,9 +15,13 @@ from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.party import Party
 from tests.support.server_hub import PLAIN_TENANT, own_stores
-from tests.support.two_hubs import Pair, pair_of_hubs
+from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
+from tests.support.waiting import until
 
 TENANTS = ["acme", PLAIN_TENANT]
+BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
+
+At = Callable[[Hub], Party]
 
 
 @pytest.fixture(scope="module")
@@ -33,41 +40,210 @@ def pair(made: Pair) -> Pair:
 
 
 @pytest.fixture
-def parties() -> Iterator[list[Party]]:
+def at() -> Iterator[At]:
+    """Lets clients in at one hub."""
     opened: list[Party] = []
-    yield opened
+
+    def door(hub: Hub) -> Party:
+        opened.append(Party(Door(hub, "tcp")))
+        return opened[-1]
+
+    yield door
     for party in opened:
         party.leave()
 
 
-@pytest.fixture
-def at(parties: list[Party]) -> Iterator[object]:
-    def door(hub: Hub) -> Party:
-        parties.append(Party(Door(hub, "tcp")))
-        return parties[-1]
-
-    yield door
+def row(hub: Hub, client_id: str) -> dict[str, object]:
+    """What `iothub session list` says of one session."""
+    return next(row for row in hub.rows("session", "list", "acme") if row["name"] == client_id)
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
 @pytest.mark.parametrize("is_forward", [True, False], ids=["first", "second"])
 def test_what_the_other_hub_accepts_reaches_a_session_whose_hub_was_killed(
-    pair: Pair, at: object, tenant: str, is_forward: bool
+    pair: Pair, at: At, tenant: str, is_forward: bool
 ) -> None:
     """A session that began after both had started; its hub is killed; the other one accepts; it comes back to either (B39)."""
     mine, other = (pair.first, pair.second) if is_forward else (pair.second, pair.first)
-    client_id = f"b39-{tenant}-{is_forward}"
-    topic = f"b39/{tenant}/{is_forward}"
+    client_id, topic = f"b39-{is_forward}", f"b39/{is_forward}"
     subscriber = at(mine)(5, client_id, tenant=tenant, keep=True)
     subscriber.subscribe((f"{topic}/#", 2))
     publisher = at(other)(5, tenant=tenant, device="dev2")
     sent = []
-    for number in range(20):
+    for number in range(30):
         if number == 10:
             mine.kill()
+        if number == 20:
+            mine.start()
         sent.append(b"%d" % number)
         publisher.publish(f"{topic}/x", sent[-1], qos=1 + number % 2)
+
     back = at(other)(5, client_id, tenant=tenant, keep=True)
+    first = back.payloads(15)
+    back.drop()
+    home = at(mine)(5, client_id, tenant=tenant, keep=True)
+
     assert back.connack.session_present
-    assert back.payloads(20) == sent
-    back.nothing()
+    assert home.connack.session_present
+    assert first + home.payloads(15) == sent
+    home.nothing()
+
+
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_message_reaches_a_client_that_is_connected_to_the_other_hub(pair: Pair, at: At, tenant: str) -> None:
+    """Subscribed just before it is published: from the SUBACK on every hub routes by it; in order, once."""
+    subscriber = at(pair.first)(5, "online", tenant=tenant, keep=True)
+    publishers = [at(hub)(5, tenant=tenant, device="dev2") for hub in (pair.second, pair.first)]
+    sent = []
+    for round_ in range(5):
+        subscriber.subscribe((f"online/{round_}", 2))
+        for number in range(4):
+            sent.append(b"%d/%d" % (round_, number))
+            publishers[number % 2].publish(f"online/{round_}", sent[-1], qos=1 + number % 2)
+
+    assert subscriber.payloads(len(sent)) == sent
+    subscriber.nothing()
+
+
+def test_client_is_taken_over_from_the_other_hub(pair: Pair, at: At) -> None:
+    """The first hears 0x8E; its Will is published, once; what it had not acknowledged comes to the second with DUP; and back again."""
+    watcher = at(pair.first)(5, "watcher", keep=True, device="dev2")
+    watcher.subscribe(("will", 2))
+    publisher = at(pair.second)(5, device="dev2")
+    clients = [at(pair.first)(5, "taken", keep=True, will=("will", b"1", 2, False))]
+    clients[0].subscribe(("a", 1))
+    for number in range(3):
+        publisher.publish("a", b"%d" % number, qos=1)
+    seen = [[packet.payload for packet in clients[0].get(3)]]
+    for hub in (pair.second, pair.first):
+        clients.append(at(hub)(5, "taken", keep=True))
+        clients[-2].refused(0x8E)
+        packets = clients[-1].get(3)
+        assert clients[-1].connack.session_present
+        assert all(packet.dup for packet in packets)
+        seen.append([packet.payload for packet in packets])
+
+    assert seen == [[b"0", b"1", b"2"]] * 3
+    assert watcher.payloads() == [b"1"]
+    watcher.nothing()
+
+
+def test_clean_start_at_one_hub_ends_the_session_at_the_other(pair: Pair, at: At) -> None:
+    """Its subscriptions are gone at both, and the new session lasts: its epochs lie above the old one's, whoever gave out the ids."""
+    for turn, hub in enumerate((pair.second, pair.first, pair.second)):
+        before = at(pair.first)(5, "clean", keep=True)
+        before.subscribe((f"old/{turn}", 1))
+        client = at(hub)(5, "clean", clean=True, props=[(0x11, 3600)])
+        before.refused(0x8E)
+        assert not client.connack.session_present
+        client.subscribe((f"new/{turn}", 1))
+        for door in (pair.first, pair.second):
+            publisher = at(door)(5, device="dev2")
+            publisher.publish(f"old/{turn}", b"old", qos=1)
+            publisher.publish(f"new/{turn}", b"new", qos=1)
+        assert client.payloads(2) == [b"new", b"new"]
+        client.nothing()
+        client.drop()
+
+
+def test_unsubscribed_is_unsubscribed_at_both(pair: Pair, at: At) -> None:
+    """From the UNSUBACK on."""
+    client = at(pair.first)(5, "leaver", keep=True)
+    client.subscribe(("left/#", 1))
+    client.unsubscribe("left/#")
+
+    at(pair.second)(5, device="dev2").publish("left/a", b"x", qos=1)
+
+    client.nothing()
+
+
+def test_start_and_goodbye_of_the_second_disturb_nobody_at_the_first(pair: Pair, at: At) -> None:
+    """Connections stay, sessions and their queues stay, messages come; a session of the second goes on at the first."""
+    online, offline = at(pair.first)(5, "stays", keep=True), at(pair.second)(5, "away", keep=True)
+    for client in (online, offline):
+        client.subscribe(("calm", 1))
+    offline.drop()
+    publisher = at(pair.first)(5, device="dev2")
+    assert pair.second.stop() == 0
+    publisher.publish("calm", b"0", qos=1)
+    pair.second.start()
+    publisher.publish("calm", b"1", qos=1)
+    at(pair.second)(5, device="dev2").publish("calm", b"2", qos=1)
+
+    assert online.payloads(3) == [b"0", b"1", b"2"]
+    back = at(pair.first)(5, "away", keep=True)
+    assert back.connack.session_present
+    assert back.payloads(3) == [b"0", b"1", b"2"]
+    assert "Traceback" not in pair.first.log + pair.second.log
+
+
+def test_session_list_shows_the_sessions_of_both(pair: Pair, at: At) -> None:
+    """Asked anywhere."""
+    at(pair.first)(5, "listed-1", keep=True)
+    at(pair.second)(5, "listed-2", keep=True)
+
+    for hub in (pair.first, pair.second):
+        for client_id in ("listed-1", "listed-2"):
+            until(lambda hub=hub, name=client_id: row(hub, name)["is_connected"], "both are connected", 15)
+
+
+def test_commands_are_done_where_the_session_is(pair: Pair, at: At) -> None:
+    """Given to one hub: a client that is connected to the other one, with or without a queue, and its retained message are gone."""
+    for client_id in ("kept", "short"):
+        client = at(pair.second)(5, client_id, keep=client_id == "kept")
+        client.publish(f"mine/{client_id}", b"x", qos=1, retain=True)
+        pair.first.run("session", "discard", "acme", client_id, "--yes")
+        client.refused(0x98)
+    pair.first.run("retain", "delete", "acme", "mine/#", "--yes")
+    late = at(pair.second)(5)
+    late.subscribe(("mine/#", 1))
+    late.nothing()
+    gone = pair.first.run("session", "discard", "acme", "nobody", "--yes", check=False)
+    assert gone.returncode == 3
+    for number, hub in enumerate((pair.first, pair.second), 1):
+        status = json.loads(hub.run("-o", "json", "status").stdout)
+        assert (status["state"], status["node"]) == ("running", number)
+
+
+def test_heir_sends_the_wills_and_ends_the_sessions_of_a_hub_that_was_killed(pair: Pair, at: At) -> None:
+    """Ten seconds of silence; then the Will of a connection that died with its hub is published, and its session expires."""
+    watcher = at(pair.second)(5, "mourner", keep=True, device="dev2")
+    watcher.subscribe(("dead/#", 2))
+    at(pair.first)(5, "mortal", clean=True, props=[(0x11, 1)], will=("dead/mortal", b"gone", 2, False))
+    at(pair.first)(5, "lasting", keep=True, will=("dead/lasting", b"gone", 2, False))
+
+    pair.first.kill()
+
+    watcher.timeout = BURIED_S
+    assert {watcher.take(1)[0].topic for _ in range(2)} == {"dead/mortal", "dead/lasting"}
+    until(lambda: "mortal" not in {each["name"] for each in pair.second.rows("session", "list", "acme")}, "expired", 15)
+    assert not row(pair.second, "lasting")["is_connected"]
+    watcher.timeout = 5.0
+    pair.first.start()
+    watcher.nothing()
+
+
+def test_second_hub_with_the_same_node_number_is_refused(pair: Pair) -> None:
+    """Exit code 4, and who has it."""
+    environment = {**pair.second.whole_environment, "IOTHUB_NODE__NUMBER": "1"}
+    assert pair.second.stop() == 0
+
+    done = subprocess.run(
+        pair.second.command(), capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+
+    assert done.returncode == 4, done.stderr
+    assert "node.number 1 belongs to a hub that runs on the same stores (one)" in done.stderr
+
+
+def test_hubs_that_are_killed_in_turn_lose_double_and_swap_nothing(pair: Pair) -> None:
+    """QoS 1 and 2, clients that wander between the hubs, one of which is often dead."""
+    for hub in (pair.first, pair.second):
+        hub.close()
+
+    outcome = asyncio.run(run_pair(pair, 4, 32.0, rate_per_s=15, drain_s=60, seed=39))
+    sys.stdout.write(outcome.report() + "\n")
+
+    assert not outcome.wrong, outcome.report()
+    assert outcome.ledger.acknowledged > 200
+    assert "Traceback" not in pair.first.log + pair.second.log

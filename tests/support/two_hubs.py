@@ -1,17 +1,26 @@
 """Two hubs on the same stores: a data directory and a node number each, one accounts database, one HBase and one Kafka.
 
-Knows no client: the tests say who connects where.
+Knows how clients come and go between them; what right and wrong are is the ledger's.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.hub import Hub, free_port
+from tests.support.kills import Cast, Outcome
+from tests.support.ledger import Ledger
+from tests.support.load import drained, settle, spawn
+from tests.support.publisher import Publisher
 from tests.support.server_hub import PLAIN_TENANT, Stores, server_hub, share_accounts, sister
+from tests.support.subscriber import Subscriber
+from tests.support.survivor import Plan
 
 
 @dataclass
@@ -47,3 +56,75 @@ def pair_of_hubs(directory: Path, stores: Stores) -> Iterator[Pair]:
     finally:
         first.close()
         second.close()
+
+
+class AnyDoor(Plan):
+    """Clients come through one door or the other, as chance has it; a door that is shut lets them try again."""
+
+    def choose(self, pair: Pair) -> None:
+        self.port = self.random.choice((pair.first, pair.second)).ports["tcp"]
+
+
+async def run_pair(pair: Pair, kills: int, seconds: float, *, rate_per_s: float, drain_s: float, seed: int) -> Outcome:
+    """Clients that come and go at both hubs; one hub after the other is killed and started again; then drain, and judge.
+
+    Who publishes and who reads meets at no hub in particular; while one is dead the other one accepts.
+    """
+    await asyncio.to_thread(pair.start)
+    chance, ledger = random.Random(seed), Ledger()
+    plan = AnyDoor(0, ledger, random.Random(seed + 1))
+    plan.choose(pair)
+    people = pair_cast(plan, rate_per_s)
+    (choosing,) = spawn(_choose(plan, pair))
+    listening = spawn(*(one.run() for one in people.subscribers))
+    if not await settle(lambda: all(one.is_subscribed.is_set() for one in people.subscribers), 30):
+        ledger.wrong("everybody", "not all subscribers could subscribe")
+    speaking = spawn(*(one.run() for one in people.publishers))
+    starts = []
+    for number in range(kills):
+        hub = (pair.first, pair.second)[number % 2]
+        await asyncio.sleep(seconds / kills * chance.uniform(0.3, 0.7))
+        await asyncio.to_thread(hub.kill)
+        await asyncio.sleep(seconds / kills * chance.uniform(0.3, 0.7))
+        begun = time.monotonic()
+        await asyncio.to_thread(hub.start)
+        starts.append(time.monotonic() - begun)
+    await asyncio.sleep(1.0)
+    plan.is_publishing, plan.is_draining = False, True
+    begun = time.monotonic()
+    if not await settle(lambda: all(task.done() for task in speaking), drain_s):
+        ledger.wrong("publishers", f"never answered: { {one.client_id: len(one.open) for one in people.publishers} }")
+    if not await drained(ledger, people.subscribers, drain_s):
+        ledger.wrong("subscribers", f"not drained after {drain_s} s: {ledger.missing()} missing")
+    took = time.monotonic() - begun
+    plan.is_over = True
+    choosing.cancel()
+    await asyncio.wait([*listening, *speaking], timeout=10)
+    for task in (*listening, *speaking):
+        task.result() if task.done() else task.cancel()
+    return Outcome(ledger, ledger.verdict(), kills, starts, took, seed)
+
+
+async def _choose(plan: AnyDoor, pair: Pair) -> None:
+    while True:
+        plan.choose(pair)
+        await asyncio.sleep(0.02)
+
+
+def pair_cast(plan: Plan, rate_per_s: float) -> Cast:
+    """QoS 1 and 2, both versions; some stay, some come and go, and with it from hub to hub."""
+    going = (0.5, 3.0)
+    publishers = [
+        Publisher(plan, "p-v4", 4, is_persistent=True, rate_per_s=rate_per_s),
+        Publisher(plan, "p-v5", 5, is_persistent=True, rate_per_s=rate_per_s),
+        Publisher(plan, "p-v5-transient", 5, is_persistent=False, rate_per_s=rate_per_s),
+        Publisher(plan, "p-deaf-v5", 5, is_persistent=True, rate_per_s=rate_per_s, is_deaf_at_times=True),
+    ]
+    subscribers = [
+        Subscriber(plan, "s-stays-v4", 4),
+        Subscriber(plan, "s-stays-v5", 5),
+        Subscriber(plan, "s-goes-v4", 4, stay_s=going),
+        Subscriber(plan, "s-goes-rm3", 5, receive_maximum=3, stay_s=going, filters=("load/p-v4/#", "load/p-v5/#")),
+        Subscriber(plan, "s-withholds", 5, receive_maximum=8, stay_s=(1.0, 4.0), is_withholding=True),
+    ]
+    return Cast(publishers, subscribers)

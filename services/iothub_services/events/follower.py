@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 
 from iothub import log as logging
 from iothub.clock import Clock
-from iothub.errors import BackendError, CorruptRecordError, UnavailableError
+from iothub.errors import BackendError, IotHubError, UnavailableError
 from iothub.records.events import Event
 from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.sqlite.group import CallInReactor
@@ -120,7 +120,7 @@ class Follower:
         began = self._clock.monotonic()
         try:
             self._read_upto(self._events.end())
-        except (BackendError, CorruptRecordError) as error:
+        except IotHubError as error:
             self._fails(str(error))
             return False
         except Exception as error:  # the service loop's edge: a defect with one page must not end the thread
@@ -147,7 +147,7 @@ class Follower:
                 self._after = raised(self._after, partition, offset)
 
     def _hand_over(self, page: list[LoggedEvent]) -> None:
-        """Have a page applied on the reactor thread, and wait until it is. Raises UnavailableError's kin: it was not."""
+        """Have a page applied on the reactor thread, and wait until it is. Raises what kept it from being applied."""
         is_done = threading.Event()
         failures: list[BaseException] = []
 
@@ -163,10 +163,7 @@ class Follower:
             if self._is_closing:
                 raise BackendError("the hub ends", retryable=True)
         if failures:
-            error = failures[0]
-            if isinstance(error, UnavailableError):
-                raise BackendError(str(error), retryable=True) from error
-            raise error
+            raise failures[0]
 
     def _fails(self, text: str) -> None:
         if text or self._is_failing:

@@ -33,6 +33,11 @@ from iothub_tenants.accounts.tables import tenant as tenant_table
 
 POLL_S = 0.05
 KEEP_S = 3600.0
+NODE, PASSED, SO_FAR = (
+    "node",
+    "passed",
+    "so_far",
+)  # in an argument: which hub is meant, which have had it, what they found
 STALE_S = 60.0
 
 Json = dict[str, object]
@@ -157,15 +162,31 @@ def under_way(store: AccountStore) -> list[Command]:
 # --- the hub's side
 
 
-def take(store: AccountStore, limit: int = 16) -> list[Command]:
-    """Take queued commands, oldest first; each is taken once, by one hub."""
+def take(store: AccountStore, limit: int = 16, node: int | None = None) -> list[Command]:
+    """Take queued commands, oldest first; each is taken once, by one hub.
+
+    `node`: the hub's node number, where several use these accounts: what is for another one, or was passed on by this one, is left.
+    """
     with store.write() as writer:
-        oldest = select(table.c.id).where(table.c.state == CommandState.QUEUED.value).order_by(table.c.id).limit(limit)
-        ids = list(writer.connection.execute(oldest).scalars())
+        is_queued = table.c.state == CommandState.QUEUED.value
+        queued = writer.connection.execute(select(table.c.id, table.c.argument).where(is_queued).order_by(table.c.id))
+        ids = [row.id for row in queued if node is None or _is_for(json.loads(row.argument), node)][:limit]
         if not ids:
             return []
         _set(writer, ids, CommandState.RUNNING, None)
         return _commands(writer.connection, table.c.id.in_(ids))
+
+
+def pass_on(store: AccountStore, command_id: int, node: int, so_far: Mapping[str, object]) -> None:
+    """Leave a command that was taken to the next hub, with what this one (`node`) has found."""
+    with store.write() as writer:
+        (command,) = _commands(writer.connection, table.c.id == command_id)
+        passed = command.argument.get(PASSED)
+        before = passed if isinstance(passed, list) else []
+        argument = {**command.argument, PASSED: [*before, node], SO_FAR: dict(so_far)}
+        values = {"argument": json.dumps(argument), "state": CommandState.QUEUED.value, "changed_ms": writer.now_ms}
+        writer.connection.execute(update(table).where(table.c.id == command_id).values(values))
+        writer.changed(command.tenant_id, ChangeKind.COMMAND, str(command_id))
 
 
 def progress(store: AccountStore, command_id: int, so_far: Mapping[str, object]) -> None:
@@ -207,6 +228,11 @@ def sweep(store: AccountStore, *, is_starting: bool = False) -> int:
 
 
 # --- private
+
+
+def _is_for(argument: Mapping[str, object], node: int) -> bool:
+    passed = argument.get(PASSED)
+    return argument.get(NODE, node) == node and not (isinstance(passed, list) and node in passed)
 
 
 def _set(writer: Writer, ids: list[int], state: CommandState, result: Mapping[str, object] | None) -> None:

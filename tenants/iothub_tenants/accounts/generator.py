@@ -28,7 +28,8 @@ class BlockSource:
         self._engine = store.engine.execution_options(**{WRITE: True})
         self._size = size
         self._lock = Lock()
-        self.is_shared = False  # other hubs take ids too: each is taken when it is needed, so that later ones are higher everywhere
+        self._is_shared = False
+        self._is_outdated = False  # others have taken ids since this block was
         self._next = 0
         self._end = 0
 
@@ -39,10 +40,11 @@ class BlockSource:
             BackendError: a new block was needed and the database did not answer.
         """
         with self._lock:
-            if self.is_shared:
+            if self._is_shared:
                 self._next, self._end = self._reserve(1)
-            elif self._next == self._end:
+            elif self._is_outdated or self._next == self._end:
                 self._next, self._end = self._reserve(self._size)
+                self._is_outdated = False
             allocated = self._next
             self._next += 1
             return allocated
@@ -52,13 +54,18 @@ class BlockSource:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            if self.is_shared or self._next == self._end:
+            if self._is_outdated or self._next == self._end:
                 return None
             allocated = self._next
             self._next += 1
             return allocated
         finally:
             self._lock.release()
+
+    def share(self, is_shared: bool) -> None:
+        """Other hubs take ids now, too: each is taken when it is needed, so that whichever is given out later is higher. Or they do no longer."""
+        self._is_shared = is_shared
+        self._is_outdated |= is_shared
 
     def _reserve(self, size: int) -> tuple[int, int]:
         is_it = id_block.c.name == "queue"

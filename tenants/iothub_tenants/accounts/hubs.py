@@ -44,13 +44,13 @@ def read(store: AccountStore) -> list[HubRow]:
 
 
 def begin(store: AccountStore, number: int, name: str, before: HubRow | None) -> HubRow | None:
-    """Become this number's hub if its row is still as it was seen; None: it is not.
+    """Become this number's hub if its counter stands where it was seen; None: it does not.
 
     Raises BackendError, ConflictError (somebody else has just begun).
     """
     with store.write() as writer:
         found = next((row for row in _rows(writer.connection) if row.number == number), None)
-        if found != before:
+        if _stand(found) != _stand(before):
             return None
         incarnation = max(writer.now_ms, 0 if before is None else before.incarnation + 1)
         row = HubRow(number, incarnation, name, writer.now_ms, beat=1)
@@ -83,6 +83,10 @@ def inherit(store: AccountStore, seen: HubRow, heir: int) -> bool:
     with store.write() as writer:
         is_same = _is(seen.number, seen.incarnation) & (table.c.beat == seen.beat) & (table.c.heir == NOBODY)
         return _count(writer, update(table).where(is_same).values(heir=heir)) == 1
+
+
+def _stand(row: HubRow | None) -> tuple[int, int] | None:
+    return None if row is None else (row.incarnation, row.beat)
 
 
 def _count(writer: Writer, statement: object) -> int:

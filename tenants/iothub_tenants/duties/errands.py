@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from iothub import log as logging
@@ -17,7 +18,7 @@ from iothub.verbs import Verb
 from iothub_services.auth.failures import source_of
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues
-from iothub_tenants.accounts.commands import Command
+from iothub_tenants.accounts.commands import PASSED, SO_FAR, Command
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.retaining import Progress
@@ -27,10 +28,21 @@ PROGRESS_INTERVAL_S = 0.5  # an answer "so far" costs the accounts a commit
 QUICK = frozenset({Verb.PING, Verb.BAN_LIST, Verb.BAN_LIFT})
 """Done in memory: they need not wait for what waits for a store."""
 
+EVERYWHERE = frozenset({Verb.RETAIN_DELETE, Verb.BAN_LIST, Verb.BAN_LIFT})
+"""Each hub does them with what it has in memory; the answer is the sum."""
+
 Json = Mapping[str, object]
 FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
 
 log = logging.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The hubs that use these accounts, too: this one's node number, and those that live now."""
+
+    node: int
+    living: Callable[[], frozenset[int]]
 
 
 class Asked(Protocol):
@@ -42,16 +54,29 @@ class Asked(Protocol):
 
     async def progress(self, number: int, so_far: Json) -> None: ...
 
+    async def pass_on(self, number: int, node: int, so_far: Json) -> None: ...
+
+
+Do = Callable[[Command, Asked], Awaitable[Json]]
+
 
 class Errands:
     """Runs commands one after another."""
 
-    def __init__(self, hub: Hub, queues: AwaitedQueues, find_tenant: FindTenant, facts: Callable[[], Json]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        queues: AwaitedQueues,
+        find_tenant: FindTenant,
+        facts: Callable[[], Json],
+        others: Others | None = None,
+    ) -> None:
+        self._others = others
         self._hub = hub
         self._queues = queues
         self._find_tenant = find_tenant
         self._facts = facts
-        self._verbs: dict[str, Callable[[Command, Asked], Awaitable[Json]]] = {
+        self._verbs: dict[str, Do] = {
             Verb.PING: self._ping,
             Verb.SESSION_DISCARD: self._discard,
             Verb.QUEUE_PURGE: self._purge,
@@ -66,11 +91,34 @@ class Errands:
                 verb = self._verbs.get(command.verb)
                 if verb is None:
                     raise ConfigError(f"this hub does not know the command {command.verb!r}: it is of another version")
-                result = await verb(command, asked)
+                await self._do(verb, command, asked)
             except IotHubError as error:
                 await asked.fail(command.id, error)
-            else:
-                await asked.answer(command.id, result)
+
+    async def _do(self, verb: Do, command: Command, asked: Asked) -> None:
+        """Answer it, or leave it to the next hub: what is not here may be there. Raises IotHubError."""
+        refusal: NotFoundError | None = None
+        result: Json = {}
+        try:
+            result = await verb(command, asked)
+        except NotFoundError as error:
+            refusal = error
+        if command.verb in EVERYWHERE:
+            result = _sum(command.argument.get(SO_FAR), result)
+            if result.get("bans"):
+                refusal = None  # somebody had some
+        if self._others is not None and self._are_more(self._others, command, is_found=refusal is None):
+            await asked.pass_on(command.id, self._others.node, result)
+        elif refusal is not None:
+            raise refusal
+        else:
+            await asked.answer(command.id, result)
+
+    def _are_more(self, others: Others, command: Command, *, is_found: bool) -> bool:
+        """Whether another hub has to look, too."""
+        passed = command.argument.get(PASSED)
+        rest = others.living().difference(passed if isinstance(passed, list) else ())
+        return bool(rest) and (command.verb in EVERYWHERE or (command.verb == Verb.SESSION_DISCARD and not is_found))
 
     async def _ping(self, _command: Command, _asked: Asked) -> Json:
         return self._facts()
@@ -140,3 +188,17 @@ class Errands:
         if record is None:
             raise NotFoundError(f"there is no tenant {tenant!r}; `iothub tenant list`")
         return await self._hub.brokers.broker(record)
+
+
+def _sum(so_far: object, part: Json) -> Json:
+    """Put together what two hubs have found: counts are added, lists follow each other."""
+    total: dict[str, object] = dict(so_far) if isinstance(so_far, Mapping) else {}
+    for name, value in part.items():
+        before = total.get(name)
+        if isinstance(before, int) and isinstance(value, int):
+            total[name] = before + value
+        elif isinstance(before, list) and isinstance(value, list):
+            total[name] = [*before, *value]
+        else:
+            total[name] = value
+    return total

@@ -51,6 +51,9 @@ class CommandRows:
     async def fail(self, number: int, error: IotHubError) -> None:
         await self._run("accounts.fail", commands.fail, self._store, number, error)
 
+    async def pass_on(self, number: int, node: int, so_far: Mapping[str, object]) -> None:
+        await self._run("accounts.pass_on", commands.pass_on, self._store, number, node, so_far)
+
     async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
         await self._run("accounts.progress", commands.progress, self._store, number, so_far)
 
@@ -67,7 +70,10 @@ class Following:
         departures: Departures,
         obedience: Obedience,
         errands: Errands,
+        node: int | None = None,
     ) -> None:
+        """`node`: this hub's node number, where others use these accounts, too."""
+        self._node = node
         self._store = store
         self._run = run
         self._marks = marks
@@ -96,7 +102,7 @@ class Following:
         """Obey what was changed since the last look, and do what is asked. Raises BackendError."""
         is_asked = await self._obey()
         while is_asked:
-            taken = await self._run("accounts.take", commands.take, self._store)
+            taken = await self._run("accounts.take", commands.take, self._store, node=self._node)
             try:
                 is_asked = await self._obey()
             finally:

@@ -81,7 +81,7 @@ class Members:
             now = await self._read_own()
             if now is None or now.is_over:
                 return now
-            if now != before:
+            if (now.incarnation, now.beat) != (before.incarnation, before.beat):
                 raise self._conflict(now.name)
         return before
 

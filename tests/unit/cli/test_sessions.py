@@ -270,5 +270,5 @@ def test_device_deleted_beside_a_hub_waits_for_it(busy: Cli) -> None:
     with AnsweringHub(busy.data_dir, lambda _command: {}) as hub:
         busy("device", "delete", "acme", "dev1")
 
-    assert hub.seen == [("", Verb.PING, {})]
+    assert hub.seen == [("", Verb.PING, {"node": 0})]
     assert len(busy("session", "list", "acme", "-o", "json").json) == 2

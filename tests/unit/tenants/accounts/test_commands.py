@@ -200,3 +200,30 @@ def test_stale_commands_fail_and_old_ones_are_forgotten(store: AccountStore, clo
 
     with pytest.raises(NotFoundError):
         commands.show(store, command_id)
+
+
+def test_command_is_left_to_the_hub_that_is_meant(store: AccountStore) -> None:
+    """Where several hubs use the accounts; a hub that is alone takes everything."""
+    meant = commands.enqueue(store, "", "ping", {commands.NODE: 2})
+    anybodys = commands.enqueue(store, "acme", "queue.purge", {})
+
+    assert [command.id for command in commands.take(store, node=1)] == [anybodys]
+    assert [command.id for command in commands.take(store, node=2)] == [meant]
+    commands.enqueue(store, "", "ping", {commands.NODE: 3})
+    assert len(commands.take(store)) == 1
+
+
+def test_command_that_was_passed_on_is_another_hubs(store: AccountStore) -> None:
+    """With what was found; every hub hears of it again."""
+    command_id = commands.enqueue(store, "acme", "ban.list", {"limit": 1})
+    commands.take(store, node=1)
+    watcher = ChangeWatcher(store)
+
+    commands.pass_on(store, command_id, 1, {"bans": []})
+
+    assert [change.subject for change in watcher.poll()] == [str(command_id)]
+    assert commands.take(store, node=1) == []
+    (taken,) = commands.take(store, node=2)
+    assert taken.argument == {"limit": 1, commands.PASSED: [1], commands.SO_FAR: {"bans": []}}
+    commands.pass_on(store, command_id, 2, {})
+    assert commands.show(store, command_id).argument[commands.PASSED] == [1, 2]

@@ -69,3 +69,34 @@ def test_source_in_use_by_another_thread_is_not_waited_for(store: AccountStore) 
         found = pool.submit(source.allocate_nowait).result()
 
     assert found is None
+
+
+def test_ids_of_hubs_that_share_the_counter_rise_in_the_order_in_which_they_are_taken(store: AccountStore) -> None:
+    """Epochs are made of them: a session that begins later must have the higher one, at whichever hub. A block from before is not gone on with."""
+    one, two = BlockSource(store), BlockSource(store)
+    before = one.allocate()
+    for source in (one, two):
+        source.share(True)
+
+    together = [source.allocate() for source in (one, two, one, two)]
+    assert one.allocate_nowait() is None
+    for source in (one, two):
+        source.share(False)
+    assert one.allocate_nowait() is None
+    after = [one.allocate(), one.allocate_nowait()]
+
+    assert together == sorted(together)
+    assert before + BLOCK <= together[0]
+    assert after == [together[-1] + 1, together[-1] + 2]
+
+
+def test_block_is_outdated_when_others_took_ids_meanwhile(store: AccountStore) -> None:
+    """Also when nothing was taken from it while they did."""
+    source = BlockSource(store)
+    source.allocate()
+    source.share(True)
+    others = BlockSource(store).allocate()
+    source.share(False)
+
+    assert source.allocate_nowait() is None
+    assert source.allocate() > others

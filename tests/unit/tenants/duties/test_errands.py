@@ -14,9 +14,9 @@ from iothub.testing.clock import ManualClock
 from iothub.verbs import Verb
 from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.auth.port import TenantRecord
-from iothub_tenants.accounts.commands import Command, CommandState
+from iothub_tenants.accounts.commands import PASSED, SO_FAR, Command, CommandState
 from iothub_tenants.broker.retaining import Progress
-from iothub_tenants.duties.errands import Errands
+from iothub_tenants.duties.errands import Errands, Others
 
 
 class Hub:
@@ -28,6 +28,7 @@ class Hub:
         self.discarded: list[tuple[str, str]] = []
         self.deleted: list[bytes] = []
         self.told: list[tuple[int, Mapping[str, object]]] = []
+        self.passed: list[tuple[int, int, Mapping[str, object]]] = []
         self.accounts_fail = False
         self.clock = ManualClock()
         self.logins = Failures(FailureSettings(failures=1), self.clock)
@@ -78,6 +79,9 @@ class Hub:
 
     async def fail(self, number: int, error: IotHubError) -> None:
         self.failures.append((number, error))
+
+    async def pass_on(self, number: int, node: int, so_far: Mapping[str, object]) -> None:
+        self.passed.append((number, node, so_far))
 
     async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
         self.told.append((number, so_far))
@@ -171,3 +175,53 @@ def test_ban_after_failed_logins_is_lifted_from_one_address_or_all(hub: Hub) -> 
 
     assert [answer for _, answer in hub.answers] == [{"bans": 1}, {"bans": 2}]
     assert hub.logins.banned() == 0
+
+
+class Several(Hub):
+    """Hub 1, beside hubs 2 and 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.living = frozenset({2, 3})
+        self.errands._others = Others(1, lambda: self.living)
+
+
+def test_session_that_is_not_here_is_looked_for_at_the_other_hubs() -> None:
+    """It may be a transient one; the last one that has looked says no."""
+    hub = Several()
+    hub.run((Verb.SESSION_DISCARD, "acme", {"client_id": "t"}))
+    assert hub.answers == [(1, {})]
+
+    hub.run((Verb.SESSION_DISCARD, "acme", {"client_id": "nobody"}))
+    hub.run((Verb.SESSION_DISCARD, "acme", {"client_id": "nobody", PASSED: [2, 3]}))
+
+    assert hub.passed == [(1, 1, {})]
+    assert [type(error) for _, error in hub.failures] == [NotFoundError]
+
+
+def test_what_each_hub_does_for_itself_is_added_up() -> None:
+    """Of those that live now; lists follow each other."""
+    hub = Several()
+    argument: dict[str, object] = {"filter": "a/#", PASSED: [2], SO_FAR: {"messages": 5}}
+    hub.run((Verb.RETAIN_DELETE, "acme", argument))
+    hub.living = frozenset({2})
+    hub.run((Verb.RETAIN_DELETE, "acme", argument))
+    told: dict[str, object] = {"bans": [{"device": "d"}], "left_out": 0, "reason": "why"}
+    hub.run((Verb.BAN_LIST, "acme", {"limit": 9, PASSED: [2], SO_FAR: told}))
+
+    (_, _, so_far) = hub.passed[0]
+    assert so_far["messages"] == hub.answers[0][1]["messages"]
+    assert int(str(so_far["messages"])) > 5
+    assert hub.answers[1][1]["bans"] == [{"device": "d"}]
+
+
+def test_bans_that_another_hub_has_lifted_are_enough() -> None:
+    """Nobody had one here."""
+    hub = Several()
+    argument: dict[str, object] = {"device": "d", "address": None, PASSED: [2, 3], SO_FAR: {"bans": 2}}
+
+    hub.run((Verb.BAN_LIFT, "acme", argument))
+    hub.run((Verb.BAN_LIFT, "acme", {**argument, SO_FAR: {}}))
+
+    assert hub.answers == [(1, {"bans": 2})]
+    assert len(hub.failures) == 1
