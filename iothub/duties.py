@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from iothub.deletion import Deletions
 from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
+from iothub.jobs.watch import LOOK_INTERVAL_S as JOBS_INTERVAL_S
+from iothub.jobs.watch import JobWatch
 from iothub.metering import LOOK_INTERVAL_S
 from iothub_services.events.retention import SLICE, TrimStatistics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
-from iothub_tenants.accounts import bans, commands, marks
+from iothub_tenants.accounts import bans, commands, job_runs, marks
 from iothub_tenants.accounts.changes import trim as changes_trim
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.duties.departures import Departures
@@ -55,6 +57,7 @@ class Duties:
         )
         self._deletions = Deletions(node, self._run, node.telemetry.forget_tenant)
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
+        self.jobs = JobWatch(node.settings, node.alarms, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
 
     def plan(self) -> None:
@@ -74,6 +77,7 @@ class Duties:
         add("watch", WATCH_INTERVAL_S, self.watch)
         if settings.events.driver == "sqlite":
             add("statistics", HOUSEKEEPING_INTERVAL_S, self._trim_statistics)
+        add("jobs", JOBS_INTERVAL_S, self.look_at_jobs)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self._tidy)
 
     async def _find_tenant(self, name: str) -> TenantRecord | None:
@@ -111,6 +115,7 @@ class Duties:
     async def catch_up(self) -> None:
         """Obey what was changed while no hub ran here."""
         await self._following.begin(self._node.watcher)
+        await self.look_at_jobs()
 
     async def _look_at_tails(self) -> None:
         """A lost notification must not strand a message: caught-up sessions look at their tails (storage page, section 5)."""
@@ -143,6 +148,10 @@ class Duties:
         for _ in range(_SLICES):
             if await node.journal.trim(wanted) < SLICE:
                 return
+
+    async def look_at_jobs(self) -> None:
+        """Jobs run elsewhere; their history is with the accounts."""
+        self.jobs.take(await self._run("accounts.jobs", job_runs.overview, self._node.accounts))
 
     async def _tidy(self) -> None:
         node = self._node

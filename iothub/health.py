@@ -16,6 +16,7 @@ from iothub_services.quota.names import Quota, Scope
 
 if TYPE_CHECKING:
     from iothub.duties import Duties
+    from iothub.jobs.watch import JobWatch
     from iothub.node import Node
     from iothub_services.queues.port import TenantUsage
     from iothub_tenants.broker.broker import TenantBroker
@@ -96,6 +97,7 @@ class NodeHealth:
         self._feed_plane()
         self._feed_stores()
         self._feed_operations(duties)
+        self._feed_jobs(duties.jobs)
 
     def _feed_plane(self) -> None:
         node, feed = self._node, self._node.telemetry.registry.feed
@@ -149,6 +151,13 @@ class NodeHealth:
         feed(metrics.HTTP_REQUESTS, self._http_requests)
         feed(metrics.LOG_SUPPRESSED, log.suppressed)
         feed(metrics.SERIES_DROPPED, lambda: self._pages.dropped)
+
+    def _feed_jobs(self, jobs: JobWatch) -> None:
+        feed = self._node.telemetry.registry.feed
+        feed(metrics.JOB_LAST_SUCCESS, jobs.last_success)
+        feed(metrics.JOB_DURATION, jobs.duration_s)
+        feed(metrics.JOB_LAST_RESULT, jobs.last_result)
+        feed(metrics.JOB_RUNNING, jobs.running)
 
     def _http_requests(self) -> Mapping[tuple[str, ...], int]:
         face = self._node.http_face

@@ -38,6 +38,11 @@ class AlarmName(Enum):
     REACTOR_LAG = ("reactor_lag", "warning", "The hub's turns take too long; look at load and plug-ins.")
     CERTIFICATE_EXPIRING = ("certificate_expiring", "warning", "Replace the listener's certificate and reload.")
     CERTIFICATE_BAD = ("certificate_bad", "critical", "The new certificate cannot be used; the old one still is.")
+    CHECKPOINT_STALE = (
+        "checkpoint_stale",
+        "warning",
+        "Look at `iothub job history compact_events`; starts take longer and the log grows until it succeeds.",
+    )
 
     def __init__(self, word: str, severity: Severity, advice: str) -> None:
         self.word = word

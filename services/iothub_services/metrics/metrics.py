@@ -211,6 +211,16 @@ OVERLOAD_LEVEL = _gauge(
     "iothub_overload_level", "0: none; 1: QoS 0 is dropped; 2: publishers pause; 3: no new connections."
 )
 
+# Jobs, wherever they run; a job that never ran has no series
+JOB_LAST_SUCCESS = _gauge(
+    "iothub_job_last_success_timestamp_seconds", "When the job last did what it should (Unix time).", ("job",)
+)
+JOB_DURATION = _gauge("iothub_job_duration_seconds", "How long the job's last run took.", ("job",))
+JOB_LAST_RESULT = _gauge("iothub_job_last_result", "1: the job's last run is done; 0: it failed.", ("job",))
+JOB_RUNNING = _gauge(
+    "iothub_job_running", "1: the job is under way, or its process has died and no run since has noticed.", ("job",)
+)
+
 # Operations
 ALARMS_ACTIVE = _gauge(
     "iothub_alarms_active", "Alarms that are raised now.", ("severity",), (("warning",), ("critical",))

@@ -70,11 +70,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What there is to say of one job: its last run, and the last that did what it was asked (dry runs do not count)."""
+    """What there is to say of one job: its last run that has ended, if one has, and the last that did what it was asked. Dry runs do not count."""
 
     last: Run
     success: Run | None
     first_ms: int  # when it was tried for the first time, of what is remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a hub shows: a summary of each job that ever ran, and what is under way."""
+
+    summaries: Mapping[str, Summary]
+    running: list[Run]
 
 
 class RunningError(ConflictError):
@@ -170,11 +178,17 @@ def summaries(store: AccountStore) -> dict[str, Summary]:
     """Return what there is to say of each job that ever ran."""
     is_good = (table.c.result == Result.DONE.value) & table.c.is_dry_run.is_(False)
     with store.read() as connection:
-        last = _newest(connection, table.c.is_dry_run.is_(False))
+        is_meant = table.c.is_dry_run.is_(False)
+        last = _newest(connection, is_meant) | _newest(connection, is_meant & table.c.ended_ms.is_not(None))
         success = _newest(connection, is_good)
         first = select(table.c.job, func.min(table.c.started_ms).label("at")).group_by(table.c.job)
         begun = {row.job: int(row.at) for row in connection.execute(first)}
     return {job: Summary(run, success.get(job), begun[job]) for job, run in last.items()}
+
+
+def overview(store: AccountStore) -> Overview:
+    """Return what a hub shows."""
+    return Overview(summaries(store), running(store))
 
 
 def moment(at_ms: int) -> str:

@@ -1,0 +1,39 @@
+"""An Airflow DAG of the jobs of the night: one task for each, in their order, each whatever became of the one before.
+
+Knows no job: every task is a command, on a worker that has `iothub[spark]`, Java 17 and the hub's configuration. Airflow 3.
+Copy it into the folder of your DAGs and change the constants.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+
+PROGRAM = "/usr/local/bin/iothub"
+DATA_DIR = "/var/lib/iothub"
+JOBS = ("compact_events", "usage", "archive", "insights")
+
+with DAG(
+    dag_id="iothub_jobs",
+    description="iothub: compaction of the session log, usage, archive, insights",
+    schedule="30 2 * * *",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,  # a run does what all missed ones would have done
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=10), "execution_timeout": timedelta(hours=7)},
+    tags=["iothub"],
+) as dag:
+    before = None
+    for job in JOBS:
+        task = BashOperator(
+            task_id=job,
+            # `exec`: Airflow's SIGTERM reaches the command, which ends Spark and notes "interrupted".
+            bash_command=f"exec {PROGRAM} --data-dir {DATA_DIR} --no-input job run {job} --wait 2h -o jsonl",
+            trigger_rule="all_done",
+            append_env=True,
+        )
+        if before is not None:
+            before >> task
+        before = task

@@ -1,0 +1,185 @@
+"""`iothub job run` as processes: races, Ctrl-C, kill -9 of either side, and who finds out."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iothub.jobs import process
+from tests.integration.hub.test_health import get, read
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import Hub, free_port
+from tests.support.jobs import JobHouse
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> JobHouse:
+    (tmp_path / "fake").mkdir()
+    return JobHouse(fresh_hub(tmp_path).data_dir, tmp_path / "fake")
+
+
+def under_way(house: JobHouse, tmp_path: Path, *steps: str) -> tuple[subprocess.Popen[str], str, str]:
+    """A run whose process, and one that this has started, are at work; their names."""
+    java, ready = tmp_path / "java.pid", tmp_path / "ready"
+    house.does("note:hello", f"java:{java}", f"touch:{ready}", *(steps or ("forever",)))
+    running = house.start("run", "compact_events", "-o", "json")
+    until(ready.exists, "the job's process", 30)
+    name = next(house.data_dir.glob("jobs/run-*/process")).read_text()
+    java_name = process.name_of(int(java.read_text()))
+    assert java_name is not None
+    return running, name, java_name
+
+
+def test_of_runs_that_begin_at_once_one_is_done_and_the_others_are_told(house: JobHouse, tmp_path: Path) -> None:
+    """Real processes, no order between them."""
+    go = tmp_path / "go"
+    house.does(f"until:{go}", "done:{}")
+    started = [house.start("run", "compact_events") for _ in range(4)]
+    refused = []
+
+    until(lambda: len([each for each in started if each.poll() is not None]) == 3, "three that are refused", 60)
+    for each in started:
+        if each.poll() is not None:
+            refused.append((each.returncode, each.communicate()[1]))
+    go.touch()
+    (winner,) = [each for each in started if each.returncode is None]
+    winner.communicate(timeout=60)
+
+    assert winner.returncode == 0
+    assert [code for code, _ in refused] == [4, 4, 4]
+    assert all(f"as process {winner.pid} on" in said for _, said in refused)
+    assert [run["result"] for run in house.history()] == ["done"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C at a terminal, `systemctl stop`."""
+    running, job, java = under_way(house, tmp_path)
+
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 130
+    assert "interrupted: compact_events has ended, nothing of it counts" in said
+    assert "Traceback" not in said
+    assert not process.lives(job)
+    assert not process.lives(java)
+    assert [run["result"] for run in house.history()] == ["interrupted"]
+    assert list(house.data_dir.glob("jobs/run-*/")) == []
+
+
+def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
+    """Also by the kernel, when memory ends."""
+    running, job, java = under_way(house, tmp_path)
+
+    os.kill(int(job.split("/")[-2]), signal.SIGKILL)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 1
+    assert "its process was ended by SIGKILL" in said
+    assert not process.lives(java)
+    assert [(run["result"], run["kind"]) for run in house.history()] == [("failed", "died")]
+
+
+def test_job_of_a_killed_runner_ends_and_the_next_run_finds_out(house: JobHouse, tmp_path: Path) -> None:
+    """Nobody could note anything: the row says `running` until somebody looks."""
+    running, job, java = under_way(house, tmp_path)
+
+    running.kill()
+    running.communicate(timeout=60)
+
+    until(lambda: not process.lives(job) and not process.lives(java), "the end of both processes", 30)
+    assert [run["result"] for run in house.history()] == ["running"]
+    house.does("done:{}")
+    assert house.run("run", "usage").returncode == 0
+    assert [(run["job"], run["result"], run["kind"]) for run in house.history()] == [
+        ("usage", "done", None),
+        ("compact_events", "failed", "died"),
+    ]
+    assert list(house.data_dir.glob("jobs/run-*/")) == []
+
+
+def test_hubs_with_one_accounts_database_have_one_turn(house: JobHouse, tmp_path: Path) -> None:
+    """Two data directories, as two machines have them."""
+    url = tmp_path / "url"
+    url.write_text(f"sqlite:///{house.data_dir}/accounts.db")
+    other = JobHouse(fresh_hub(tmp_path / "other").data_dir, house.folder)
+    with (other.data_dir / "iothub.toml").open("a") as file:
+        file.write(f'\n[sql]\nurl_file = "{url}"\n')
+    running, _, _ = under_way(house, tmp_path)
+
+    refused = other.run("run", "usage")
+
+    assert (refused.returncode, "compact_events is running since" in refused.stderr) == (4, True)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+
+
+def test_patient_run_follows_the_one_before(house: JobHouse, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first, _, _ = under_way(house, tmp_path, f"until:{go}", "done:{}")
+    second = house.start("run", "usage", "--wait", "10m")
+    assert second.stderr is not None
+    said = second.stderr.readline()
+
+    go.touch()
+    first.communicate(timeout=60)
+    second.communicate(timeout=60)
+
+    assert json.loads(said)["text"].startswith("waiting: compact_events is running since")
+    assert (first.returncode, second.returncode) == (0, 0)
+
+
+def test_terminal_is_told_in_words(house: JobHouse) -> None:
+    """One line for each stage, no JSON."""
+    house.does("stage:read:1:10", "stage:read:10:10", "stage:write:3:3", "note:all is well", 'done:{"rows": 3}')
+    ours, theirs = pty.openpty()
+
+    done = subprocess.run(
+        house.command("run", "compact_events"),
+        env=house.environment,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "compact_events: read: 10 records in" in said
+    assert "compact_events: write: 3 records in" in said
+    assert "compact_events: all is well" in said
+    assert "{" not in said
+    assert "figures  rows=3" in done.stdout
+
+
+def test_hub_shows_what_became_of_jobs(house: JobHouse) -> None:
+    """From its start on, wherever they ran."""
+    house.does("done:{}")
+    house.run("run", "compact_events")
+    house.does("failed:unavailable:no broker answers", "exit:7")
+    house.run("run", "usage")
+    hub = Hub(house.data_dir, {"http": free_port()})
+
+    hub.start()
+    try:
+        page = read(get(hub, "/metrics")[1])
+    finally:
+        hub.stop()
+
+    compaction, usage = frozenset({("job", "compact_events")}), frozenset({("job", "usage")})
+    assert page["iothub_job_last_result", compaction] == 1
+    assert page["iothub_job_last_result", usage] == 0
+    assert page["iothub_job_last_success_timestamp_seconds", compaction] > 1.7e9
+    assert ("iothub_job_last_success_timestamp_seconds", usage) not in page
+    assert page["iothub_job_running", compaction] == 0

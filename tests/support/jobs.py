@@ -1,0 +1,61 @@
+"""Jobs as an operator starts them: real processes of the command, whose job is a fake program without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.hub import IOTHUB
+
+FAKE = Path(__file__).with_name("fake_job.py")
+
+
+@dataclass
+class JobHouse:
+    """A data directory whose `spark.python` does the given steps, whatever job is asked for."""
+
+    data_dir: Path
+    folder: Path
+
+    def __post_init__(self) -> None:
+        java = self.folder / "java/bin/java"
+        java.parent.mkdir(parents=True, exist_ok=True)
+        java.write_text("")
+        java.chmod(0o700)
+
+    def does(self, *steps: str) -> None:
+        """Say what the next jobs' processes do."""
+        program = self.folder / "python"
+        words = " ".join(f"'{word}'" for word in (sys.executable, str(FAKE), *steps))
+        written = program.with_name("python.new")
+        written.write_text(f"#!/bin/sh\nexec {words}\n")
+        written.chmod(0o700)
+        written.replace(program)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "JAVA_HOME": str(self.folder / "java"),
+            "IOTHUB_SPARK__PYTHON": str(self.folder / "python"),
+        }
+
+    def command(self, *words: str) -> list[str]:
+        return [str(IOTHUB), "--data-dir", str(self.data_dir), "job", *words]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self.command(*words), env=self.environment, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*words), env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def history(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.run("history", "-o", "json").stdout))

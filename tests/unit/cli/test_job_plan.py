@@ -1,0 +1,61 @@
+"""`iothub job plan` (`iothub.cli.job_plan`): from where each job of the night would go on, and how much there is."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from iothub.cli import stores
+from iothub.clock import SystemClock
+from iothub.datadir import DataDir
+from iothub.records import events
+from iothub.records.events import Subject
+from iothub.testing.checkpoint_contract import pointer_to
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from tests.support.command import Cli
+
+
+def set_up(cli: Cli, text: str) -> None:
+    with (cli.data_dir / "iothub.toml").open("a") as file:
+        file.write(f"\n{text}\n")
+
+
+def test_plan_says_from_where_each_job_would_go_on(acme: Cli) -> None:
+    """Compaction from the checkpoint that counts; others from their marks."""
+    set_up(acme, '[jobs]\nat = "02:30"\nnightly = ["compact_events", "usage", "verify"]')
+    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
+        assert alone is not None
+        subject = Subject(7, "a", 1, 100)
+        made = events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
+        alone.log.append([made, events.session_discarded(subject, reason="x"), made])
+    before = {row["name"]: row for row in acme.rows("job", "plan")}
+    checkpoints = SqliteCheckpoints(
+        open_database(DataDir(acme.data_dir).checkpoints, SCHEMA, SystemClock(), lambda *_: None)
+    )
+    assert checkpoints.move(None, pointer_to(5, [], (2,)))
+    checkpoints.close()
+
+    after = {row["name"]: row for row in acme.rows("job", "plan")}
+
+    assert (before["compact_events"]["from"], before["compact_events"]["events"]) == ("the beginning of the log", 3)
+    assert (after["compact_events"]["from"], after["compact_events"]["events"]) == ("where the last run ended", 1)
+    assert (after["compact_events"]["after"], after["compact_events"]["to"]) == ([2], [3])
+    assert after["usage"]["events"] == 0
+    assert (after["verify"]["from"], after["verify"]["events"]) == (None, None)
+    assert after["verify"]["at"].endswith("02:30 UTC")
+
+
+def test_plan_of_a_new_hub_has_nothing_to_read(cli: Cli) -> None:
+    result = cli("job", "plan", "-o", "json")
+
+    assert {row["from"] for row in result.json} == {"there is no log yet", None}
+    assert "jobs.at is off" in result.err
+
+
+def test_plan_warns_of_a_damaged_pointer(acme: Cli) -> None:
+    checkpoints = open_database(DataDir(acme.data_dir).checkpoints, SCHEMA, SystemClock(), lambda *_: None)
+    checkpoints.close()
+    with sqlite3.connect(DataDir(acme.data_dir).checkpoints) as connection:
+        connection.execute("INSERT INTO pointer VALUES (0, x'7b7d')")
+
+    assert "damaged checkpoint pointer" in acme("job", "plan").err

@@ -1,0 +1,120 @@
+"""`iothub.jobs.watch`: what a hub shows of jobs that run elsewhere, and when it complains of an old checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.config import load
+from iothub.jobs.watch import JobWatch
+from iothub.testing.clock import ManualClock
+from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts.job_runs import Overview, Owner, Result
+from iothub_tenants.accounts.store import AccountStore
+
+HOUR_S = 3600.0
+OWNER = Owner("hub-1", 5, "hub-1/b/p/5/9", "hub")
+
+
+class House:
+    """A watch over a history of its own, on one clock."""
+
+    def __init__(self, store: AccountStore, *flags: str) -> None:
+        self.clock = ManualClock()
+        store.clock = self.clock
+        self.store = store
+        self.alarms = Alarms(self.clock)
+        self.watch = JobWatch(load(flags=flags).config, self.alarms, self.clock)
+
+    def run(self, result: Result, job: str = "compact_events", took_s: float = 60.0, **options: bool) -> None:
+        run = job_runs.begin(self.store, job, options, OWNER, lambda _: False)
+        self.clock.advance(took_s)
+        job_runs.end(self.store, run.id, result, figures={}, text="")
+
+    def stale(self, hours: float = 0.0) -> str | None:
+        """The detail of the alarm after some time; None: there is none."""
+        self.clock.advance(hours * HOUR_S)
+        self.watch.take(job_runs.overview(self.store))
+        return next((alarm.detail for alarm in self.alarms.active() if alarm.name is AlarmName.CHECKPOINT_STALE), None)
+
+
+@pytest.fixture
+def house(store: AccountStore) -> House:
+    return House(store)
+
+
+def test_hub_that_nobody_compacts_does_not_complain(house: House) -> None:
+    """The embedded default without a timer: not from the first day on, and not later."""
+    assert house.stale(hours=1000) is None
+
+
+def test_old_checkpoint_is_an_alarm_until_the_next_one(house: House) -> None:
+    """26 hours: a day, and time for one more attempt."""
+    house.run(Result.DONE)
+    assert house.stale(hours=26) is None
+    assert house.stale(hours=0.1) is not None
+
+    house.run(Result.DONE)
+
+    assert house.stale() is None
+
+
+def test_attempts_that_fail_do_not_count(house: House) -> None:
+    """The detail says what came of the last one."""
+    house.run(Result.DONE)
+    house.clock.advance(20 * HOUR_S)
+    house.run(Result.FAILED)
+    house.run(Result.DONE, dry_run=True)
+
+    detail = house.stale(hours=7)
+
+    assert detail is not None
+    assert "the last is of " in detail
+    assert "run 2, the last one: failed" in detail
+
+
+def test_compaction_that_never_succeeds_is_an_alarm_after_its_first_attempt(house: House) -> None:
+    house.run(Result.FAILED)
+    assert house.stale(hours=25.9) is None
+
+    assert "there is none yet" in str(house.stale(hours=0.2))
+
+
+def test_schedule_without_a_timer_is_an_alarm(store: AccountStore) -> None:
+    """The settings say when, and nothing comes."""
+    house = House(store, "jobs.at=02:30")
+    assert house.stale(hours=25) is None
+
+    assert "has never run: is the timer installed?" in str(house.stale(hours=1.1))
+
+
+def test_schedule_of_other_jobs_says_nothing_of_checkpoints(store: AccountStore) -> None:
+    assert House(store, "jobs.at=02:30", "jobs.nightly=usage").stale(hours=100) is None
+
+
+def test_age_is_a_setting(store: AccountStore) -> None:
+    house = House(store, "alarms.checkpoint_age=1h")
+    house.run(Result.DONE)
+
+    assert house.stale(hours=1.1) is not None
+
+
+def test_metrics_tell_of_the_last_run_of_each_job(house: House) -> None:
+    house.run(Result.DONE, took_s=60.0)
+    good = house.clock.wall()
+    house.run(Result.FAILED, took_s=5.0)
+    house.run(Result.INTERRUPTED, "usage", took_s=7.0)
+    job_runs.begin(house.store, "usage", {}, OWNER, lambda _: False)
+    house.watch.take(job_runs.overview(house.store))
+
+    assert house.watch.last_success() == {"compact_events": pytest.approx(good)}
+    assert house.watch.duration_s() == {"compact_events": pytest.approx(5.0), "usage": pytest.approx(7.0)}
+    assert house.watch.last_result() == {"compact_events": 0, "usage": 0}
+    assert house.watch.running() == {"compact_events": 0, "usage": 1}
+
+
+def test_nothing_is_shown_of_jobs_that_never_ran(house: House) -> None:
+    """A timestamp of 0 would be an alert of everybody's Prometheus."""
+    house.watch.take(Overview({}, []))
+
+    assert (house.watch.last_success(), house.watch.running()) == ({}, {})
