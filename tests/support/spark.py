@@ -17,9 +17,14 @@ from pyspark.sql import SparkSession
 
 from iothub.records.state import SessionState, decode_state
 from iothub.testing.clock import ManualClock
+from iothub_services.events.sqlite import SCHEMA as EVENTS
+from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints import CheckpointStore, verified
 from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_services.state.service import StateService
+from iothub_services.state.sqlite import SCHEMA as STATES
+from iothub_services.state.sqlite import SqliteStates
 from iothub_spark.report import Report
 from iothub_spark.session import start_session
 from iothub_spark.spec import Option, SparkSettings, Spec, SqliteFile
@@ -53,6 +58,10 @@ def sqlite_spec(folder: Path, job: str = "compact_events", **options: Option) ->
     )
 
 
+def _alarmed(name: str, text: str) -> None:
+    raise AssertionError(f"{name}: {text}")
+
+
 class Quiet(Report):
     """Keeps what a run says."""
 
@@ -68,7 +77,7 @@ class Quiet(Report):
 
 def states_of_checkpoint(folder: Path) -> dict[tuple[int, str], SessionState]:
     """Return the sessions of the checkpoint that counts, read as a hub's start reads it."""
-    store = SqliteCheckpoints(open_database(folder / "checkpoints.db", SCHEMA, ManualClock(), pytest.fail))
+    store = SqliteCheckpoints(open_database(folder / "checkpoints.db", SCHEMA, ManualClock(), _alarmed))
     try:
         return states_from(store)
     finally:
@@ -120,3 +129,13 @@ def require_same(found: dict[tuple[int, str], SessionState], expected: Replay) -
     assert found.keys() == expected.sessions.keys()
     for key, state in found.items():
         assert facts_of(state) == expected.sessions[key], key
+
+
+def live_states(folder: Path) -> None:
+    """Let the session states include the whole log, as a hub that starts does."""
+    clock = ManualClock()
+    log = SqliteEvents(open_database(folder / "events.db", EVENTS, clock, _alarmed))
+    states = SqliteStates(open_database(folder / "state.db", STATES, clock, _alarmed))
+    service = StateService(log, states, lambda name, text: None)
+    service.load()
+    service.close()

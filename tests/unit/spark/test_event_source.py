@@ -113,7 +113,7 @@ def test_log_that_lacks_its_beginning_or_its_end_is_refused(folder: Path, tmp_pa
             range_after(log, (899,))
         with pytest.raises(ConflictError, match="ends at offset 2000, it was read up to 2001 before"):
             range_after(log, (2_001,))
-        with pytest.raises(ConflictError, match="with 2 partitions, this one has 1"):
+        with pytest.raises(ConflictError, match="2 partitions was read, this one has 1"):
             range_after(log, (1, 2))
 
 

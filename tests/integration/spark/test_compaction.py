@@ -1,0 +1,151 @@
+"""Compaction at a size at which tasks matter: against a plain replay, beside a writer, and killed at every kind of point."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from iothub.errors import IotHubError
+from iothub_spark.failures import translated
+from iothub_spark.jobs import compact_events, verify
+from iothub_spark.report import Figures
+from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
+from tests.support.event_log import EventMill, append, make_log, replay
+from tests.support.spark import Quiet, live_states, require_same, sqlite_spec, states_of_checkpoint
+from tests.support.spark_child import kill_workers, seen, started
+
+MADE, MORE = 20_000, 1_000
+SESSIONS, TENANTS = 2_000, 50
+
+
+@pytest.fixture
+def mill() -> EventMill:
+    return EventMill(SESSIONS, TENANTS, seed=5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mill: EventMill) -> Path:
+    make_log(tmp_path / "events.db")
+    append(tmp_path / "events.db", mill.events(MADE))
+    return tmp_path
+
+
+def _compact(spark: SparkSession, folder: Path) -> Figures:
+    return compact_events.run(spark, sqlite_spec(folder), Quiet())
+
+
+def _require_finished(spark: SparkSession, folder: Path) -> None:
+    """Run again: the result is the one of a run that nobody disturbed, and the next one has nothing to do."""
+    _compact(spark, folder)
+    require_same(states_of_checkpoint(folder), replay(EventMill(SESSIONS, TENANTS, seed=5).events(MADE)))
+    assert _compact(spark, folder)["is_new"] is False
+
+
+def test_compaction_equals_a_plain_replay_and_reads_only_what_is_new(
+    spark: SparkSession, folder: Path, mill: EventMill
+) -> None:
+    """Skew, duplicates, late writers, tombstones; then more events; verified from three sides."""
+    whole = replay(EventMill(SESSIONS, TENANTS, seed=5).events(MADE))
+    first = _compact(spark, folder)
+    require_same(states_of_checkpoint(folder), whole)
+
+    more = list(mill.events(MORE))
+    append(folder / "events.db", more)
+    second = _compact(spark, folder)
+    assert (second["events"], second["base_rows"]) == (MORE, first["rows"])
+    require_same(states_of_checkpoint(folder), replay(more, into=whole, first=MADE + 1))
+
+    live_states(folder)
+    report = Quiet()
+    found = verify.run(spark, sqlite_spec(folder, "verify"), report)
+    assert found["sides"] == f"whole log, checkpoint {second['version']}, live session states"
+    assert found["differences"] == 0
+
+
+def test_compaction_runs_beside_a_hub_that_writes(spark: SparkSession, folder: Path, mill: EventMill) -> None:
+    """It ends at the end that it captured; nobody waits for anybody longer than a moment."""
+    is_over = threading.Event()
+    written: list[int] = []
+
+    def write() -> None:
+        while not is_over.wait(0.02):
+            written.append(append(folder / "events.db", mill.events(20)))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        figures = _compact(spark, folder)
+    finally:
+        is_over.set()
+        writer.join()
+
+    upto = int(str(figures["to"]))
+    assert written[-1] > upto >= MADE
+    require_same(states_of_checkpoint(folder), replay(EventMill(SESSIONS, TENANTS, seed=5).events(upto)))
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "SELECT 1 FROM checkpoint",  # some rows are written
+        "SELECT 1 FROM mark WHERE name LIKE 'written/%'",  # all are: between write and flip
+    ],
+    ids=["while_it_writes", "between_write_and_flip"],
+)
+def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder: Path, moment: str) -> None:
+    """Kill -9: there is no pointer, or a whole checkpoint; the next run makes the same as if nothing had been."""
+    with started(sqlite_spec(folder), folder) as child:
+        child.kill_when(lambda: seen(folder, moment))
+    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
+        assert store.pointer() is None
+        assert len(store.versions()) == 1
+
+    _require_finished(spark, folder)
+
+
+def test_killed_workers_change_nothing(spark: SparkSession, folder: Path) -> None:
+    """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run fails and the next one does it."""
+    is_over = threading.Event()
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not is_over.wait(0.05):
+            if seen(folder, "SELECT 1 FROM checkpoint"):
+                killed.append(kill_workers())
+                return
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with suppress(IotHubError):
+            try:
+                _compact(spark, folder)
+            except Exception as error:
+                raise translated(error) from error
+    finally:
+        is_over.set()
+        killer.join()
+
+    assert sum(killed) > 0
+    _require_finished(spark, folder)
+
+
+def test_wrong_record_is_named_by_verify(spark: SparkSession, folder: Path) -> None:
+    """In the live states, beside a checkpoint that is right."""
+    _compact(spark, folder)
+    live_states(folder)
+    with closing(sqlite3.connect(folder / "state.db")) as states, states:
+        states.execute(
+            'UPDATE session SET record = CAST(replace(CAST(record AS TEXT), \'"device":"\', \'"device":"x\') AS BLOB) '
+            "WHERE client_id = 'device-0'"
+        )
+    report = Quiet()
+
+    with pytest.raises(IotHubError, match="1 sessions differ from what the log says"):
+        verify.run(spark, sqlite_spec(folder, "verify"), report)
+    assert "live session states against whole log: 1/device-0: otherwise than the log says (device)" in report.notes

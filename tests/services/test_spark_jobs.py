@@ -1,0 +1,178 @@
+"""Jobs on the real Kafka and HBase: the hub's log read by place, checkpoints that a hub starts from, and what is refused."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from iothub.errors import BackendError, ConflictError, NotFoundError
+from iothub.records.events import Event
+from iothub.settings import Kafka
+from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
+from iothub.units import Endpoint
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.hbase.tables import Tables, layouts
+from iothub_services.state.checkpoints_hbase import HBaseCheckpoints as HubCheckpoints
+from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.service import StateService
+from iothub_spark.jobs import compact_events, verify
+from iothub_spark.spec import HBaseTables, KafkaLog, Spec
+from iothub_spark.stores import marks
+from iothub_spark.stores.log import Stretch, range_after
+from iothub_spark.stores.log_kafka import KafkaStretches
+from iothub_spark.stores.rows_hbase import HBaseCheckpoints
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.event_log import EventMill, replay
+from tests.support.hbase_tables import caller, fresh_tables
+from tests.support.job_checkpoints import JobCheckpoints
+from tests.support.kafka import own_settings, own_topics
+from tests.support.own_tables import made_tables
+from tests.support.spark import Quiet, facts_of, require_same, spark, sqlite_spec, states_from
+
+__all__ = ["spark"]
+
+PARTITIONS = 3
+MADE, MORE = 6_000, 500
+SESSIONS, TENANTS = 500, 20
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(scope="module")
+def own_checkpoints(_house: Services) -> Iterator[deque[Tables]]:
+    with fresh_tables(_house, "checkpoints", len(CASES) + 1) as made:
+        yield deque(made)
+
+
+@pytest.fixture(scope="module")
+def tables(_house: Services) -> Iterator[Tables]:
+    """State and checkpoints in a namespace of their own, cut where the sessions of the test are."""
+    names = Tables("sparkjobs")
+    wanted = [each for each in layouts(names.namespace, 8) if each.name.endswith((":state", ":checkpoints"))]
+    with made_tables(_house, [replace(each, splits=(b"\0\0\0\1device-3", b"\0\0\0\2")) for each in wanted]):
+        yield names
+
+
+@pytest.fixture
+def kafka(services: Services) -> Iterator[Kafka]:
+    with own_topics(services, partitions=PARTITIONS) as settings:
+        yield settings
+
+
+def _spec(services: Services, kafka: Kafka, namespace: str, folder: Path) -> Spec:
+    hbase = HBaseTables((Endpoint(HOST, services.ports.thrift),), namespace)
+    log = KafkaLog(kafka.brokers, kafka.topic_prefix, kafka.timeout_s)
+    return replace(sqlite_spec(folder), events=log, checkpoints=hbase, state=hbase)
+
+
+def _append(kafka: Kafka, logged: list[Event]) -> None:
+    with closing(KafkaEvents(kafka)) as log:
+        for start in range(0, len(logged), 1_000):
+            log.append(logged[start : start + 1_000])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_checkpoint_contract_holds_for_jobs_on_hbase(
+    case: Case, services: Services, own_checkpoints: deque[Tables]
+) -> None:
+    """By happybase what the hub does by a client of its own."""
+    place = HBaseTables((Endpoint(HOST, services.ports.thrift),), own_checkpoints.popleft().namespace)
+    with closing(JobCheckpoints(HBaseCheckpoints(place))) as store:
+        case(store)
+
+
+def test_hub_and_job_share_the_table_and_marks_are_not_rows(services: Services, own_checkpoints: deque[Tables]) -> None:
+    """Written by the one, read by the other; the first gateway that answers is taken."""
+    tables = own_checkpoints.popleft()
+    nobody = Endpoint(HOST, 1)
+    place = HBaseTables((nobody, Endpoint(HOST, services.ports.thrift)), tables.namespace)
+    with closing(JobCheckpoints(HBaseCheckpoints(place))) as job, caller(services) as own:
+        hub, rows = HubCheckpoints(own, tables), rows_of(700)
+        job.write(3, rows)
+        marks.set_job_mark(job.driver, "archive", (4, 5))
+        marks.keep(job.driver, pointer_to(3, rows))
+        assert job.move(None, pointer_to(3, rows))
+
+        assert (hub.pointer(), hub.versions(), list(hub.rows(3))) == (pointer_to(3, rows), [3], rows)
+        assert marks.job_marks(job.driver) == {"archive": (4, 5)}
+        assert marks.kept(job.driver) == [pointer_to(3, rows)]
+        marks.set_job_mark(job.driver, "archive", None)
+        assert marks.job_marks(job.driver) == {}
+        assert len(job.driver.get(3, [(1, "client-00003"), (1, "no")])) == 1
+
+    with pytest.raises(BackendError, match=r"no gateway of HBase answers at 127\.0\.0\.1:1"):
+        HBaseCheckpoints(HBaseTables((nobody,), tables.namespace, timeout_s=1))
+
+
+def test_log_on_kafka_is_read_by_place(services: Services, kafka: Kafka) -> None:
+    """Every partition from where it was left to the end that was captured; offsets are the hub's."""
+    _append(kafka, list(EventMill(50, 3).events(900)))
+    with (
+        closing(KafkaStretches(KafkaLog(kafka.brokers, kafka.topic_prefix))) as log,
+        closing(KafkaEvents(kafka)) as hub,
+    ):
+        assert (log.begin(), log.end()) == (hub.begin(), hub.end())
+        wanted = range_after(log, (10, 0, 5))
+        found = [
+            (stretch.partition, event.offset, event.key)
+            for stretch in wanted.stretches(6, 50)
+            for page in log.read(stretch)
+            for event in page
+        ]
+        expected = [(each.partition, each.offset, each.event.key.encode()) for each in hub.read((10, 0, 5), 2_000)]
+        assert sorted(found) == sorted(expected)
+        key = expected[0][2]
+        some = [
+            event
+            for page in log.read(Stretch(expected[0][0], 0, log.end()[expected[0][0]]), keys=(key,))
+            for event in page
+        ]
+        assert {event.key for event in some} == {key}
+
+    with (
+        closing(KafkaStretches(KafkaLog(kafka.brokers, own_settings(services).topic_prefix))) as none,
+        pytest.raises(NotFoundError, match="the first `iothub serve` makes it"),
+    ):
+        none.end()
+
+
+def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
+    spark: SparkSession, services: Services, kafka: Kafka, tables: Tables, tmp_path: Path
+) -> None:
+    """From nothing, then incrementally; a hub starts from it; verify finds no difference; a log without its beginning is refused."""
+    mill, spec = EventMill(SESSIONS, TENANTS), _spec(services, kafka, tables.namespace, tmp_path)
+    logged = list(mill.events(MADE))
+    _append(kafka, logged)
+    first = compact_events.run(spark, spec, Quiet())
+    assert first["events"] == MADE
+    with caller(services) as own:
+        require_same(states_from(HubCheckpoints(own, tables)), replay(logged, PARTITIONS))
+
+        more = list(mill.events(MORE))
+        _append(kafka, more)
+        second = compact_events.run(spark, spec, Quiet())
+        assert (second["events"], second["base_rows"]) == (MORE, first["rows"])
+        whole = replay(logged + more, PARTITIONS)
+        require_same(states_from(HubCheckpoints(own, tables)), whole)
+        assert compact_events.run(spark, spec, Quiet())["is_new"] is False
+
+        with closing(KafkaEvents(kafka)) as log:
+            hub = StateService(log, HBaseStates(own, tables), lambda name, text: None, HubCheckpoints(own, tables))
+            live = {state.key: facts_of(state) for state in hub.load()}
+            assert live == {key: facts for key, facts in whole.sessions.items() if not facts["is_ended"]}
+            found = verify.run(spark, replace(spec, job="verify"), Quiet())
+            assert found["sides"] == f"whole log, checkpoint {second['version']}, live session states"
+
+            pointer = HubCheckpoints(own, tables).pointer()
+            assert pointer is not None
+            _append(kafka, list(mill.events(300)))
+            log.trim(tuple(offset + 20 for offset in pointer.offsets))
+            with pytest.raises(ConflictError, match="does not fit the log: the log begins at offset"):
+                compact_events.run(spark, spec, Quiet())

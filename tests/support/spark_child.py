@@ -1,0 +1,99 @@
+"""The process of a job, started as the runner starts it, to be watched and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+from iothub.jobs.process import kill_session
+from iothub_spark.spec import Spec, write_spec
+
+WAIT_S = 240.0
+_POLL_S = 0.01
+
+
+class Child:
+    """One run in a process of its own."""
+
+    def __init__(self, spec: Spec, folder: Path) -> None:
+        file = folder / "spec.json"
+        file.write_text(write_spec(spec), encoding="utf-8")
+        self._errors = (folder / "stderr.txt").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "iothub_spark", spec.job, "--spec", str(file)],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )
+        self._folder = folder
+
+    def kill_when(self, is_time: Callable[[], bool]) -> None:
+        """Kill -9 the driver as soon as something is so. Fails when it ends before."""
+        deadline = time.monotonic() + WAIT_S
+        while not is_time():
+            assert self._process.poll() is None, self._told("it ended before it could be killed")
+            assert time.monotonic() < deadline, self._told("it never came so far")
+            time.sleep(_POLL_S)
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(WAIT_S)
+
+    def finish(self) -> tuple[int, list[dict[str, object]]]:
+        """Wait for the end; returns the exit code and what it said."""
+        out, _ = self._process.communicate(timeout=WAIT_S)
+        return self._process.returncode, [json.loads(line) for line in out.splitlines()]
+
+    def close(self) -> None:
+        kill_session(self._process.pid)
+        self._process.wait(WAIT_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._errors.close()
+
+    def _told(self, what: str) -> str:
+        return f"{what}:\n{(self._folder / 'stderr.txt').read_text(errors='replace')[-3000:]}"
+
+
+@contextmanager
+def started(spec: Spec, folder: Path) -> Iterator[Child]:
+    child = Child(spec, folder)
+    try:
+        yield child
+    finally:
+        child.close()
+
+
+def seen(folder: Path, statement: str) -> bool:
+    """Say whether a statement finds a row in `checkpoints.db`; False while there is no such table."""
+    path = folder / "checkpoints.db"
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)) as file:
+            return file.execute(statement).fetchone() is not None
+    except sqlite3.OperationalError:
+        return False
+
+
+def kill_workers() -> int:
+    """Kill -9 the Python workers of this process's Spark; returns how many there were."""
+    killed = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            is_worker = any("pyspark" in word for word in process.cmdline()) and process.name().startswith("python")
+            if is_worker and process.parent() is not None and any("daemon" in word for word in process.cmdline()):
+                process.kill()
+                killed += 1
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return killed

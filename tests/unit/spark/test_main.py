@@ -1,0 +1,96 @@
+"""How a run begins and ends: what is refused before Spark is started, and how an error that Spark wrapped is told."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from iothub.errors import BackendError, ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError
+from iothub_spark import main
+from iothub_spark.catalogue import CATALOGUE
+from iothub_spark.failures import kind_of, translated
+from iothub_spark.jobs import JOBS
+from iothub_spark.report import Report, watched
+from iothub_spark.spec import Spec, write_spec
+from tests.support.spark import sqlite_spec
+
+
+def _run(folder: Path, spec: Spec, job: str = "compact_events") -> int:
+    (folder / "spec.json").write_text(write_spec(spec), encoding="utf-8")
+    return main.main([job, "--spec", str(folder / "spec.json")])
+
+
+def test_every_job_of_the_catalogue_is_there() -> None:
+    assert JOBS.keys() == CATALOGUE.keys()
+
+
+@pytest.mark.parametrize(
+    ("spec", "job", "text"),
+    [
+        (
+            sqlite_spec(Path("x"), nonsense=True),
+            "compact_events",
+            "options.nonsense: compact_events has no such option",
+        ),
+        (sqlite_spec(Path("x"), full="yes"), "compact_events", "options.full: expected a flag, got 'yes'"),
+        (sqlite_spec(Path("x"), "erase", tenant_id="a"), "erase", "options.tenant_id: expected a number, got 'a'"),
+        (sqlite_spec(Path("x")), "verify", "it is the spec of compact_events, not of verify"),
+    ],
+)
+def test_wrong_spec_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spec: Spec, job: str, text: str
+) -> None:
+    """Before Spark is started, with exit code 2."""
+    assert _run(tmp_path, spec, job) == 2
+    said = json.loads(capsys.readouterr().out)
+    assert (said["event"], said["kind"]) == ("failed", "config")
+    assert text in said["text"]
+
+
+def test_run_that_fails_says_what_kind_of_failure_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the runner: a code and a line."""
+    for error, code, kind in (
+        (ConflictError("gap"), 4, "conflict"),
+        (BackendError("gone", retryable=True), 7, "unavailable"),
+        (CorruptRecordError("bad"), 1, "corrupt"),
+        (RuntimeError("Spark broke\nat org.apache"), 7, "unavailable"),
+    ):
+
+        def run(*_: object, raised: Exception = error) -> int:
+            raise raised
+
+        monkeypatch.setattr(main, "_run", run)
+        assert _run(tmp_path, replace(sqlite_spec(tmp_path), options={})) == code
+        said = json.loads(capsys.readouterr().out)
+        assert (said["event"], said["kind"]) == ("failed", kind)
+        assert "\n" not in said["text"]
+
+
+def test_error_of_a_task_is_told_as_it_was_raised() -> None:
+    """Spark hands on text: the last error of ours in it counts."""
+    text = "An error\n  File x\niothub.errors.FutureRecordError: event of format version 2\n\tat org.apache.spark"
+    found = translated(RuntimeError(text))
+    assert isinstance(found, FutureRecordError)
+    assert str(found) == "event of format version 2"
+    assert kind_of(translated(RuntimeError("iothub.errors.BackendError: no answer"))) == "unavailable"
+    assert kind_of(translated(RuntimeError("iothub.errors.NoSuchError: x"))) == "unavailable"
+    assert kind_of(NotFoundError("x")) == kind_of(ConfigError("x")) == "config"
+
+
+def test_progress_of_the_stages_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In records, and whole at the end."""
+    monkeypatch.setattr("iothub_spark.report._EVERY_S", 0.05)
+    lines = io.StringIO()
+    with watched(spark, Report(lines), ("read", "fold"), 1_000):
+        assert spark.range(0, 100_000, 1, 8).selectExpr("sum(hash(id))").count() == 1
+
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert said[-1] == {"event": "stage", "name": "fold", "done": 1_000, "of": 1_000, "unit": "records"}
+    assert all(0 <= line["done"] <= 1_000 for line in said)

@@ -1,0 +1,115 @@
+"""The embedded stores as jobs open them: the contract of the hub's port, files of older programs, parts, marks."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.records.layout import CHECKPOINTS_FILE, MARK_TABLE
+from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
+from iothub.testing.clock import ManualClock
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints_sqlite import SCHEMA
+from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints as HubCheckpoints
+from iothub_spark.stores import marks, rows_sqlite
+from iothub_spark.stores.marks import Written
+from iothub_spark.stores.rows import Part, StateRow
+from iothub_spark.stores.rows_sqlite import SqliteCheckpoints, SqliteStates
+from tests.support.job_checkpoints import JobCheckpoints
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_checkpoint_contract_holds_for_jobs(case: Case, tmp_path: Path) -> None:
+    """What a job writes is what a hub reads."""
+    with closing(JobCheckpoints(SqliteCheckpoints(tmp_path / "checkpoints.db"))) as store:
+        case(store)
+
+
+def test_hub_and_job_share_a_file(tmp_path: Path) -> None:
+    """Whoever was first has made it, private to its owner; both see what the other has written."""
+    path, rows = tmp_path / "checkpoints.db", rows_of(20)
+    with closing(SqliteCheckpoints(path)) as job:
+        assert path.stat().st_mode & 0o077 == 0
+        with closing(HubCheckpoints(open_database(path, SCHEMA, ManualClock(), pytest.fail))) as hub:
+            job.write(4, [StateRow(*row) for row in rows])
+            assert job.move(None, pointer_to(4, rows))
+            assert hub.pointer() == pointer_to(4, rows)
+            assert list(hub.rows(4)) == rows
+
+
+@pytest.mark.parametrize("is_job_first", [True, False])
+def test_file_of_an_older_program_gets_what_it_lacks(tmp_path: Path, is_job_first: bool) -> None:
+    """A file without marks, opened by either."""
+    path = tmp_path / "checkpoints.db"
+    with closing(sqlite3.connect(path)) as file:
+        for statement in CHECKPOINTS_FILE:
+            if MARK_TABLE not in statement:
+                file.execute(statement)
+        file.execute("PRAGMA user_version=1")
+    if not is_job_first:
+        open_database(path, SCHEMA, ManualClock(), pytest.fail).close()
+
+    with closing(SqliteCheckpoints(path)) as job:
+        marks.set_job_mark(job, "archive", (7,))
+        assert marks.job_marks(job) == {"archive": (7,)}
+    open_database(path, SCHEMA, ManualClock(), pytest.fail).close()
+
+
+def test_file_of_a_newer_program_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "checkpoints.db")) as file:
+        file.execute("PRAGMA user_version=9")
+
+    with pytest.raises(ConflictError, match="has schema version 9, this program knows up to 2"):
+        SqliteCheckpoints(tmp_path / "checkpoints.db")
+
+
+def test_parts_are_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut between any two sessions, pages too."""
+    monkeypatch.setattr(rows_sqlite, "_PAGE", 7)
+    rows = [StateRow(*row) for row in rows_of(40, 1) + rows_of(30, 2)]
+    with closing(SqliteCheckpoints(tmp_path / "checkpoints.db")) as store:
+        store.write(5, rows)
+        store.write(6, rows[:3])
+        parts = store.parts(5, 4)
+
+        assert len(parts) == 4
+        assert [row for part in parts for row in store.rows(5, part)] == rows
+        assert list(store.rows(5, Part())) == rows
+        assert store.get(5, [(2, "client-00007"), (9, "no")]) == [rows[47]]
+
+
+def test_marks_remember_jobs_kept_versions_and_what_was_written(tmp_path: Path) -> None:
+    """Each under a name of its own."""
+    with closing(SqliteCheckpoints(tmp_path / "checkpoints.db")) as store:
+        first, second = pointer_to(9, rows_of(2)), pointer_to(10, rows_of(3))
+        marks.keep(store, second)
+        marks.keep(store, first)
+        marks.set_written(store, 11, Written(5, 77, 1, ("why",)))
+
+        assert marks.kept(store) == [first, second]
+        assert marks.written(store, 11) == Written(5, 77, 1, ("why",))
+        assert marks.written(store, 12) is None
+        assert marks.marked_versions(store) == {9, 10, 11}
+        marks.forget(store, [9, 11])
+        assert marks.marked_versions(store) == {10}
+
+        store.set_mark("job/SESSIONS/archive", b"damaged")
+        with pytest.raises(CorruptRecordError, match="damaged mark of job archive"):
+            marks.job_marks(store)
+
+
+def test_states_of_a_hub_are_read(tmp_path: Path) -> None:
+    """Where there are none, and where the file is none, that is said."""
+    with pytest.raises(NotFoundError, match="there are no session states yet"):
+        SqliteStates(tmp_path / "state.db")
+    (tmp_path / "state.db").write_bytes(b"no database at all, but long enough to look at" * 20)
+
+    with (
+        closing(SqliteStates(tmp_path / "state.db")) as states,
+        pytest.raises(BackendError, match=r"state\.db: file is not"),
+    ):
+        states.applied()
