@@ -1,0 +1,88 @@
+"""The job `archive`: copies the events of both logs into Parquet files, and marks up to where, so that no trimming goes past it.
+
+Knows the order of things: mark, copy, count, move the mark. Killed anywhere, the next run writes the same batch anew.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+from iothub.errors import ConflictError, CorruptRecordError
+from iothub.records.events import Topic
+from iothub_spark.report import Figures, Report, watched
+from iothub_spark.sinks.archive import write_batch
+from iothub_spark.sources.events import read_events
+from iothub_spark.spec import Spec
+from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
+from iothub_spark.stores.archive import LOGS, batch_folder, required
+from iothub_spark.stores.log import LogRange, range_after
+from iothub_spark.stores.marks import set_job_mark
+from iothub_spark.stores.opened import opened_checkpoints, opened_log
+from iothub_spark.transforms.archive import archived
+
+JOB = "archive"
+
+
+def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
+    """Copy what came since the last run. With `full`, go on where a log begins now, if events before that are gone for good."""
+    required(spec.archive)
+    figures: dict[str, int | float | str | bool] = {}
+    with opened_accounts(spec.sql_url_file) as accounts:
+        for topic, log in LOGS.items():
+            mark, wanted = _wanted(spec, report, accounts, topic)
+            figures |= {f"{log}_{name}": count for name, count in _archive(spark, spec, report, mark, wanted).items()}
+            if not spec.is_dry_run:
+                accounts.set_mark(JOB, log, wanted.upto, _now_ms())
+                _tell_compaction(spec, wanted)
+    return figures
+
+
+def _tell_compaction(spec: Spec, wanted: LogRange) -> None:
+    """Its marks are beside the checkpoints; it never trims past them."""
+    with opened_checkpoints(spec.checkpoints) as checkpoints:
+        set_job_mark(checkpoints, JOB, wanted.upto, wanted.topic)
+
+
+def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tuple[Mark, LogRange]:
+    """Return what is to be copied. Raises ConflictError: events are missing that were not copied."""
+    name = LOGS[topic]
+    mark = accounts.mark(JOB, name)
+    with opened_log(spec.events) as log:
+        try:
+            wanted = range_after(log, None if mark is None else mark.offsets, topic)
+        except ConflictError as error:
+            if not spec.is_full:
+                raise ConflictError(
+                    f"the archive of {name}: {error}; --full goes on from where the log begins"
+                ) from None
+            report.note(f"the archive of {name} has a gap: {error}")
+            mark, wanted = None, range_after(log, None, topic)
+    if mark is None and not spec.is_dry_run:
+        mark = accounts.set_mark(JOB, name, wanted.after, _now_ms())  # the batch is named by it, in every attempt
+    return mark or Mark(wanted.after, 0), wanted
+
+
+def _archive(spark: SparkSession, spec: Spec, report: Report, mark: Mark, wanted: LogRange) -> dict[str, int]:
+    """Write one batch, and see that it is whole. Raises CorruptRecordError."""
+    if not wanted.offsets:
+        return {"events": 0, "damaged": 0}
+    log = LOGS[wanted.topic]
+    events = read_events(spark, spec, wanted).persist()
+    with watched(spark, report, (f"read {log}", f"write {log}"), wanted.offsets):
+        damaged = events.where(F.col("damage").isNotNull()).count()
+        readable = events.count() - damaged
+        if not spec.is_dry_run:
+            folder = batch_folder(required(spec.archive), log, mark)
+            write_batch(archived(events), folder)
+            found = spark.read.parquet(str(folder)).count() if readable else 0
+            if found != readable:
+                raise CorruptRecordError(f"{folder}: {found} events can be read, {readable} were written; run it again")
+    events.unpersist()
+    return {"events": readable, "damaged": damaged}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

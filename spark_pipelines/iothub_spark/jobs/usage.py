@@ -1,0 +1,58 @@
+"""The job `usage`: adds up what each tenant used, by the hour, into the table `usage_hour` and into the archive.
+
+Knows the order of things; the sums are `transforms.usage`'s. Run again over the same log it writes the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+from iothub.records.events import Topic
+from iothub_spark.report import Figures, Report, watched
+from iothub_spark.schemas.statistics import USAGE_HOURS
+from iothub_spark.sinks.archive import write_usage
+from iothub_spark.sources.events import read_events
+from iothub_spark.spec import Spec
+from iothub_spark.stores.accounts import Accounts, opened_accounts
+from iothub_spark.stores.log import range_after
+from iothub_spark.stores.opened import opened_log
+from iothub_spark.transforms import usage
+
+_DAY_MS = 86_400_000
+
+
+def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
+    """Add up the whole log for statistics: what it still has is what can have changed."""
+    with opened_log(spec.events) as log:
+        wanted = range_after(log, None, Topic.ANALYTICS)
+        trimmed = [part for part, offset in enumerate(log.begin(Topic.ANALYTICS)) if offset > 1]
+    events = read_events(spark, spec, wanted).persist()
+    with watched(spark, report, ("read", "add up"), wanted.offsets):
+        hours = usage.whole_hours(usage.usage_hours(events), events, trimmed)
+        rows = [row.asDict() for row in hours.collect()]
+    missing, damaged = usage.missing_records(events), events.where(F.col("damage").isNotNull()).count()
+    if missing:
+        report.note(f"{missing} records of workers are not in the log: usage may be short by so many minutes")
+    written = 0
+    if not spec.is_dry_run:
+        with opened_accounts(spec.sql_url_file) as accounts:
+            written = accounts.replace_hours(rows, int(time.time() * 1000))
+            _copy(spark, spec, accounts, {row["hour_ms"] // _DAY_MS for row in rows})
+    events.unpersist()
+    figures = {"events": wanted.offsets, "hours": len(rows), "rows_written": written, "damaged": damaged}
+    return {**figures, "missing_records": missing, **usage.totals(rows)}
+
+
+def _copy(spark: SparkSession, spec: Spec, accounts: Accounts, days: Iterable[int]) -> None:
+    """Write whole days from the table into the archive."""
+    if spec.archive is None:
+        return
+    rows = [row for day in days for row in accounts.hours(day * _DAY_MS, (day + 1) * _DAY_MS)]
+    if rows:
+        day = F.to_date(F.timestamp_millis("hour_ms")).alias("day")
+        frame = spark.createDataFrame([tuple(row[name] for name in USAGE_HOURS.names) for row in rows], USAGE_HOURS)
+        write_usage(frame.select(*USAGE_HOURS.names, day), spec.archive / "usage")

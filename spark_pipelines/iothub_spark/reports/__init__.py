@@ -1,0 +1,1 @@
+"""Pages that jobs write for people."""

@@ -1,0 +1,72 @@
+"""The archive: events as Parquet files, in folders by log, batch, tenant and day. A folder that every worker of a cluster can reach.
+
+Knows folders and marks, no event and no Spark.
+
+Theory: `events/log=LOG/batch=ID/tenant_id=N/day=YYYY-MM-DD/*.parquet`. A batch is what one run has copied; its ID says from where on (the mark
+of the run before, which moves only after the batch is whole). A run that is repeated therefore writes the same batch anew, and never a second one.
+A batch without `_SUCCESS` is not whole: nobody reads it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+from iothub.errors import BackendError, ConfigError
+from iothub.records.events import Topic
+from iothub_spark.stores.accounts import Mark
+
+LOGS = {Topic.SESSIONS: "sessions", Topic.ANALYTICS: "analytics"}
+"""The words of marks and folders."""
+
+_WHOLE = "_SUCCESS"
+
+
+def required(path: Path | None) -> Path:
+    """Return the archive's folder. Raises ConfigError: the spec names none."""
+    if path is None:
+        raise ConfigError("archive: is missing, expected the folder of the archive")
+    return path
+
+
+def events_folder(archive: Path) -> Path:
+    return archive / "events"
+
+
+def batch_folder(archive: Path, log: str, mark: Mark) -> Path:
+    """Return where the batch that begins behind a mark is."""
+    place = blake2b(repr(tuple(mark.offsets)).encode(), digest_size=6).hexdigest()
+    return events_folder(archive) / f"log={log}" / f"batch={mark.at_ms:013d}-{place}"
+
+
+def whole_batches(archive: Path, log: str) -> list[Path]:
+    """Return the batches that can be read, in the order in which they were begun."""
+    return sorted(mark.parent for mark in (events_folder(archive) / f"log={log}").glob(f"batch=*/{_WHOLE}"))
+
+
+def folders_of(archive: Path, tenant_id: int) -> list[Path]:
+    """Return every folder that holds rows of a tenant: its events in each batch, its usage."""
+    name = f"tenant_id={tenant_id}"
+    return sorted([*events_folder(archive).glob(f"log=*/batch=*/{name}"), *archive.glob(f"usage/{name}")])
+
+
+def reports_with(archive: Path, tenant_id: int) -> list[Path]:
+    """Return the pages that speak of a tenant."""
+    mark = f'data-tenant="{tenant_id}"'
+    return sorted(page for page in archive.glob("reports/*.html") if mark in page.read_text(encoding="utf-8"))
+
+
+def remove(folder: Path) -> int:
+    """Remove a folder; returns how many data files it had. Raises BackendError."""
+    count = sum(1 for _ in _data_files(folder))
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise BackendError(f"{folder}: cannot be removed: {error.strerror}", retryable=True) from error
+    return count
+
+
+def _data_files(folder: Path) -> Iterator[Path]:
+    return folder.rglob("*.parquet")

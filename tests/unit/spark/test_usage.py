@@ -1,0 +1,199 @@
+"""`usage`: every record counts once, in its hour; what the log has only the end of is left as it was."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from iothub.records.events import Event, EventType, Topic, encode_event
+from iothub.records.layout import EVENT_TABLES
+from iothub_spark.jobs import usage as job
+from iothub_spark.report import Report
+from iothub_spark.schemas.events import EVENTS
+from iothub_spark.schemas.statistics import USAGE_HOURS
+from iothub_spark.stores.accounts import opened_accounts
+from iothub_spark.transforms import usage
+from tests.support.statistics import HOUR_MS, NOON_MS, house, log, sampled, spec_of, used
+
+
+def frame(spark: SparkSession, *events: Event, partition: int = 0, first: int = 1) -> DataFrame:
+    rows = [
+        (partition, offset, e.tenant_id, e.client_id, e.type.word, e.epoch, e.at_ms, json.dumps(dict(e.facts)), None)
+        for offset, e in enumerate(events, first)
+    ]
+    return spark.createDataFrame(rows, EVENTS)
+
+
+def hours_of(hours: DataFrame, *names: str) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Return the figures by (tenant, hours since noon)."""
+    return {
+        (row.tenant_id, (row.hour_ms - NOON_MS) // HOUR_MS): tuple(row[name] for name in names)
+        for row in hours.collect()
+    }
+
+
+def test_records_are_added_up_by_tenant_and_hour(spark: SparkSession) -> None:
+    """Also those of two workers; a tenant that only stores has a row, too."""
+    events = frame(
+        spark,
+        used(1, 1, messages_in=5, blocks_in=6, fanout=2),
+        used(1, 2, minute=59, messages_in=1),
+        used(1, 3, minute=60, messages_in=10),
+        used(1, 1, incarnation="hub-2/1/1", messages_in=100),
+        used(2, 4, messages_in=7),
+        sampled(3, 5, queued_bytes=10, retained_bytes=20),
+    )
+
+    hours = usage.usage_hours(events)
+
+    assert hours.schema.names == USAGE_HOURS.names
+    assert [field.dataType for field in hours.schema] == [field.dataType for field in USAGE_HOURS]
+    assert hours_of(hours, "messages_in", "blocks_in", "fanout", "stored_byte_s") == {
+        (1, 0): (106, 6, 2, 0),
+        (1, 1): (10, 0, 0, 0),
+        (2, 0): (7, 0, 0, 0),
+        (3, 0): (0, 0, 0, 30 * 60),
+    }
+
+
+def test_record_that_was_written_twice_counts_once(spark: SparkSession) -> None:
+    """Its worker did not know whether the log had it."""
+    events = frame(
+        spark,
+        used(1, 1, messages_in=5),
+        used(1, 1, messages_in=5),
+        sampled(1, 2, queued_bytes=1),
+        sampled(1, 2, queued_bytes=1),
+    )
+
+    assert hours_of(usage.usage_hours(events), "messages_in", "stored_byte_s") == {(1, 0): (5, 60)}
+
+
+def test_period_of_no_length_stores_nothing(spark: SparkSession) -> None:
+    """A clock was set back."""
+    late = sampled(1, 1, queued_bytes=100)
+    event = Event(late.type, 1, "", 0, late.at_ms - 10 * 60_000, late.facts)
+
+    assert hours_of(usage.usage_hours(frame(spark, event)), "stored_byte_s") == {(1, 0): (0,)}
+
+
+def test_hour_of_which_the_log_has_the_end_alone_is_left_out(spark: SparkSession) -> None:
+    """By the latest of the partitions that were trimmed; one that is whole holds nothing back."""
+    events = frame(spark, used(1, 1, minute=70, messages_in=1), used(1, 2, minute=130, messages_in=2), first=5).union(
+        frame(spark, used(2, 3, minute=10, messages_in=4), partition=1)
+    )
+    hours = usage.usage_hours(events)
+
+    assert hours_of(usage.whole_hours(hours, events, [0]), "messages_in") == {(1, 2): (2,)}
+    assert len(hours_of(usage.whole_hours(hours, events, []), "messages_in")) == 3
+
+
+def test_records_that_are_missing_are_counted(spark: SparkSession) -> None:
+    """Only of workers whose first record is there: of others nobody knows what was trimmed."""
+    events = frame(
+        spark,
+        used(1, 1, messages_in=1),
+        sampled(1, 4, queued_bytes=1),
+        used(1, 7, incarnation="hub-2/1/1", messages_in=1),
+        used(1, 9, incarnation="hub-2/1/1", messages_in=1),
+    )
+
+    assert usage.missing_records(events) == 2
+    assert usage.missing_records(frame(spark)) == 0
+
+
+# --- the job
+
+
+def run(spark: SparkSession, folder: Path, **options: bool) -> dict[str, object]:
+    return dict(job.run(spark, spec_of(folder, "usage", **options), Report(io.StringIO())))
+
+
+def table(folder: Path) -> list[tuple[int, ...]]:
+    """Return (tenant, hour since noon, messages in, stored byte seconds), ascending."""
+    with opened_accounts(folder / "accounts.url") as accounts:
+        rows = accounts.hours(0, 1 << 60)
+    return sorted(
+        (row["tenant_id"], (row["hour_ms"] - NOON_MS) // HOUR_MS, row["messages_in"], row["stored_byte_s"])
+        for row in rows
+    )
+
+
+def test_job_writes_table_and_archive_and_may_be_repeated(spark: SparkSession, tmp_path: Path) -> None:
+    """The open hour grows with the next run; everything else stays to the byte."""
+    acme = house(tmp_path, "acme")["acme"]
+    log(
+        tmp_path,
+        used(acme, 1, messages_in=5),
+        sampled(acme, 2, queued_bytes=10),
+        used(acme, 3, minute=61, messages_in=7),
+    )
+    first = run(spark, tmp_path)
+    again = run(spark, tmp_path)
+    before = table(tmp_path)
+    log(tmp_path, used(acme, 4, minute=62, messages_in=1))
+    run(spark, tmp_path)
+
+    assert first == again
+    assert (first["hours"], first["rows_written"], first["messages_in"], first["missing_records"]) == (2, 2, 12, 0)
+    assert before == [(acme, 0, 5, 600), (acme, 1, 7, 0)]
+    assert table(tmp_path) == [(acme, 0, 5, 600), (acme, 1, 8, 0)]
+    kept = spark.read.parquet(str(tmp_path / "archive" / "usage"))
+    assert sorted((row.tenant_id, row.messages_in) for row in kept.collect()) == [(acme, 5), (acme, 8)]
+
+
+def test_job_keeps_the_sums_of_hours_that_were_trimmed(spark: SparkSession, tmp_path: Path) -> None:
+    """A log of seven days must not make last week's bill smaller."""
+    acme = house(tmp_path, "acme")["acme"]
+    log(tmp_path, *[used(acme, number, minute=20 * number, messages_in=1) for number in range(1, 9)])
+    run(spark, tmp_path)
+    before = table(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
+        connection.execute(f"DELETE FROM {EVENT_TABLES[Topic.ANALYTICS]} WHERE offset <= 4")
+
+    figures = run(spark, tmp_path)
+
+    assert table(tmp_path) == before
+    assert figures["rows_written"] == 1
+
+
+def test_job_leaves_out_tenants_that_are_gone_and_names_damage(spark: SparkSession, tmp_path: Path) -> None:
+    """A deleted tenant's rows were removed with it: the log must not bring them back."""
+    acme = house(tmp_path, "acme")["acme"]
+    log(tmp_path, used(acme, 1, messages_in=5), used(99, 2, messages_in=5), used(acme, 4, messages_in=1))
+    with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
+        statement = f"INSERT INTO {EVENT_TABLES[Topic.ANALYTICS]} (key, value) VALUES ('', ?)"
+        connection.execute(statement, (b"{",))
+    said = io.StringIO()
+
+    figures = job.run(spark, spec_of(tmp_path, "usage"), Report(said))
+
+    assert table(tmp_path) == [(acme, 0, 6, 0)]
+    assert (figures["damaged"], figures["missing_records"], figures["rows_written"]) == (1, 1, 1)
+    assert "1 records of workers are not in the log" in said.getvalue()
+
+
+def test_dry_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    acme = house(tmp_path, "acme")["acme"]
+    log(tmp_path, used(acme, 1, messages_in=5))
+
+    figures = run(spark, tmp_path, dry_run=True)
+
+    assert (figures["hours"], figures["rows_written"]) == (1, 0)
+    assert table(tmp_path) == []
+    assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize("kind", [EventType.USAGE_COUNTED, EventType.TENANT_SAMPLED])
+def test_event_without_a_number_is_left_out(spark: SparkSession, kind: EventType) -> None:
+    """Nobody could tell it from its second copy."""
+    event = Event(kind, 1, "", 0, NOON_MS, {"messages_in": 5})
+
+    assert encode_event(event)
+    assert usage.usage_hours(frame(spark, event)).count() == 0
