@@ -30,11 +30,14 @@ class Plan:
     @property
     def is_done(self) -> bool:
         """Nothing has come since the checkpoint that counts."""
-        return self.base is not None and self.wanted.upto == self.base.offsets
+        return self.base is not None and self.base == self.pointer and self.wanted.upto == self.base.offsets
 
 
-def plan_compaction(log: Log, pointer: Pointer | None, *, is_full: bool) -> Plan:
+def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = None, *, is_full: bool) -> Plan:
     """Capture the end of the log and say what is to be read.
+
+    `is_full`: not from the checkpoint that counts, but from the first event, or, where the log does not reach back so far, from an older
+    checkpoint.
 
     Raises ConflictError: events are missing before or behind what is known, or it is another log.
     """
@@ -46,6 +49,8 @@ def plan_compaction(log: Log, pointer: Pointer | None, *, is_full: bool) -> Plan
             raise ConflictError(f"checkpoint {pointer.version} does not fit the log: {error}; {_REMEDY}") from None
         if not is_full:
             return Plan(pointer, pointer, behind, begin)
+    if older is not None and not is_whole(begin) and reaches(begin, older.offsets):
+        return Plan(pointer, older, range_after(log, older.offsets), begin)
     require_whole(begin)
     return Plan(pointer, None, range_after(log, None), begin)
 
@@ -63,6 +68,11 @@ def require_whole(begin: Offsets) -> None:
         raise ConflictError(
             f"the log begins at offset {shown(begin)}, not at its first event: sessions cannot be made from it alone; {_REMEDY}"
         )
+
+
+def reaches(begin: Offsets, offsets: Offsets) -> bool:
+    """Say whether a log that begins there has everything behind these offsets."""
+    return len(begin) == len(offsets) and all(first <= last + 1 for first, last in zip(begin, offsets, strict=True))
 
 
 def is_whole(begin: Offsets) -> bool:

@@ -48,6 +48,14 @@ class Child:
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait(WAIT_S)
 
+    def end_at(self, moment: float) -> None:
+        """Kill -9 the driver at a moment of the monotonic clock, unless it ends before."""
+        try:
+            self._process.wait(max(0.0, moment - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.kill(self._process.pid, signal.SIGKILL)
+            self._process.wait(WAIT_S)
+
     def finish(self) -> tuple[int, list[dict[str, object]]]:
         """Wait for the end; returns the exit code and what it said."""
         out, _ = self._process.communicate(timeout=WAIT_S)

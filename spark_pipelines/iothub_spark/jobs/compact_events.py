@@ -74,10 +74,16 @@ def _plan(job: _Run) -> Plan:
     if job.spec.options.get("from_state") is True:
         with opened_states(job.spec.state) as states:
             return plan_from_states(job.log, pointer, states.applied())
-    plan = plan_compaction(job.log, pointer, is_full=job.spec.is_full)
+    plan = plan_compaction(job.log, pointer, _older(job, pointer), is_full=job.spec.is_full)
     if plan.base is not None and not plan.is_done and not job.spec.is_dry_run:
         checking.check_rows(job.spark, job.spec, plan.base)
     return plan
+
+
+def _older(job: _Run, pointer: Pointer | None) -> Pointer | None:
+    """Return the kept checkpoint before the one that counts."""
+    kept = [each for each in marks.kept(job.checkpoints) if pointer is not None and each.version < pointer.version]
+    return kept[-1] if kept else None
 
 
 def _nothing_new(job: _Run, plan: Plan) -> Figures:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 from iothub.errors import ConflictError, CorruptRecordError
 from iothub.records.checkpoint import Pointer
 from iothub_spark import checking
-from iothub_spark.planning import is_whole
+from iothub_spark.planning import is_whole, reaches
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.sources.events import read_stored
 from iothub_spark.sources.states import read_checkpoint, read_states
@@ -87,15 +87,11 @@ def _sides(views: _Views, log: Log, pointer: Pointer | None, kept: list[Pointer]
     if is_whole(begin):
         found.append(("whole log", views.from_log()))
     elif pointer is not None:
-        older = [each for each in kept if each.version < pointer.version and _reaches(begin, each.offsets)]
+        older = [each for each in kept if each.version < pointer.version and reaches(begin, each.offsets)]
         found += [(f"checkpoint {each.version}", views.from_checkpoint(each)) for each in older[:1]]
     if pointer is not None:
         found.append((f"checkpoint {pointer.version}", views.from_checkpoint(pointer)))
     return found
-
-
-def _reaches(begin: Offsets, offsets: Offsets) -> bool:
-    return len(begin) == len(offsets) and all(first <= last + 1 for first, last in zip(begin, offsets, strict=True))
 
 
 def _compared(spark: SparkSession, report: Report, sides: list[tuple[str, DataFrame]], end: Offsets) -> Figures:

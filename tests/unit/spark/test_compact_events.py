@@ -167,6 +167,26 @@ def test_checkpoint_that_is_damaged_is_refused_and_made_anew_with_full(
     assert compact(full=True)["rows"] == figures["rows"]
 
 
+def test_damaged_checkpoint_is_made_again_from_the_older_one(folder: Path, mill: EventMill, compact: Compact) -> None:
+    """The log does not reach back to its first event any more; it reaches back to the checkpoint that is kept."""
+    whole = replay(EventMill(SESSIONS, TENANTS).events(MADE))
+    first = compact()
+    more = list(mill.events(100))
+    append(folder / "events.db", more)
+    second = compact()
+    assert second["events_trimmed"] == MADE
+    _change(folder, "DELETE FROM checkpoint WHERE version = ? AND client_id = 'device-0'", second["version"])
+
+    figures = compact(full=True)
+    assert (figures["base_rows"], figures["events"]) == (first["rows"], 100)
+    expected = replay(more, into=whole, first=MADE + 1)
+    for key in [
+        key for key, facts in expected.sessions.items() if facts["is_ended"] and int(str(facts["offset"])) <= MADE
+    ]:
+        del expected.sessions[key]
+    require_same(states_of_checkpoint(folder), expected)
+
+
 def test_log_that_does_not_fit_the_checkpoint_is_refused(folder: Path, mill: EventMill, compact: Compact) -> None:
     """A gap behind it, or an end before it; the way out is named."""
     compact()
