@@ -15,7 +15,7 @@ from pathlib import Path
 from iothub.errors import ConfigError, IotHubError
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import kind_of, translated
-from iothub_spark.jobs import JOBS
+from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report
 from iothub_spark.session import start_session
 from iothub_spark.spec import Option, Spec, read_spec

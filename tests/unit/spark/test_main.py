@@ -14,7 +14,7 @@ from iothub.errors import BackendError, ConfigError, ConflictError, CorruptRecor
 from iothub_spark import main
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import kind_of, translated
-from iothub_spark.jobs import JOBS
+from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report, watched
 from iothub_spark.spec import Spec, write_spec
 from tests.support.spark import sqlite_spec

@@ -1,0 +1,25 @@
+"""Which module runs which job: one for each name of `iothub_spark.catalogue`.
+
+Knows names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from iothub_spark.jobs import archive, compact_events, erase, insights, usage, verify
+from iothub_spark.report import Figures, Report
+from iothub_spark.spec import Spec
+
+Job = Callable[[SparkSession, Spec, Report], Figures]
+
+JOBS: dict[str, Job] = {
+    "compact_events": compact_events.run,
+    "verify": verify.run,
+    "usage": usage.run,
+    "archive": archive.run,
+    "insights": insights.run,
+    "erase": erase.run,
+}
