@@ -1,0 +1,95 @@
+"""`iothub usage`: what a tenant has used, as the job `usage` has added it up.
+
+Knows no log: figures come from the accounts database, and are as new as the job's last run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+
+import click
+
+from iothub.cli.app import App, noun, verb
+from iothub.cli.content import time_of
+from iothub.errors import ConfigError
+from iothub_tenants.accounts import usage_hours
+from iothub_tenants.accounts.usage_hours import HOUR_MS, UsageHour
+
+command = noun("usage", "What a tenant has used, hour by hour: messages, bytes, connection time, storage.")
+COLUMNS = (
+    "name",
+    "messages_in",
+    "messages_out",
+    "equivalents",
+    "bytes_in",
+    "bytes_out",
+    "connection_minutes",
+    "stored_byte_hours",
+    "fanout",
+)
+_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
+_BY: dict[str, Callable[[UsageHour], str]] = {
+    "hour": lambda hour: str(time_of(hour.hour_ms)),
+    "day": lambda hour: str(time_of(hour.hour_ms))[:10],
+    "total": lambda _hour: "total",
+}
+_WEEK_MS = 7 * 24 * HOUR_MS
+
+
+def _moment(_context: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    """Read a day or a time, UTC, as Unix milliseconds. Raises ConfigError."""
+    if text is None:
+        return None
+    for form in _FORMS:
+        try:
+            return int(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
+        except ValueError:
+            continue
+    raise ConfigError(
+        f"{option.opts[0]} {text!r}: expected a day such as 2026-11-01, or a time such as 2026-11-01T05:00 (UTC)"
+    )
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.option(
+    "--from", "from_ms", metavar="WHEN", callback=_moment, help="First hour, UTC; without it a week before the last."
+)
+@click.option("--to", "to_ms", metavar="WHEN", callback=_moment, help="Hours before this one; without it up to now.")
+@click.option("--by", type=click.Choice(list(_BY)), default="day", show_default=True, help="What a line stands for.")
+def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str) -> None:
+    """Show what a tenant has used, from the table that the job `usage` writes (`iothub job run usage`).
+
+    Equivalents are messages in and out in blocks of 4 KiB, every block begun.
+
+    Examples:
+      iothub --data-dir ./hub usage show acme
+      iothub --data-dir ./hub usage show acme --from 2026-11-01 --to 2026-12-01 --by total -o json
+    """
+    until_ms = int(time.time() * 1000) if to_ms is None else to_ms
+    since_ms = until_ms - _WEEK_MS if from_ms is None else from_ms
+    if since_ms >= until_ms:
+        raise ConfigError("--from is not before --to: expected a stretch of time")
+    hours = usage_hours.hours(app.store(), tenant, since_ms, until_ms)
+    app.rows([_row(name, list(some)) for name, some in groupby(hours, _BY[by])], *COLUMNS)
+
+
+def _row(name: str, hours: Sequence[UsageHour]) -> dict[str, object]:
+    blocks_in, blocks_out = (sum(hour.blocks_in for hour in hours), sum(hour.blocks_out for hour in hours))
+    return {
+        "name": name,
+        "hours": len(hours),
+        "messages_in": sum(hour.messages_in for hour in hours),
+        "messages_out": sum(hour.messages_out for hour in hours),
+        "equivalents": blocks_in + blocks_out,
+        "equivalents_in": blocks_in,
+        "equivalents_out": blocks_out,
+        "bytes_in": sum(hour.bytes_in for hour in hours),
+        "bytes_out": sum(hour.bytes_out for hour in hours),
+        "connection_minutes": round(sum(hour.connection_ms for hour in hours) / 60_000, 3),
+        "stored_byte_hours": round(sum(hour.stored_byte_s for hour in hours) / 3_600, 3),
+        "fanout": sum(hour.fanout for hour in hours),
+    }

@@ -1,0 +1,78 @@
+"""`iothub usage show`: sums of the hours that the job has written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from sqlalchemy import insert
+
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import usage_hour
+from iothub_tenants.accounts.usage_hours import HOUR_MS
+from tests.support.command import Cli
+
+NOON_MS = 1_793_534_400_000  # 2026-11-01T12:00:00Z
+
+
+@pytest.fixture
+def used(acme: Cli) -> Cli:
+    """Three hours of two days."""
+    figures = {
+        "tenant_id": 1,
+        "messages_in": 10,
+        "messages_out": 20,
+        "blocks_in": 11,
+        "blocks_out": 22,
+        "bytes_in": 1_000,
+        "bytes_out": 2_000,
+        "connection_ms": 90_000,
+        "fanout": 30,
+        "stored_byte_s": 7_200,
+        "written_ms": 0,
+    }
+    store = AccountStore(sqlite_url(acme.data_dir / "accounts.db"))
+    with store.write() as writer:
+        rows = [{**figures, "hour_ms": NOON_MS + hour * HOUR_MS} for hour in (0, 1, 24)]
+        writer.connection.execute(insert(usage_hour), rows)
+    store.close()
+    return acme
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("hour", [("2026-11-01T12:00:00Z", 10), ("2026-11-01T13:00:00Z", 10), ("2026-11-02T12:00:00Z", 10)]),
+        ("day", [("2026-11-01", 20), ("2026-11-02", 10)]),
+        ("total", [("total", 30)]),
+    ],
+)
+def test_usage_is_added_up(used: Cli, by: str, expected: list[tuple[str, int]]) -> None:
+    rows = used.rows("usage", "show", "acme", "--from", "2026-11-01", "--to", "2026-12-01", "--by", by)
+
+    assert [(row["name"], row["messages_in"]) for row in rows] == expected
+
+
+def test_figures_are_in_the_units_that_people_pay_for(used: Cli) -> None:
+    """Minutes, byte-hours, blocks of both directions."""
+    words = ("usage", "show", "acme", "--from", "2026-11-01T12:00", "--to", "2026-11-01T13:00", "-o", "json")
+    (row,) = json.loads(used(*words).out)
+
+    assert (row["equivalents"], row["connection_minutes"], row["stored_byte_hours"], row["hours"]) == (33, 1.5, 2.0, 1)
+
+
+def test_week_without_usage_is_empty(acme: Cli) -> None:
+    assert "(none)" in acme("usage", "show", "acme").err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("acme", "--from", "yesterday"), 2, "--from 'yesterday': expected a day such as 2026-11-01"),
+        (("acme", "--from", "2026-11-02", "--to", "2026-11-01"), 2, "--from is not before --to"),
+        (("umbrella",), 3, "there is no tenant"),
+    ],
+)
+def test_usage_of_nothing_is_refused_by_name(acme: Cli, words: tuple[str, ...], code: int, text: str) -> None:
+    assert text in acme("usage", "show", *words, code=code).err
