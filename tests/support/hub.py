@@ -103,11 +103,11 @@ class Hub:
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=self.whole_environment)
 
-    def start(self) -> None:
+    def start(self, limit_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until every listener accepts."""
         self.ports.setdefault("tcp", free_port())
         self.launch()
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + limit_s
         for port in self.ports.values():
             while not _accepts(port):
                 if not self.is_running():
