@@ -199,6 +199,8 @@ def _judge(done: Done | None, failed: Failed | None, code: int | None, log: RunL
         return _Outcome(kind=failed.kind or DIED, text=failed.text or "it failed and did not say why", figures=figures)
     if done is not None and code == 0:
         return _Outcome(Result.DONE, "", "", figures)
+    if done is not None and code is None:  # the work is done and durable; only Spark has not let go
+        return _Outcome(Result.DONE, "", f"its process had to be ended, {_EXIT_S:.0f} s after its last word", figures)
     if code is None:
         how = "did not end after its last word"
     elif code < 0:

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 
 def hold(descriptor: int = 0) -> None:
@@ -29,8 +30,9 @@ def wait_for_end(descriptor: int, end: Callable[[], None]) -> None:
 
 def end_group() -> None:
     """Kill this process and its Java, where they have a group of their own; Spark's workers end when their Java does."""
-    sys.stderr.write("whoever started this job is gone: it ends\n")
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):  # whoever is gone was, as a rule, the one who read this
+        sys.stderr.write("whoever started this job is gone: it ends\n")
+        sys.stderr.flush()
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)

@@ -1,8 +1,9 @@
-"""A job's process without Spark: it says what its arguments tell it to. Run as a program; knows nothing of ours.
+"""A job's process without Spark: it says what its arguments tell it to.
 
-Steps, one per argument: `stage:NAME:DONE:OF`, `note:TEXT`, `done:JSON`, `failed:KIND:TEXT`, `noise:TEXT` (no JSON), `long:COUNT` (so many characters on a line), `error:TEXT` (standard error),
-`touch:FILE`, `until:FILE` (wait for it), `forever`, `stubborn` (ignore SIGTERM), `java:FILE` (start a process that notes its id there and stays),
-`kill` (kill -9 itself), `exit:CODE`.
+Run as a program; knows nothing of ours but how a job ends with whoever started it. Steps, one per argument:
+`stage:NAME:DONE:OF`, `note:TEXT`, `done:JSON`, `failed:KIND:TEXT`; `noise:TEXT` (no JSON), `long:COUNT` (so many characters on a line),
+`error:TEXT` (standard error); `touch:FILE`, `until:FILE` (wait for it), `forever`; `stubborn` (ignore SIGTERM), `java:FILE` (start a process that
+notes its id there and stays), `kill` (kill -9 itself), `exit:CODE`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-
-def lifeline() -> None:
-    """As `iothub_spark.lifeline` does it."""
-
-    def wait() -> None:
-        while os.read(0, 4096):
-            pass
-        os.killpg(os.getpgrp(), signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
+from iothub_spark import lifeline
 
 
 def say(**fields: object) -> None:
@@ -86,7 +77,7 @@ STEPS: dict[str, Callable[[str], object]] = {
 
 
 def main(steps: list[str]) -> None:
-    lifeline()
+    lifeline.hold()
     for step in steps:
         name, _, words = step.partition(":")
         STEPS[name](words)

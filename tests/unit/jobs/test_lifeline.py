@@ -42,6 +42,26 @@ def test_process_ends_when_nobody_holds_the_other_end(is_leader: bool, code: int
     assert said == b"whoever started this job is gone: it ends\n"
 
 
+def test_process_ends_also_when_nobody_reads_its_last_words() -> None:
+    """Whoever was killed held all pipes."""
+    holding = subprocess.Popen(
+        [sys.executable, "-c", HOLDING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert holding.stdin is not None
+    assert holding.stdout is not None
+    assert holding.stderr is not None
+    assert holding.stdout.readline() == b"ready\n"
+
+    for pipe in (holding.stdout, holding.stderr, holding.stdin):
+        pipe.close()
+
+    assert holding.wait(20) == -9
+
+
 def test_what_is_written_keeps_it_alive() -> None:
     """Only the end of the pipe counts."""
     reading, writing = os.pipe()
