@@ -71,9 +71,20 @@ class Abroad:
             place: Place | None = session.control.place
             if place is not None and event.epoch >= place.logged_epoch:
                 place.logged_epoch = event.epoch
-                change = _CHANGES.get(event.type)
-                if change is not None:
-                    change(self, broker, session, event)
+                self._change(broker, session, event)
+
+    def _change(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        """Do what the fold does; whoever wrote it has the session, unless we have claimed it since."""
+        change = _CHANGES.get(event.type)
+        if event.type in _ENDS:
+            self._ended(broker, session, event)
+        elif change is not None:
+            if event.epoch > session.epoch:
+                self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
+                session.epoch = event.epoch
+            change(self, broker, session, event)
+            if event.epoch == session.epoch:
+                self._assign(broker, session, event)
 
     def _note_own(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
         """What this hub said is in force here already; new is its place among what others said."""
@@ -105,17 +116,14 @@ class Abroad:
         self._hub.sessions.forget(broker, session)
 
     def _resumed(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        del broker
         if event.epoch < session.epoch:
             return  # we have claimed it since
         facts: Mapping[str, Any] = event.facts
         control: SessionControl = session.control
-        if event.epoch > session.epoch:
-            self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
-            session.epoch = event.epoch
         control.version = facts["protocol_version"]
         control.expiry_s = facts["session_expiry_s"]
         control.device_id = facts.get("device_id", control.device_id)
-        self._assign(broker, session, event)
 
     def _connected(self, broker: TenantBroker, session: Session, event: Event) -> None:
         if event.epoch < session.epoch:
@@ -136,7 +144,6 @@ class Abroad:
         if control.place is not None:
             control.place.is_online = False
             control.place.since_ms = event.at_ms
-        self._assign(broker, session, event)
 
     def _taken_over(self, broker: TenantBroker, session: Session, event: Event) -> None:
         """A connection to another hub is about to claim it."""
@@ -230,8 +237,6 @@ _CHANGES: Mapping[EventType, Change] = {
     EventType.SESSION_CONNECTED: Abroad._connected,
     EventType.SESSION_DISCONNECTED: Abroad._disconnected,
     EventType.SESSION_TAKEN_OVER: Abroad._taken_over,
-    EventType.SESSION_EXPIRED: Abroad._ended,
-    EventType.SESSION_DISCARDED: Abroad._ended,
     EventType.SESSION_SUBSCRIBED: Abroad._subscribed,
     EventType.SESSION_UNSUBSCRIBED: Abroad._unsubscribed,
     EventType.WILL_SET: Abroad._will_changed,

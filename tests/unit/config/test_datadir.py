@@ -165,3 +165,12 @@ def test_heartbeat_tells_when_a_hub_lived(tmp_path: Path) -> None:
 
     data_dir.beat()
     assert (data_dir.last_beat() or 0) > 1000.0
+
+
+def test_incarnation_of_the_last_hub_is_remembered(made: DataDir) -> None:
+    """Where hubs share stores: its successor in this directory knows that it is dead."""
+    assert made.read_member() is None
+    made.write_member(1_700_000_000_000)
+    assert made.read_member() == 1_700_000_000_000
+    made.member_file.write_text('{"incarnation": "x"}')
+    assert made.read_member() is None

@@ -429,3 +429,26 @@ def test_writer_that_is_closed_has_written_what_was_asked(house: House) -> None:
     assert house.plane.told[0][2] == (1,)
     assert house.queues.apply([Move(MoveKind.ACK, 1, session.epoch, 1)]) == [True]
     assert house.queues.append([Append(ID, b"b", 0, (Delivery(1, 1),))]) == [Appended((2,))]
+
+
+def test_writer_tells_of_a_reader_whose_epoch_is_refused(house: House) -> None:
+    """Another hub has claimed its queue: on reading, and on moving what it thinks is its own."""
+    told: list[object] = []
+    house.writer.on_stale = told.append
+    fenced, gone, living = (house.session(number) for number in (1, 2, 3))
+    house.queues.claim(1, b"other")
+    house.queues.drop(2)
+    for session in (fenced, gone, living):
+        house.writer.read(session, 0, 10, 1000)
+    house.run()
+    assert told == [fenced, gone]
+
+    for session in (fenced, living):
+        house.writer.reserve(session, 5)
+    moved_on = house.session(4)
+    house.writer.reserve(moved_on, 5)
+    house.queues.claim(4, b"other")
+    moved_on.epoch += 1  # it has been claimed again here since
+    house.run()
+
+    assert told == [fenced, gone, fenced]

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from iothub.errors import CorruptRecordError
 from iothub.records import events
-from iothub.records.events import Event, EventType, Subject, Topic, decode_event, encode_event
+from iothub.records.events import (
+    Event,
+    EventType,
+    Subject,
+    Topic,
+    decode_event,
+    encode_event,
+    hub_name,
+    number_of_hub,
+    session_expired,
+)
 
 SUBJECT = Subject(7, "cl\u00e9/\u96ea", 3, 1_700_000_000_000)
 
@@ -122,3 +132,13 @@ def test_event_that_cannot_be_right_is_refused_by_name(value: bytes, what: str) 
     """Future versions, unknown types, wrong types, missing facts."""
     with pytest.raises(CorruptRecordError, match=what):
         decode_event(value)
+
+
+def test_event_says_which_hub_wrote_it() -> None:
+    """An event of a hub that is alone says nothing, and reads as it always did."""
+    event = session_expired(Subject(7, "c", 3, 1))
+    signed = event.written_by(hub_name(12, 1_700))
+
+    assert (event.hub, signed.hub) == ("", "12.1700")
+    assert decode_event(encode_event(signed)) == signed
+    assert [number_of_hub(name) for name in (signed.hub, "", "x.1", "7")] == [12, None, None, None]

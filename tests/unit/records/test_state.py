@@ -252,3 +252,15 @@ def test_fold_keeps_whose_session_it_is() -> None:
 
     assert [state and state.device_id for state in states] == [0, 5, 4]
     assert [state and decode_state(encode_state(state)) == state for state in states] == [True, True, True]
+
+
+def test_fold_keeps_which_hub_wrote_last() -> None:
+    """It has the session. Nobody says so where only one hub uses the log, and such records are as they were."""
+    alone = folded(created())
+    shared = folded(created().written_by("1.5"), events.session_disconnected(at(1), reason="network").written_by("2.6"))
+    fenced = folded(created(epoch=3).written_by("1.5"), events.session_expired(at(2)).written_by("2.6"))
+
+    assert [state and state.hub for state in (alone, shared, fenced)] == ["", "2.6", "1.5"]
+    assert [state and decode_state(encode_state(state)) == state for state in (alone, shared)] == [True, True]
+    assert alone is not None
+    assert b"hub" not in encode_state(alone)

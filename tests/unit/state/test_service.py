@@ -528,3 +528,15 @@ def test_states_that_cannot_be_written_do_not_fill_the_memory(house: House, monk
 
     assert house.store.applied_offsets() == (301,)
     assert house.service.verify().differences == []
+
+
+def test_states_are_looked_at_again_with_what_the_log_has_by_now() -> None:
+    """Another hub has ended one of them since."""
+    log, store = MemoryEvents(), MemoryStates()
+    service = StateService(log, store, lambda _word, _text: None)
+    log.append([created("a"), created("b")])
+    assert {state.client_id for state in service.load()} == {"a", "b"}
+    log.append([ended(client_id="a")])
+
+    assert [state.client_id for state in service.states_of([(7, "a"), (7, "b"), (7, "nobody")])] == ["b"]
+    assert not service.is_shared

@@ -14,8 +14,9 @@ from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
 from iothub_services.queues.port import QueueLimits
 from iothub_services.quota.names import Quota
+from iothub_services.sessions.port import HERE
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from iothub_tenants.duties.awakening import Awakening
+from iothub_tenants.duties.awakening import Awakening, Neighbours
 from tests.support import property_names as names
 from tests.support.control_house import House, now, run
 
@@ -23,7 +24,12 @@ KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
 def load(
-    house: House, states: Iterable[SessionState], last_beat: float | None = None, *, has_queues: bool = True
+    house: House,
+    states: Iterable[SessionState],
+    last_beat: float | None = None,
+    *,
+    has_queues: bool = True,
+    neighbours: Neighbours | None = None,
 ) -> int:
     """Start with these states, and queues for all of them and for nobody (99)."""
     known = list(states)
@@ -42,6 +48,7 @@ def load(
         QueueBounds(queues, house.hub.brokers, house.later),
         cast("Any", run),
         last_beat=last_beat,
+        neighbours=neighbours,
     )
     return cast("int", now(awakening.load(known)))
 
@@ -191,3 +198,60 @@ def test_will_of_a_device_that_is_gone_meanwhile_is_dropped(house: House) -> Non
 def test_nothing_is_loaded_for_tenants_that_are_gone(house: House) -> None:
     assert load(house, []) == 0
     assert house.queues.dropped == [99]
+
+
+class Street:
+    """Other hubs that live, and what the log says when it is asked again."""
+
+    def __init__(self, *living: int) -> None:
+        self.asked: list[str] = []
+        self.ended: set[str] = set()
+        self.neighbours = Neighbours(1, frozenset(living), self.look_again)
+
+    async def look_again(self, states: list[SessionState]) -> list[SessionState]:
+        self.asked += [state.client_id for state in states]
+        return [state for state in states if state.client_id not in self.ended]
+
+
+def test_session_of_a_hub_that_lives_is_known_and_left_alone(house: House) -> None:
+    """No `hub_lost`, no deadline; and no queue is dropped, for a young one may be of a session that is on its way."""
+    one = replace(state(house, connected(house)), hub="2.5")
+
+    assert load(house, [one], neighbours=Street(2).neighbours) == 1
+    house.clock.advance(1000)
+    now(house.sessions.run_deadlines())
+
+    place = house.session("c").control.place
+    assert (place.holder, place.is_online, place.logged_epoch) == (2, True, one.epoch)
+    assert house.journal.words() == []
+    assert house.queues.dropped == []
+
+
+@pytest.mark.parametrize(("hub", "living"), [("1.4", {2}), ("", {2}), ("2.5", set())])
+def test_session_of_a_predecessor_or_of_a_dead_hub_without_others_is_this_hubs(
+    house: House, hub: str, living: set[int]
+) -> None:
+    """As after a restart: its connection is lost, its time runs."""
+    one = replace(state(house, connected(house)), hub=hub)
+
+    load(house, [one], neighbours=Street(*living).neighbours)
+
+    assert house.journal.words() == ["session.disconnected"]
+    assert house.session("c").control.place.holder == HERE
+    assert house.session("c").control.expires_at > 0.0
+
+
+def test_session_whose_queue_is_missing_is_asked_for_again_before_it_is_ended(house: House) -> None:
+    """Another hub may have ended it since the states were read."""
+    street = Street(2)
+    street.ended.add("c")
+    load(house, [replace(state(house), hub="1.4")], has_queues=False, neighbours=street.neighbours)
+    assert (street.asked, house.journal.words()) == (["c"], [])
+
+    again = Street(2)
+    load(house, [replace(state(house), hub="1.4")], has_queues=False, neighbours=again.neighbours)
+    assert house.journal.words() == ["session.discarded"]
+
+    load(house, [replace(state(house), hub="2.5")], has_queues=False, neighbours=again.neighbours)
+    assert house.journal.words() == []
+    assert house.session("c").control.place.holder == 2

@@ -1,0 +1,258 @@
+"""A hub among others: until when it may route, what it waits for, and what it does when another one is gone or has overtaken it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock as Reactor
+
+from iothub import company
+from iothub.company import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
+from iothub.errors import ConflictError, UnavailableError
+from iothub.reasons import Reason
+from iothub.testing.clock import ManualClock
+from iothub_services.events.follower import ALONE_S, PERIOD_S
+from iothub_services.sessions.port import HERE
+from iothub_tenants.accounts import hubs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore, create_schema
+from iothub_tenants.duties.membership import GONE_S, UNSEEN_S, Members
+from tests.support.control_house import now
+
+
+class Follower:
+    """Reads when the test says so."""
+
+    def __init__(
+        self, _log: object, after: object, _apply: object, _call: object, clock: ManualClock, **told: Any
+    ) -> None:
+        self.after, self.clock, self.on_known = after, clock, told["on_known"]
+        self.known_at, self.period_s = clock.monotonic(), 0.0
+        self.waiting: list[Deferred[None]] = []
+        self.is_closed = False
+
+    def start(self) -> None:
+        """The test is the thread."""
+
+    def catch_up(self) -> Deferred[None]:
+        self.waiting.append(Deferred())
+        return self.waiting[-1]
+
+    def round(self) -> None:
+        self.known_at = self.clock.monotonic()
+        self.on_known(self.known_at)
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer.callback(None)
+
+    def close(self, _timeout_s: float) -> None:
+        self.is_closed = True
+
+
+class Held:
+    """A session with a client."""
+
+    def __init__(self) -> None:
+        self.connection, self.epoch = object(), 5
+
+
+class Node:
+    """What `SharedStores` uses of a node: hub number 1."""
+
+    def __init__(self, store: AccountStore) -> None:
+        self.settings = SimpleNamespace(node=SimpleNamespace(number=1, name="one"))
+        self.accounts, self.clock, self.reactor = store, ManualClock(), Reactor()
+        self.reactor.callFromThread = lambda call: call()
+        self.threads = SimpleNamespace(run=self.run)
+        self.notes: list[int] = []
+        self.data_dir = SimpleNamespace(read_member=lambda: None, write_member=self.notes.append)
+        self.journal = SimpleNamespace(hub="")
+        self.states = SimpleNamespace(states_of=lambda keys: [f"state of {key}" for key in keys])
+        self.closed: list[tuple[object, Reason]] = []
+        self.plane = SimpleNamespace(
+            turn=SimpleNamespace(held_at=math.inf),
+            close=lambda connection, reason: self.closed.append((connection, reason)),
+        )
+        self.shared: list[bool] = []
+        self.block_source = SimpleNamespace(share=self.shared.append)
+        self.hub = SimpleNamespace(brokers=[])
+        self.registry, self.writer, self.store_alarms = None, SimpleNamespace(), None
+        self.stores = SharedStores(cast("Any", self))
+        self.replaced: list[ConflictError] = []
+
+    async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        pause: Deferred[None] = Deferred()
+        self.reactor.callLater(seconds, pause.callback, None)
+        return pause
+
+    def pass_time(self, seconds: float, *living: Members) -> None:
+        for _ in range(int(seconds * 10)):
+            self.clock.advance(0.1)
+            for member in living:
+                now(member.look())
+            self.reactor.advance(0.1)
+
+    @property
+    def follower(self) -> Follower:
+        return cast("Follower", self.stores._follower)
+
+    def begin(self) -> list[object]:
+        """Join and open; the list is not empty when the doors may be opened."""
+        now(self.stores.join(self.replaced.append))
+        opened: list[object] = []
+        Deferred.fromCoroutine(self.stores.open((7,))).addBoth(opened.append)
+        return opened
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(company, "followed_log", lambda _settings: None)
+    monkeypatch.setattr(company, "Follower", Follower)
+    url = sqlite_url(tmp_path / "accounts.db")
+    create_schema(url)
+    store = AccountStore(url)
+    yield Node(store)
+    store.close()
+
+
+def other(node: Node) -> Members:
+    """Hub 2, which has joined."""
+    made = Members(node.accounts, cast("Any", node.run), node.clock, 2, "two")
+    now(made.join(None, cast("Any", node.pause)))
+    return made
+
+
+def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
+    """It opens at once; it may route as long as it has looked for others."""
+    assert node.begin() == [None]
+
+    assert node.stores.is_alone
+    now(node.stores.settle())
+    assert node.plane.turn.held_at == node.clock.monotonic() + UNSEEN_S
+    assert (node.follower.after, node.follower.period_s, node.shared[-1]) == ((7,), ALONE_S, False)
+    place = node.stores.place(5)
+    assert place is not None
+    assert (place.holder, place.logged_epoch) == (HERE, 5)
+    assert node.notes == [node.stores.members.incarnation]
+    assert node.journal.hub == f"1.{node.stores.members.incarnation}"
+
+
+def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -> None:
+    """Both; and what it knows has an end."""
+    two = other(node)
+    opened = node.begin()
+    node.pass_time(JOIN_S - 0.5, two)
+    assert opened == node.follower.waiting == []
+    node.pass_time(1, two)
+    assert (opened, len(node.follower.waiting)) == ([], 1)
+
+    node.follower.round()
+
+    assert opened == [None]
+    assert node.plane.turn.held_at == node.clock.monotonic() + FRESH_S
+    assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
+
+
+def test_subscription_settles_after_a_while_when_there_are_others(node: Node) -> None:
+    """Longer than anybody routes by an old picture."""
+    two = other(node)
+    node.begin()
+    settled: list[object] = []
+    Deferred.fromCoroutine(node.stores.settle()).addBoth(settled.append)
+
+    node.pass_time(SETTLE_S - 0.1, two)
+    assert settled == []
+    node.pass_time(0.2, two)
+
+    assert settled == [None]
+    assert SETTLE_S > FRESH_S
+
+
+def test_log_that_cannot_be_followed_is_not_waited_for_for_ever(node: Node) -> None:
+    with pytest.raises(UnavailableError):
+        now(node.stores.catch_up())
+    node.begin()
+    failures: list[Any] = []
+    Deferred.fromCoroutine(node.stores.catch_up()).addErrback(failures.append)
+
+    node.reactor.advance(CATCH_UP_S + 0.1)
+
+    assert failures[0].check(UnavailableError)
+
+
+def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when it was last seen."""
+    inherited: list[tuple[frozenset[int], int]] = []
+    two = other(node)
+    node.begin()
+    monkeypatch.setattr(
+        node.stores._abroad, "inherit", lambda numbers, lost_at_ms: inherited.append((numbers, lost_at_ms)) or 3
+    )
+    node.pass_time(JOIN_S, two)
+    node.follower.round()
+    seen_at = node.clock.wall()
+
+    node.pass_time(GONE_S + 2)
+    assert inherited == []
+    node.follower.round()
+
+    ((numbers, lost_at_ms),) = inherited
+    assert numbers == frozenset({2})
+    assert abs(lost_at_ms / 1000 - seen_at) <= 2.0
+    assert node.stores.others.living() == frozenset()
+
+
+def test_hub_whose_place_was_taken_says_so(node: Node) -> None:
+    """It must not go on."""
+    node.begin()
+    row = hubs.read(node.accounts)[0]
+    assert hubs.begin(node.accounts, 1, "quicker", row) is not None
+
+    node.pass_time(2)
+
+    assert [type(error) for error in node.replaced][:1] == [ConflictError]
+
+
+def test_client_whose_session_was_claimed_elsewhere_is_closed_when_the_log_does_not_say_more(node: Node) -> None:
+    """The other hub died between the claim and its event; else the follower has seen to it."""
+    node.begin()
+    stuck, moved = Held(), Held()
+    for session in (stuck, moved, stuck):
+        node.stores._refused(cast("Any", session))
+    moved.epoch = 6
+
+    assert len(node.follower.waiting) == 2
+    node.follower.round()
+
+    assert node.closed == [(stuck.connection, Reason.TAKEN_OVER)]
+
+
+def test_states_are_looked_at_again_in_a_thread(node: Node) -> None:
+    neighbours = now(node.stores.join(node.replaced.append))
+
+    assert now(neighbours.look_again([SimpleNamespace(key=(7, "c"))])) == ["state of (7, 'c')"]
+
+
+def test_goodbye_is_said_after_everything_else(node: Node) -> None:
+    """Nothing is held back any more, and nobody looks."""
+    node.begin()
+
+    now(node.stores.stop_following())
+    now(node.stores.leave())
+    node.pass_time(3)
+
+    assert node.follower.is_closed
+    assert node.plane.turn.held_at == math.inf
+    assert hubs.read(node.accounts)[0].is_ended
+    assert node.reactor.getDelayedCalls() == []
