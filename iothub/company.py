@@ -39,6 +39,7 @@ FRESH_S = 0.4  # the rest is for what happens between the look at the log and th
 JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or holds back by itself
 CATCH_UP_S = 10.0
 CLOSING_S = 1.0
+_FOLLOWER_FAILING = "follower_failing"
 
 
 class SharedStores:
@@ -124,7 +125,7 @@ class SharedStores:
             node.reactor.callFromThread,
             node.clock,
             on_known=self._knows,
-            on_alarm=node.store_alarms,
+            on_alarm=self._alarm,
         )
         self._follower.start()
         node.writer.on_stale = self._refused
@@ -187,6 +188,10 @@ class SharedStores:
                 self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
 
     # --- what is known of other hubs' sessions
+
+    def _alarm(self, word: str, text: str) -> None:
+        """While nobody else is there, nobody misses what the follower cannot read."""
+        self._node.store_alarms(word, "" if word == _FOLLOWER_FAILING and self.is_alone else text)
 
     def _knows(self, _at: float) -> None:
         self._judge()

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -182,9 +183,11 @@ def test_session_list_shows_the_sessions_of_both(pair: Pair, at: At) -> None:
     at(pair.first)(5, "listed-1", keep=True)
     at(pair.second)(5, "listed-2", keep=True)
 
+    def are_connected(hub: Hub) -> bool:
+        return all(row(hub, client_id)["is_connected"] for client_id in ("listed-1", "listed-2"))
+
     for hub in (pair.first, pair.second):
-        for client_id in ("listed-1", "listed-2"):
-            until(lambda hub=hub, name=client_id: row(hub, name)["is_connected"], "both are connected", 15)
+        until(partial(are_connected, hub), "both are connected", 15)
 
 
 def test_commands_are_done_where_the_session_is(pair: Pair, at: At) -> None:

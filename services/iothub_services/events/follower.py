@@ -168,7 +168,7 @@ class Follower:
     def _fails(self, text: str) -> None:
         if text or self._is_failing:
             self._is_failing = bool(text)
-            more = "; sessions of other hubs are not known up to date, and publishers wait" if text else ""
+            more = "; what other hubs' sessions do is not known, and publishers wait" if text else ""
             self._tell("follower_failing", text + more)
 
     def _tell(self, word: str, text: str) -> None:

@@ -32,7 +32,7 @@ class Follower:
     def __init__(
         self, _log: object, after: object, _apply: object, _call: object, clock: ManualClock, **told: Any
     ) -> None:
-        self.after, self.clock, self.on_known = after, clock, told["on_known"]
+        self.after, self.clock, self.on_known, self.on_alarm = after, clock, told["on_known"], told["on_alarm"]
         self.known_at, self.period_s = clock.monotonic(), 0.0
         self.waiting: list[Deferred[None]] = []
         self.is_closed = False
@@ -67,7 +67,8 @@ class Node:
 
     def __init__(self, store: AccountStore) -> None:
         self.settings = SimpleNamespace(node=SimpleNamespace(number=1, name="one"))
-        self.accounts, self.clock, self.reactor = store, ManualClock(), Reactor()
+        self.accounts, self.clock = store, ManualClock()
+        self.reactor: Any = cast("Any", Reactor())
         self.reactor.callFromThread = lambda call: call()
         self.threads = SimpleNamespace(run=self.run)
         self.notes: list[int] = []
@@ -82,7 +83,9 @@ class Node:
         self.shared: list[bool] = []
         self.block_source = SimpleNamespace(share=self.shared.append)
         self.hub = SimpleNamespace(brokers=[])
-        self.registry, self.writer, self.store_alarms = None, SimpleNamespace(), None
+        self.alarms: list[tuple[str, str]] = []
+        self.registry, self.writer = None, SimpleNamespace()
+        self.store_alarms = lambda word, text: self.alarms.append((word, text))
         self.stores = SharedStores(cast("Any", self))
         self.replaced: list[ConflictError] = []
 
@@ -196,9 +199,12 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     inherited: list[tuple[frozenset[int], int]] = []
     two = other(node)
     node.begin()
-    monkeypatch.setattr(
-        node.stores._abroad, "inherit", lambda numbers, lost_at_ms: inherited.append((numbers, lost_at_ms)) or 3
-    )
+
+    def inherit(numbers: frozenset[int], lost_at_ms: int) -> int:
+        inherited.append((numbers, lost_at_ms))
+        return 3
+
+    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     seen_at = node.clock.wall()
@@ -236,6 +242,17 @@ def test_client_whose_session_was_claimed_elsewhere_is_closed_when_the_log_does_
     node.follower.round()
 
     assert node.closed == [(stuck.connection, Reason.TAKEN_OVER)]
+
+
+def test_log_that_cannot_be_followed_is_an_alarm_when_there_are_others(node: Node) -> None:
+    """A hub that is alone misses nothing."""
+    node.begin()
+    node.follower.on_alarm("follower_failing", "away")
+    other(node)
+    now(node.stores.members.look())
+    node.follower.on_alarm("follower_failing", "away")
+
+    assert node.alarms == [("follower_failing", ""), ("follower_failing", "away")]
 
 
 def test_states_are_looked_at_again_in_a_thread(node: Node) -> None:
