@@ -10,6 +10,7 @@ import random
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from iothub.records import events
@@ -66,7 +67,7 @@ class EventMill:
             return [_connected(subject._replace(epoch=0, client_id=f"transient-{number}"))]
         if kind < 0.25:
             made = _subscribed(subject, chance.choice(_FILTERS), chance.randrange(3))
-            return [made, made] if kind < 0.07 else [made]  # sent again by a writer that had no answer
+            return [made, replace(made)] if kind < 0.07 else [made]  # sent again by a writer that had no answer
         if kind < 0.30:
             return [events.session_unsubscribed(subject, topic_filter=chance.choice(_FILTERS), group=None)]
         if kind < 0.37:
