@@ -58,10 +58,11 @@ def run(
 def _forked(words: Sequence[str], files: Sequence[IO[str]], environment: Mapping[str, str], timeout_s: float) -> int:
     request = json.dumps({"words": list(words), "environment": dict(environment), "directory": str(Path.cwd())})
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(timeout_s)
+        connection.settimeout(_START_S)
         connection.connect(_house())
         socket.send_fds(connection, [request.encode()], [file.fileno() for file in files])
         pid = int(connection.recv(64))
+        connection.settimeout(timeout_s)
         try:
             return int(connection.recv(64))
         except TimeoutError:

@@ -27,6 +27,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.timeout(600)  # twenty starts of the program, and the machine may be busy
 def test_exact_forms_work_word_by_word(tmp_path: Path) -> None:
     """The list of the first issue, item 8; scripts rely on it."""
     data_dir = tmp_path / "hub"
