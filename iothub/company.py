@@ -184,7 +184,7 @@ class SharedStores:
             await self.catch_up()
             del self._heritage[numbers]
             if self._abroad is not None:
-                count = self._abroad.inherit(numbers, int(last_seen * 1000))
+                count = await self._abroad.inherit(numbers, int(last_seen * 1000))
                 self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
 
     # --- what is known of other hubs' sessions

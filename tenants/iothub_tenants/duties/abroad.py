@@ -31,6 +31,8 @@ log = logging.get(__name__)
 _ENDS = frozenset((EventType.SESSION_EXPIRED, EventType.SESSION_DISCARDED))
 _TAKING = frozenset(("clean_start", "ended", "queue_lost", "not_opened"))  # ends that came with another connection
 
+AT_ONCE = 1_000  # sessions that are looked at in one turn of the reactor
+
 Change = Callable[["Abroad", TenantBroker, Session, Event], None]
 
 
@@ -198,11 +200,15 @@ class Abroad:
 
     # --- a hub is gone
 
-    def inherit(self, numbers: frozenset[int], lost_at_ms: int) -> int:
+    async def inherit(self, numbers: frozenset[int], lost_at_ms: int) -> int:
         """Have the sessions of hubs that are gone from now on, as a start has those of its predecessor. Returns how many there are."""
         count = 0
         for broker in self._hub.brokers:
-            for session in list(broker.plane.sessions.values()):
+            for looked_at, session in enumerate(list(broker.plane.sessions.values()), 1):
+                if looked_at % AT_ONCE == 0:
+                    await self._hub.breathe()
+                if session.is_discarded:
+                    continue
                 place: Place | None = session.control.place if session.is_persistent else None
                 if place is not None and place.holder in numbers:
                     self._inherit(broker, session, place, lost_at_ms)

@@ -200,7 +200,7 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     two = other(node)
     node.begin()
 
-    def inherit(numbers: frozenset[int], lost_at_ms: int) -> int:
+    async def inherit(numbers: frozenset[int], lost_at_ms: int) -> int:
         inherited.append((numbers, lost_at_ms))
         return 3
 

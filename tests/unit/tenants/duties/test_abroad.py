@@ -7,12 +7,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import fold
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import ENDED, HERE, Alone, Place
+from iothub_tenants.duties import abroad as abroad_module
 from iothub_tenants.duties.abroad import Abroad
 from tests.support import property_names as names
 from tests.support.control_house import House, now, run
@@ -246,8 +248,8 @@ def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
     lost_at_ms = int(stage.house.clock.wall() * 1000)
     stage.house.clock.advance(10)
 
-    assert stage.abroad.inherit(frozenset({2}), lost_at_ms) == 1
-    assert stage.abroad.inherit(frozenset({2}), lost_at_ms) == 0
+    assert now(stage.abroad.inherit(frozenset({2}), lost_at_ms)) == 1
+    assert now(stage.abroad.inherit(frozenset({2}), lost_at_ms)) == 0
     (lost,) = stage.house.journal.events
     now(stage.house.sessions.run_deadlines())
     stage.house.settle()
@@ -262,7 +264,7 @@ def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
 def test_last_of_two_heirs_in_the_log_has_the_session(stage: Stage) -> None:
     """Both thought that it was theirs; one of them runs its deadlines."""
     stage.say(stage.created())
-    stage.abroad.inherit(frozenset({2}), 0)
+    now(stage.abroad.inherit(frozenset({2}), 0))
     ours = stage.house.journal.events.pop().written_by(ME)
     theirs = events.session_disconnected(stage.subject(), reason="hub_lost").written_by("3.300")
 
@@ -337,3 +339,23 @@ def test_picture_of_a_session_is_that_of_the_fold(stage: Stage) -> None:
     control = stage.house.session("c").control
     assert (control.expiry_s, control.will.delay_s, stage.place.is_online) == (state.session_expiry_s, 5, False)
     assert filters(stage.house) == [key[1].encode() for key in state.subscriptions]
+
+
+def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile, and what ends meanwhile is left alone."""
+    monkeypatch.setattr(abroad_module, "AT_ONCE", 2)
+    for number in range(3):
+        subject = Subject(7, f"c{number}", (500 + number) << 24, 0)
+        stage.say(
+            events.session_created(
+                subject, device="dev1", queue_id=500 + number, protocol_version=5, session_expiry_s=100
+            )
+        )
+    counts: list[int] = []
+    Deferred.fromCoroutine(stage.abroad.inherit(frozenset({2}), 0)).addCallback(counts.append)
+    assert counts == []
+    stage.house.sessions.forget(stage.house.acme, stage.house.session("c1"))
+
+    stage.house.pass_time(0.1)
+
+    assert counts == [2]
