@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ class House:
             metering=store(finish=self.finish),
             journal_thread=store(close=lambda _timeout_s: "events" not in hanging),
             states=store(close=lambda: None),
+            shared_stores=None,
         )
 
     async def finish(self) -> None:
@@ -58,6 +60,23 @@ def test_stores_close_in_their_order() -> None:
     assert house.close().called
 
     assert house.closed == ["queues", "flushed", "metered", "events", "states"]
+
+
+def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
+    """Nothing of theirs is followed any more by then; a log that hangs may miss something, and they will see the silence."""
+    for hanging, said in (((), ["followed", "events", "goodbye"]), (("events",), ["followed", "events"])):
+        house = House(*hanging)
+
+        async def note(house: House, word: str) -> None:
+            house.closed.append(word)
+
+        house.node.shared_stores = SimpleNamespace(
+            stop_following=partial(note, house, "followed"), leave=partial(note, house, "goodbye")
+        )
+        house.close()
+        house.reactor.advance(20)
+
+        assert [word for word in house.closed if word in ("followed", "events", "goodbye")] == said
 
 
 def test_states_stay_open_under_a_log_that_hangs() -> None:
