@@ -142,3 +142,13 @@ def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
         ConfigError, match=r"driver hbase-plain\).*give the --config that the hub has, or set hbase\.thrift"
     ):
         queue_drivers(Config(), directory)
+
+
+def test_log_that_is_followed_is_read_alone_and_answers_quickly() -> None:
+    """It makes no topic, and nobody waits behind a fetch that finds nothing."""
+    log = cast("KafkaEvents", drivers.followed_log(ON_KAFKA))
+
+    assert log.is_shared
+    assert log._is_read_only
+    assert log._reader._wait_ms < 50
+    log.close()
