@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -224,6 +225,29 @@ def test_heir_sends_the_wills_and_ends_the_sessions_of_a_hub_that_was_killed(pai
     watcher.timeout = 5.0
     pair.first.start()
     watcher.nothing()
+
+
+def test_hub_that_was_taken_for_dead_goes_on_with_its_clients(pair: Pair, at: At) -> None:
+    """It stood still for longer than the others wait; its connections live, and what was published meanwhile comes, in order, once."""
+    client, publisher = at(pair.first)(5, "sleeper", keep=True), at(pair.second)(5, device="dev2")
+    client.subscribe(("sleep", 2))
+    sent = [b"%d" % number for number in range(20)]
+    before = pair.second.log.count("took over from a hub that is gone")
+    assert pair.first.process is not None
+    pair.first.process.send_signal(signal.SIGSTOP)
+    try:
+        for payload in sent[:10]:
+            publisher.publish("sleep", payload, qos=2)
+        until(lambda: pair.second.log.count("took over from a hub that is gone") > before, "there is an heir", BURIED_S)
+    finally:
+        pair.first.process.send_signal(signal.SIGCONT)
+    for payload in sent[10:]:
+        publisher.publish("sleep", payload, qos=2)
+
+    client.timeout = 15.0
+    assert client.payloads(20) == sent
+    client.nothing()
+    until(lambda: bool(row(pair.second, "sleeper")["is_connected"]), "the hub has contradicted", 15)
 
 
 def test_second_hub_with_the_same_node_number_is_refused(pair: Pair) -> None:
