@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,13 +80,15 @@ def _signal(pids: list[int], number: int) -> None:
 
 
 def _members(leader: int) -> list[int]:
-    return [pid for pid, fields in _processes() if fields[3] == str(leader) and fields[0] not in _GONE]
+    return [pid for pid, session in sessions().items() if session == leader]
 
 
-def _processes() -> Iterator[tuple[int, list[str]]]:
-    for entry in os.scandir(_PROC):
-        if entry.name.isdecimal() and (fields := _stat(int(entry.name))) is not None:
-            yield int(entry.name), fields
+def sessions() -> dict[int, int]:
+    """Return which session each process of this machine is in, by process id; of those that run."""
+    with os.scandir(_PROC) as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    found = ((pid, _stat(pid)) for pid in pids)
+    return {pid: int(fields[3]) for pid, fields in found if fields is not None and fields[0] not in _GONE}
 
 
 def _stat(pid: int) -> list[str] | None:

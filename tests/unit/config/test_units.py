@@ -50,3 +50,15 @@ def test_rate_is_read_and_written_back() -> None:
 def test_rate_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a "):
         units.parse_rate(text)
+
+
+@pytest.mark.parametrize(("text", "minutes"), [("00:00", 0), ("02:30", 150), ("23:59", 1439), ("off", None)])
+def test_time_of_day_is_read_and_written_back(text: str, minutes: int | None) -> None:
+    assert units.parse_time_of_day(text) == minutes
+    assert units.format_time_of_day(minutes) == text
+
+
+@pytest.mark.parametrize("text", ["", "2:30", "24:00", "12:60", "02:30:00", "2.30", "٠٢:٣٠", "02:30 "])
+def test_time_of_day_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time of day"):
+        units.parse_time_of_day(text)
