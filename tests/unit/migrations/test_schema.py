@@ -16,7 +16,13 @@ from sqlalchemy import Engine, inspect, text
 from iothub.errors import ConflictError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
-from iothub_migrations.versions import v0001_accounts, v0002_token_issuers, v0003_job_runs, v0004_usage_hours, v0005_hubs
+from iothub_migrations.versions import (
+    v0001_accounts,
+    v0002_token_issuers,
+    v0003_job_runs,
+    v0004_usage_hours,
+    v0005_hubs,
+)
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
 
