@@ -238,7 +238,7 @@ def plan(app: App) -> None:
       iothub --data-dir ./hub job plan -o json
     """
     app.require_initialised()
-    app.rows(job_plan.rows(app, SystemClock().wall()), "name", "at", "from", "events")
+    app.rows(job_plan.rows(app, SystemClock().wall()), "name", "at", "log", "from", "events")
     if app.loaded.config.jobs.at is None:
         app.say(
             "iothub: jobs.at is off: no schedule is known here; `iothub job schedule --print systemd` says how to make one"

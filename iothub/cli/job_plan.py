@@ -18,41 +18,60 @@ from iothub_spark.catalogue import COMPACTION
 from iothub_tenants.accounts import marks
 
 _UNDER = (1 << GENERATION_BITS) - 1
-_LOGS = {COMPACTION: Topic.SESSIONS, "usage": Topic.ANALYTICS, "archive": Topic.SESSIONS}
 _WORDS = {Topic.SESSIONS: "sessions", Topic.ANALYTICS: "analytics"}
+_LOGS = {
+    COMPACTION: (Topic.SESSIONS,),
+    "usage": (Topic.ANALYTICS,),
+    "archive": (Topic.SESSIONS, Topic.ANALYTICS),
+    "verify": (Topic.SESSIONS,),
+}
+_WHOLE = frozenset({"usage", "verify"})  # they read what there is, every time
+
+_Ends = Mapping[Topic, tuple[Offsets, Offsets]]
 
 
 def rows(app: App, now_s: float) -> list[output.Row]:
-    """Return one row for each job of the night, in their order."""
+    """Return one row for each job of the night and each log that it reads, in their order."""
     settings = app.loaded.config
     ends = _ends(app)
     at = None if settings.jobs.at is None else next_at(settings.jobs.at, now_s)
-    return [_row(app, job, at, ends) for job in settings.jobs.nightly]
+    when = None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return [
+        {"name": job, "at": when, **_part(app, job, topic, ends)}
+        for job in settings.jobs.nightly
+        for topic in _LOGS.get(job, (None,))
+    ]
 
 
-def _row(app: App, job: str, at: int | None, ends: Mapping[Topic, tuple[Offsets, Offsets]]) -> output.Row:
-    topic = _LOGS.get(job)
-    begin, end = ends.get(topic, ((), ())) if topic is not None else ((), ())
-    after = _after(app, job)
+def _part(app: App, job: str, topic: Topic | None, ends: _Ends) -> output.Row:
+    if topic is None:
+        return {
+            "log": None,
+            "after": None,
+            "from": "the archive and what the logs have beyond",
+            "to": None,
+            "events": None,
+        }
+    begin, end = ends.get(topic, ((), ()))
+    after = _after(app, job, topic)
     return {
-        "name": job,
-        "at": None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "log": _WORDS[topic],
         "after": list(after) or None,
-        "from": _words(after, begin) if topic is not None else None,
+        "from": _words(after, begin),
         "to": list(end) or None,
         "events": _count(after, begin, end) if end else None,
     }
 
 
-def _ends(app: App) -> dict[Topic, tuple[Offsets, Offsets]]:
+def _ends(app: App) -> _Ends:
     with stores.reading_events(app.data_dir, app.loaded.config) as log:
         if log is None:
             return {}
         return {topic: (log.begin(topic), log.end(topic)) for topic in (Topic.SESSIONS, Topic.ANALYTICS)}
 
 
-def _after(app: App, job: str) -> Offsets:
-    """Return up to where a job has the log."""
+def _after(app: App, job: str, topic: Topic) -> Offsets:
+    """Return up to where a job has a log."""
     if job == COMPACTION:
         with stores.reading_checkpoints(app.data_dir, app.loaded.config) as checkpoints:
             try:
@@ -61,7 +80,7 @@ def _after(app: App, job: str) -> Offsets:
                 app.say(f"iothub: warning: {error}: the whole log would be read")
                 return ()
         return () if pointer is None else pointer.offsets
-    found = marks.of_job(app.store(), job, _WORDS[_LOGS[job]]) if job in _LOGS else {}
+    found = {} if job in _WHOLE else marks.of_job(app.store(), job, _WORDS[topic])
     return tuple(found.get(part, 0) for part in range(max(found, default=-1) + 1))
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+
+from sqlalchemy import insert
 
 from iothub.cli import stores
 from iothub.clock import SystemClock
@@ -12,6 +15,9 @@ from iothub.records.events import Subject
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import job_mark
 from tests.support.command import Cli
 
 
@@ -22,7 +28,7 @@ def set_up(cli: Cli, text: str) -> None:
 
 def test_plan_says_from_where_each_job_would_go_on(acme: Cli) -> None:
     """Compaction from the checkpoint that counts; others from their marks."""
-    set_up(acme, '[jobs]\nat = "02:30"\nnightly = ["compact_events", "usage", "verify"]')
+    set_up(acme, '[jobs]\nat = "02:30"\nnightly = ["compact_events", "usage", "verify", "insights"]')
     with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
         assert alone is not None
         subject = Subject(7, "a", 1, 100)
@@ -41,14 +47,15 @@ def test_plan_says_from_where_each_job_would_go_on(acme: Cli) -> None:
     assert (after["compact_events"]["from"], after["compact_events"]["events"]) == ("where the last run ended", 1)
     assert (after["compact_events"]["after"], after["compact_events"]["to"]) == ([2], [3])
     assert after["usage"]["events"] == 0
-    assert (after["verify"]["from"], after["verify"]["events"]) == (None, None)
+    assert (after["verify"]["from"], after["verify"]["events"]) == ("the beginning of the log", 3)
+    assert (after["insights"]["log"], after["insights"]["events"]) == (None, None)
     assert after["verify"]["at"].endswith("02:30 UTC")
 
 
 def test_plan_of_a_new_hub_has_nothing_to_read(cli: Cli) -> None:
     result = cli("job", "plan", "-o", "json")
 
-    assert {row["from"] for row in result.json} == {"there is no log yet", None}
+    assert {row["from"] for row in result.json if row["log"]} == {"there is no log yet"}
     assert "jobs.at is off" in result.err
 
 
@@ -59,3 +66,20 @@ def test_plan_warns_of_a_damaged_pointer(acme: Cli) -> None:
         connection.execute("INSERT INTO pointer VALUES (0, x'7b7d')")
 
     assert "damaged checkpoint pointer" in acme("job", "plan").err
+
+
+def test_plan_of_the_archive_has_both_logs(acme: Cli) -> None:
+    """Each from its own mark."""
+    set_up(acme, '[jobs]\nnightly = ["archive"]')
+    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
+        assert alone is not None
+        subject = Subject(7, "a", 1, 100)
+        alone.log.append([events.session_discarded(subject, reason="x") for _ in range(5)])
+    with closing(AccountStore(sqlite_url(acme.data_dir / "accounts.db"))) as store, store.write() as writer:
+        row = {"job": "archive", "log": "sessions", "part": 0, "upto": 4, "at_ms": 0}
+        writer.connection.execute(insert(job_mark).values(row))
+
+    sessions, analytics = acme.rows("job", "plan")
+
+    assert (sessions["log"], sessions["from"], sessions["events"]) == ("sessions", "where the last run ended", 1)
+    assert (analytics["log"], analytics["from"], analytics["events"]) == ("analytics", "the beginning of the log", 0)
