@@ -13,14 +13,14 @@ import base64
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from iothub.errors import CorruptRecordError
 from iothub.records.events import Event, EventType, decode_event
 
 
-class Does(Enum):
-    """What kind of change an event makes."""
+class Does(IntEnum):
+    """What kind of change an event makes. Numbers, since looking up other members of an enumeration is slow."""
 
     CREATE = auto()
     RESUME = auto()

@@ -41,51 +41,25 @@ def _accepted(state: SessionState | None, glances: Iterable[Glance]) -> list[Gla
 
 
 def _without_replaced(found: Sequence[Glance]) -> list[Glance]:
-    """Leave out, from the last to the first, what a later event says anew. The last one stays: its place and epoch are the state's."""
-    if not found:
-        return []
-    last = found[-1]
-    later = _Later()
+    """Leave out, from the last to the first, what a later event says anew. The last one stays: its place and epoch are the state's.
+
+    A fact outlives events behind it that are silent about it: a device, a hub. Whoever connects says all that resuming says.
+    """
     kept: list[Glance] = []
+    said: set[object] = set()  # by later events: their kinds, and of subscriptions which ones
+    has_device = has_hub = False
+    is_over = bool(found) and found[-1].does is Does.END
     for glance in reversed(found):
-        is_replaced = last.does is Does.END or later.replaces(glance)
-        must_stay = glance is last or glance.does is Does.CREATE or later.lacks(glance)
-        if must_stay or not is_replaced:
+        does = glance.does
+        what = glance.about if does is Does.SUBSCRIPTION else does
+        is_replaced = (is_over or what in said) and (not glance.has_expiry or is_over or Does.RESUME in said)
+        is_alone = (glance.has_device and not has_device) or (glance.has_hub and not has_hub)
+        if not is_replaced or is_alone or not kept or does is Does.CREATE:
             kept.append(glance)
-            later.note_kept(glance)
-        later.note(glance)
+            has_device = has_device or glance.has_device
+            has_hub = has_hub or glance.has_hub
+        said.add(what)
+        if does is Does.CONNECT:
+            said.add(Does.RESUME)
     kept.reverse()
     return kept
-
-
-class _Later:
-    """What the events behind one say."""
-
-    def __init__(self) -> None:
-        self._kinds: set[Does] = set()
-        self._subscriptions: set[object] = set()
-        self._has_device = False
-        self._has_hub = False
-
-    def note(self, glance: Glance) -> None:
-        self._kinds.add(glance.does)
-        if glance.does is Does.SUBSCRIPTION:
-            self._subscriptions.add(glance.about)
-
-    def note_kept(self, glance: Glance) -> None:
-        self._has_device = self._has_device or glance.has_device
-        self._has_hub = self._has_hub or glance.has_hub
-
-    def lacks(self, glance: Glance) -> bool:
-        """Say whether an event has a fact that outlives those events behind it that are silent about it."""
-        return (glance.has_device and not self._has_device) or (glance.has_hub and not self._has_hub)
-
-    def replaces(self, glance: Glance) -> bool:
-        does, kinds = glance.does, self._kinds
-        if does is Does.SUBSCRIPTION:
-            return glance.about in self._subscriptions
-        if does is Does.RESUME:
-            return Does.CONNECT in kinds or Does.RESUME in kinds
-        if does is Does.LEAVE and glance.has_expiry:
-            return does in kinds and (Does.CONNECT in kinds or Does.RESUME in kinds)
-        return does in kinds
