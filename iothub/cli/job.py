@@ -16,7 +16,14 @@ from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
 from iothub.clock import SystemClock
-from iothub.errors import ConfigError, ConflictError, CorruptRecordError, IotHubError, UnavailableError
+from iothub.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptRecordError,
+    InterruptedWorkError,
+    IotHubError,
+    UnavailableError,
+)
 from iothub.jobs import specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
@@ -35,6 +42,9 @@ _ERRORS: dict[str, type[IotHubError]] = {
     "corrupt": CorruptRecordError,
     TIMED_OUT: UnavailableError,
     LOST: UnavailableError,
+}
+_BY_CODE: dict[int, type[IotHubError]] = {
+    kind.exit_code: kind for kind in (ConfigError, ConflictError, UnavailableError)
 }
 _HISTORY = ("run", "job", "result", "started", "seconds", "by", "host", "text")
 
@@ -122,12 +132,15 @@ def _run_all(app: App, asked: list[tuple[JobEntry, dict[str, Option]]], timing: 
         try:
             runs.append(_ended(app, entry, options, timing))
             _require_done(runs[-1])
-        except (ConfigError, ConflictError, CorruptRecordError, UnavailableError, _FailedError) as error:
+        except InterruptedWorkError:
+            raise
+        except IotHubError as error:
             first = first or error
             app.say(f"iothub: {error}")
     app.rows([_record(each) for each in runs], *_HISTORY)
     if first is not None:
-        raise type(first)(f"not every job of the night was done; the first that was not: {first}")
+        kind = _BY_CODE.get(first.exit_code, _FailedError)
+        raise kind(f"not every job of the night was done; the first that was not: {first}")
 
 
 def _ended(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing) -> Run:

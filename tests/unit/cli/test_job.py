@@ -143,6 +143,30 @@ def test_jobs_of_the_night_run_one_after_another_whatever_becomes_of_them(cli: C
     assert "not every job of the night was done; the first that was not: usage failed: no broker answers" in result.err
 
 
+def test_night_beside_another_run_says_so_for_each_job(cli: Cli, fake: Fake) -> None:
+    """Nothing was run; the exit code is that of a single refused one."""
+    with accounts(cli) as store:
+        job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+
+    result = cli("job", "run", "--nightly", "-o", "json", code=4)
+
+    assert result.json == []
+    assert result.err.count("usage is running since") == 5
+    assert fake.specs == []
+
+
+def test_night_that_is_interrupted_goes_on_with_nothing(cli: Cli, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.steps["compact_events"] = ("note:x", "forever")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("iothub.cli.job_progress.JobProgress.__call__", interrupt)
+    cli("job", "run", "--nightly", code=130)
+
+    assert [row["job"] for row in cli.rows("job", "history")] == ["compact_events"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
