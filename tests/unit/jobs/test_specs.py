@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -101,11 +100,21 @@ def test_workers_have_the_same_python(tmp_path: Path) -> None:
     }
 
 
-def test_python_of_the_settings_is_used(tmp_path: Path) -> None:
+@pytest.fixture
+def java_home(tmp_path: Path) -> str:
+    java = tmp_path / "java/bin/java"
+    java.parent.mkdir(parents=True)
+    java.write_text("")
+    java.chmod(0o700)
+    return str(tmp_path / "java")
+
+
+def test_python_of_the_settings_is_used(java_home: str) -> None:
+    """Whether it has Spark is what its process says."""
     settings = load(flags=[f"spark.python={sys.executable}"]).config
 
     assert specs.python_of(settings) == Path(sys.executable)
-    specs.require_spark(settings, {"PATH": os.environ["PATH"]})
+    specs.require_spark(settings, {"JAVA_HOME": java_home})
 
 
 def test_python_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
@@ -121,11 +130,10 @@ def test_empty_master_is_refused() -> None:
         specs.require_spark(load(flags=["spark.master="]).config, {})
 
 
-def test_java_home_counts_before_the_path(tmp_path: Path) -> None:
+def test_java_home_counts_before_the_path(java_home: str) -> None:
     """As Spark looks for it."""
-    java = tmp_path / "bin/java"
-    java.parent.mkdir()
-    java.write_text("")
-    java.chmod(0o700)
+    settings = load(flags=[f"spark.python={sys.executable}"]).config
 
-    specs.require_spark(Config(), {"JAVA_HOME": str(tmp_path), "PATH": ""})
+    specs.require_spark(settings, {"JAVA_HOME": java_home, "PATH": ""})
+    with pytest.raises(ConfigError, match="there is no java in PATH"):
+        specs.require_spark(settings, {"PATH": ""})
