@@ -188,7 +188,7 @@ def test_session_list_shows_the_sessions_of_both(pair: Pair, at: At) -> None:
         return all(row(hub, client_id)["is_connected"] for client_id in ("listed-1", "listed-2"))
 
     for hub in (pair.first, pair.second):
-        until(partial(are_connected, hub), "both are connected", 15)
+        until(partial(are_connected, hub), "both are connected", 30)
 
 
 def test_commands_are_done_where_the_session_is(pair: Pair, at: At) -> None:
