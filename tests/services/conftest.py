@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
+from ops.services.places import SHIFT_VARIABLE, Ports
+from ops.services.probes import is_free
 from ops.services.servers import ALWAYS
 from ops.services.thrift import Gateway
 from tests.support.hbase_tables import caller, fresh_tables
@@ -34,13 +37,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def _house() -> Iterator[Services]:
     """Those that the tests have started are stopped after them; those that ran already go on."""
-    house = Services(say=print)
+    house = _chosen()
     before = {report.name for report in house.reports() if report.state != "down"}
     house.up()
     yield house
     for name in reversed(ALWAYS):
         if name not in before:
             house.down(name)
+
+
+def _chosen() -> Services:
+    """Return the set of this checkout; if another program has its ports and nobody chose them, one with others: another checkout tests, too."""
+    house = Services(say=print)
+    if SHIFT_VARIABLE in os.environ or any(report.state != "down" for report in house.reports()):
+        return house
+    shifts = range(house.ports.shift, house.ports.shift + 1_000, 100)
+    free = (ports for ports in map(Ports, shifts) if all(map(is_free, ports.every)))
+    return Services(ports=next(free, house.ports), say=print)
 
 
 def _processes(house: Services) -> list[tuple[str, str, int | None]]:
