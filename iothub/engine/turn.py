@@ -47,9 +47,7 @@ class Turn:
         self.buffered_bytes = 0
         self.unstored_messages = 0
         self.unstored_bytes = 0
-        self.held_at = (
-            math.inf
-        )  # from then on publishers wait: what other hubs' sessions subscribed to is known up to a time
+        self.held_at = math.inf  # from then on publishers wait: routes of other hubs' sessions may be missing
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants
