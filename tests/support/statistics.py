@@ -31,8 +31,8 @@ def used(tenant_id: int, sequence: int, minute: int = 0, incarnation: str = "hub
     return analytics.usage_counted(tenant_id, period(sequence, minute, incarnation), Metered(**figures))
 
 
-def sampled(tenant_id: int, sequence: int, minute: int = 0, **figures: int) -> Event:
-    return analytics.tenant_sampled(tenant_id, period(sequence, minute), Sample(**figures))
+def sampled(tenant_id: int, sequence: int, minute: int = 0, incarnation: str = "hub-1/1/1", **figures: int) -> Event:
+    return analytics.tenant_sampled(tenant_id, period(sequence, minute, incarnation), Sample(**figures))
 
 
 def house(folder: Path, *names: str) -> dict[str, int]:

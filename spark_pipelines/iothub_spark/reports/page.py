@@ -91,10 +91,12 @@ def _percent(percent: float | None) -> str:
 
 
 def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    cells = "".join(_row(row) for row in rows)
-    if not cells:
+    """Return a table whose heads stand over their cells: numbers to the right."""
+    shown = list(rows)
+    if not shown:
         return ""
-    head = "".join(f"<th{'' if number == 0 else ' class=n'}>{escape(word)}</th>" for number, word in enumerate(heads))
+    head = "".join(f"<th{_class(cell)}>{escape(word)}</th>" for word, cell in zip(heads, shown[0], strict=True))
+    cells = "".join(map(_row, shown))
     return f"<div><h3>{escape(title)}</h3><table><tr>{head}</tr>{cells}</table></div>"
 
 

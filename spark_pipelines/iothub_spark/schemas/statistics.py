@@ -15,14 +15,15 @@ _PERIOD = [
     StructField("from_ms", LongType()),
 ]
 
-USAGE = StructType([*_PERIOD, *[StructField(name, LongType()) for name in USAGE_FACTS]])
-SAMPLE = StructType([*_PERIOD, *[StructField(name, LongType()) for name in SAMPLE_FACTS]])
+RECORD = StructType([*_PERIOD, *[StructField(name, LongType()) for name in (*USAGE_FACTS, *SAMPLE_FACTS)]])
+"""What usage and samples say; no fact has the same name in both."""
+
 COUNT = StructType(
     [
         *_PERIOD,
         StructField("reason", StringType()),  # of a drop
         StructField("quota", StringType()),  # of a refusal
-        StructField("cause", StringType()),  # of a failed login; or why a session was disconnected
+        StructField("cause", StringType()),  # of a failed login
         StructField("count", LongType()),
         StructField("device", StringType()),
     ]

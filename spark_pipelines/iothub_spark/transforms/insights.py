@@ -11,15 +11,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.records.events import EventType
-from iothub_spark.schemas.statistics import COUNT, SAMPLE, USAGE
-from iothub_spark.transforms.usage import of_type
+from iothub_spark.schemas.statistics import COUNT, RECORD
+from iothub_spark.transforms.usage import of_types
 
 CHURN = ("session.created", "session.connected", "session.disconnected", "session.taken_over", "session.expired")
-_REFUSALS = {
-    EventType.MESSAGE_DROPPED: "reason",
-    EventType.QUOTA_REFUSED: "quota",
-    EventType.AUTH_FAILED: "cause",
-}
+_REFUSALS = (EventType.MESSAGE_DROPPED, EventType.QUOTA_REFUSED, EventType.AUTH_FAILED)
 
 
 def churn(sessions: DataFrame) -> DataFrame:
@@ -67,7 +63,7 @@ def noisy_devices(sessions: DataFrame, statistics: DataFrame, most: int) -> Data
 def growth(statistics: DataFrame) -> DataFrame:
     """Return (tenant_id, day, and the last sample of that day): sessions and what is stored."""
     names = ["sessions", "connected", "queued_messages", "queued_bytes", "retained_bytes"]
-    samples = of_type(statistics, EventType.TENANT_SAMPLED, SAMPLE).select("tenant_id", "at_ms", _day(), *names)
+    samples = of_types(statistics, (EventType.TENANT_SAMPLED,), RECORD).select("tenant_id", "at_ms", _day(), *names)
     last = samples.groupBy("tenant_id", "day").agg(F.max_by(F.struct(*names), "at_ms").alias("last"))
     return last.select("tenant_id", "day", *[F.col(f"last.{name}").alias(name) for name in names])
 
@@ -75,7 +71,7 @@ def growth(statistics: DataFrame) -> DataFrame:
 def traffic(statistics: DataFrame) -> DataFrame:
     """Return (tenant_id, day, messages_in, messages_out, bytes_in, bytes_out, fanout)."""
     names = ["messages_in", "messages_out", "bytes_in", "bytes_out", "fanout"]
-    usage = of_type(statistics, EventType.USAGE_COUNTED, USAGE).select("tenant_id", _day("from_ms"), *names)
+    usage = of_types(statistics, (EventType.USAGE_COUNTED,), RECORD).select("tenant_id", _day("from_ms"), *names)
     return usage.groupBy("tenant_id", "day").agg(*[F.sum(name).alias(name) for name in names])
 
 
@@ -85,18 +81,14 @@ def since(events: DataFrame, from_ms: int) -> DataFrame:
 
 def _counts(statistics: DataFrame) -> DataFrame:
     """Return (tenant_id, day, kind, device, reason, count)."""
-    frames = [
-        of_type(statistics, kind, COUNT).select(
-            "tenant_id",
-            _day(),
-            F.lit(kind.word).alias("kind"),
-            F.coalesce("device", F.lit("")).alias("device"),
-            F.col(fact).alias("reason"),
-            "count",
-        )
-        for kind, fact in _REFUSALS.items()
-    ]
-    return reduce(DataFrame.unionByName, frames)
+    return of_types(statistics, _REFUSALS, COUNT).select(
+        "tenant_id",
+        _day(),
+        F.col("type").alias("kind"),
+        F.coalesce("device", F.lit("")).alias("device"),
+        F.coalesce("reason", "quota", "cause").alias("reason"),
+        "count",
+    )
 
 
 def _of_kind(kind: EventType) -> Column:

@@ -8,6 +8,7 @@ the order does not matter and the same events give the same sums. An event belon
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -16,39 +17,45 @@ from pyspark.sql.types import StructType
 
 from iothub.records.analytics import USAGE_FACTS
 from iothub.records.events import EventType
-from iothub_spark.schemas.statistics import SAMPLE, USAGE, USAGE_HOURS
+from iothub_spark.schemas.statistics import RECORD, USAGE_HOURS
 
 HOUR_MS = 3_600_000
-_BY = ["tenant_id", "hour_ms"]
+MINUTE_MS = 60_000
+_BY = ("tenant_id", "hour_ms")
+_STORED = "stored_byte_s"
 
 
 def usage_hours(events: DataFrame) -> DataFrame:
-    """events: `EVENTS` of the log for statistics. Returns `USAGE_HOURS`, no order."""
-    counted = counted_by_hour(of_type(events, EventType.USAGE_COUNTED, USAGE))
-    stored = stored_by_hour(of_type(events, EventType.TENANT_SAMPLED, SAMPLE))
-    both = counted.join(stored, on=_BY, how="full")
-    return both.select(*_BY, *[_or_zero(name) for name in USAGE_HOURS.names[2:]])
+    """events: `EVENTS` of the log for statistics. Returns `USAGE_HOURS`, no order.
 
-
-def of_type(events: DataFrame, kind: EventType, facts: StructType) -> DataFrame:
-    """Return the events of one type with their facts as columns, each once."""
-    is_it = (F.col("type") == kind.word) & F.col("damage").isNull()
-    taken_apart = events.where(is_it).select("tenant_id", "at_ms", F.from_json("facts", facts).alias("fact"))
-    named = taken_apart.select("tenant_id", "at_ms", "fact.*").where(F.col("sequence").isNotNull())
-    return named.dropDuplicates(["incarnation", "sequence"])  # a second attempt of a worker has the same number
-
-
-def counted_by_hour(counted: DataFrame) -> DataFrame:
-    hours = counted.select("tenant_id", _hour(), *USAGE_FACTS)
-    return hours.groupBy(*_BY).agg(*[F.sum(name).alias(name) for name in USAGE_FACTS])
-
-
-def stored_by_hour(sampled: DataFrame) -> DataFrame:
-    """What was stored at the end of a period was stored all through it: bytes times seconds."""
+    What was stored at the end of a period was stored all through it: bytes times seconds. Workers that share stores all sample the whole
+    of them, so in each minute the largest of what they say counts; what they have counted is added.
+    """
+    records = of_types(events, (EventType.USAGE_COUNTED, EventType.TENANT_SAMPLED), RECORD)
     lasted_ms = F.greatest(F.col("at_ms") - F.col("from_ms"), F.lit(0))
-    stored = F.col("queued_bytes") + F.col("retained_bytes")
-    hours = sampled.select("tenant_id", _hour(), F.floor(stored * lasted_ms / 1000).alias("stored_byte_s"))
-    return hours.groupBy(*_BY).agg(F.sum("stored_byte_s").alias("stored_byte_s"))
+    stored = F.floor((F.col("queued_bytes") + F.col("retained_bytes")) * lasted_ms / 1000).alias(_STORED)
+    rows = records.select(
+        "tenant_id", _begun(HOUR_MS, "hour_ms"), _begun(MINUTE_MS, "minute_ms"), "incarnation", *USAGE_FACTS, stored
+    )
+    spread = rows.repartition(*_BY)  # nothing moves any more
+    by_worker = spread.groupBy(*_BY, "minute_ms", "incarnation").agg(*_sums(), F.sum(_STORED).alias(_STORED))
+    by_minute = by_worker.groupBy(*_BY, "minute_ms").agg(*_sums(), F.max(_STORED).alias(_STORED))
+    by_hour = by_minute.groupBy(*_BY).agg(*_sums(), F.sum(_STORED).alias(_STORED))
+    return by_hour.select(
+        *_BY, *[F.coalesce(F.col(name), F.lit(0)).cast("long").alias(name) for name in USAGE_HOURS.names[2:]]
+    )
+
+
+def _sums() -> list[Column]:
+    return [F.sum(name).alias(name) for name in USAGE_FACTS]
+
+
+def of_types(events: DataFrame, kinds: Iterable[EventType], facts: StructType) -> DataFrame:
+    """Return the events of some types with their facts as columns, each once; a fact that a type does not have is null."""
+    is_it = F.col("type").isin(*[kind.word for kind in kinds]) & F.col("damage").isNull()
+    taken_apart = events.where(is_it).select("tenant_id", "type", "at_ms", F.from_json("facts", facts).alias("fact"))
+    named = taken_apart.select("tenant_id", "type", "at_ms", "fact.*").where(F.col("sequence").isNotNull())
+    return named.dropDuplicates(["incarnation", "sequence"])  # a second attempt of a worker has the same number
 
 
 def whole_hours(hours: DataFrame, events: DataFrame, trimmed: list[int]) -> DataFrame:
@@ -66,7 +73,7 @@ def whole_hours(hours: DataFrame, events: DataFrame, trimmed: list[int]) -> Data
 
 def missing_records(events: DataFrame) -> int:
     """Return how many numbers there are no events of, in lives of workers whose first event is there."""
-    period = F.from_json("facts", USAGE).alias("fact")
+    period = F.from_json("facts", RECORD).alias("fact")
     numbers = events.where(F.col("damage").isNull()).select(period).select("fact.incarnation", "fact.sequence")
     lives = numbers.where(F.col("sequence").isNotNull()).groupBy("incarnation")
     ends = lives.agg(
@@ -78,12 +85,8 @@ def missing_records(events: DataFrame) -> int:
     return int(gone["gone"] or 0) if gone is not None else 0
 
 
-def _hour() -> Column:
-    return (F.col("from_ms") - F.col("from_ms") % HOUR_MS).alias("hour_ms")
-
-
-def _or_zero(name: str) -> Column:
-    return F.coalesce(F.col(name), F.lit(0)).cast("long").alias(name)
+def _begun(length_ms: int, name: str) -> Column:
+    return (F.col("from_ms") - F.col("from_ms") % length_ms).alias(name)
 
 
 def totals(hours: list[dict[str, int]]) -> dict[str, int]:

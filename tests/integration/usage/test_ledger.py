@@ -5,8 +5,10 @@ Whoever reads the log adds up `usage.counted`; here that is a plain loop over th
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,10 +21,11 @@ from iothub.records.analytics import USAGE_FACTS
 from iothub.records.events import Event, EventType, Topic, decode_event
 from iothub.records.layout import EVENT_TABLES
 from tests.support.clients import Door
-from tests.support.hub import Hub, free_port
+from tests.support.hub import IOTHUB, Hub, free_port
 from tests.support.party import Guest, Party
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.timeout(600)  # one test starts Java
 TENANTS = ("acme", "globex", "umbrella")
 LARGE = b"x" * 9_000  # three blocks
 
@@ -121,6 +124,16 @@ def figures_of(loads: dict[str, Ledger]) -> dict[str, dict[str, int]]:
     return {name: ledger.figures() for name, ledger in loads.items()}
 
 
+def as_the_job_has_it(hub: Hub) -> dict[str, dict[str, int]]:
+    """Run `usage`, and ask for its sums as an operator does."""
+    command = [str(IOTHUB), "--data-dir", str(hub.data_dir), "job", "run", "usage"]
+    environment = {**os.environ, "IOTHUB_SPARK__MASTER": "local[1]"}
+    subprocess.run(command, check=True, timeout=500, env=environment, capture_output=True)
+    words = {"blocks_in": "equivalents_in", "blocks_out": "equivalents_out"}
+    sums = {name: hub.rows("usage", "show", name, "--by", "total")[0] for name in TENANTS}
+    return {name: {key: int(str(row[words.get(key, key)])) for key in Ledger().figures()} for name, row in sums.items()}
+
+
 def all_loads(hub: Hub, party: Party, *rounds: int) -> dict[str, Ledger]:
     return {name: load(hub, party, name, count) for name, count in zip(TENANTS, rounds, strict=True)}
 
@@ -149,6 +162,7 @@ def test_ledger_agrees_with_the_clients_after_a_clean_stop(
     assert hub.stop() == 0
 
     assert ledgers(hub, ids, loads) == figures_of(loads)
+    assert as_the_job_has_it(hub) == {name: ledger.figures() for name, ledger in loads.items()}
     found = ledger_of(hub)
     assert all(found[number]["connection_ms"] > 0 for number in ids.values())
     assert all(found[number]["bytes_in"] > 0 for number in ids.values())

@@ -75,6 +75,19 @@ def test_record_that_was_written_twice_counts_once(spark: SparkSession) -> None:
     assert hours_of(usage.usage_hours(events), "messages_in", "stored_byte_s") == {(1, 0): (5, 60)}
 
 
+def test_hubs_that_share_stores_are_not_added_up(spark: SparkSession) -> None:
+    """Each samples all that is stored; what each has counted is its own."""
+    both = [
+        sampled(1, 1, queued_bytes=100),
+        sampled(1, 1, incarnation="hub-2/1/1", queued_bytes=90),
+        sampled(1, 2, minute=1, queued_bytes=50),
+        used(1, 3, messages_in=1),
+        used(1, 3, incarnation="hub-2/1/1", messages_in=2),
+    ]
+
+    assert hours_of(usage.usage_hours(frame(spark, *both)), "messages_in", "stored_byte_s") == {(1, 0): (3, 150 * 60)}
+
+
 def test_period_of_no_length_stores_nothing(spark: SparkSession) -> None:
     """A clock was set back."""
     late = sampled(1, 1, queued_bytes=100)
