@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from iothub.reasons import Reason
+from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
+from iothub.reasons import Drop, Reason
 from iothub.records.events import Event, EventType
 from iothub.telemetry import AuthTelemetry, ByTenant, Telemetry
 from iothub.testing.clock import ManualClock
@@ -17,6 +19,7 @@ from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.auth.token_checks import TokenFault
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import Alarms
+from iothub_services.metrics.tallies import Count
 from iothub_services.quota.names import Quota
 
 
@@ -98,3 +101,30 @@ def test_every_cause_of_a_refused_login_is_a_known_label() -> None:
     causes -= {"credential_changed", "token_issuer_changed"}  # of a review: no login, and nobody is told
     causes |= {fault.value for fault in TokenFault}
     assert causes == set(metrics.LOGIN_CAUSES)
+
+
+def test_drops_and_refusals_are_tallied_by_device(telemetry: Telemetry) -> None:
+    """For the events of a period; messages for nobody may be all that come, and are read from the plane's counter."""
+    plane = TenantPlane(7, "acme")
+    session = Session(plane, "c", "dev1", False)
+    telemetry.dropped(plane, session, Drop.QUEUE_FULL, 2)
+    telemetry.dropped(plane, None, Drop.EXPIRED, 1)
+    telemetry.dropped(plane, session, Drop.NO_SUBSCRIBERS, 1)
+    telemetry.limited(plane, session, "inbound_messages", 3)
+    telemetry.refused(7, Quota.CONNECTIONS)
+
+    assert telemetry.drops.take() == [Count(7, "dev1", "queue_full", 2), Count(7, "", "expired", 1)]
+    assert telemetry.refusals.take() == [Count(7, "dev1", "publish_messages", 3), Count(7, "", "connections", 1)]
+
+
+def test_failed_logins_keep_no_name_that_a_client_has_made_up(telemetry: Telemetry) -> None:
+    """A device that its tenant has; else anybody could fill the log with names."""
+    refuse(telemetry, "wrong_secret", 7)
+    refuse(telemetry, "unknown_device", 7)
+    refuse(telemetry, "unknown_tenant", 0)
+
+    assert telemetry.failed_logins.take() == [
+        Count(7, "dev1", "wrong_secret", 1),
+        Count(7, "", "unknown_device", 1),
+        Count(0, "", "unknown_tenant", 1),
+    ]
