@@ -7,8 +7,8 @@ Both sides read the same log, decode, fold, and write a checkpoint file. Startin
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import resource
 import sqlite3
 import sys
 import tempfile
@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import psutil
 from pyspark.sql import SparkSession
 
 from iothub.records.checkpoint import Pointer, add_checksums, row_checksum
@@ -132,6 +133,16 @@ def measure(spark: SparkSession, count: int, source: str, settings: SparkSetting
             )
 
 
+def peaks_mib() -> list[int]:
+    """Return the highest resident size that each living child of this process ever had."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
+            found += [int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM")]
+    return found or [0]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -149,9 +160,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for count in given.events:
         measure(spark, count, given.source, settings)
+    peaks = peaks_mib()
     spark.stop()
-    children_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"\nlargest process of Spark: {children_mib:,.0f} MiB resident; load average {os.getloadavg()[0]:.1f}")
+    print(f"\npeak memory of Spark's {len(peaks)} processes: {sum(peaks):,} MiB, the largest {max(peaks):,}")
+    print(f"load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

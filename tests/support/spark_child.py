@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from iothub.jobs.process import kill_session
 from iothub_spark.spec import Spec, write_spec
 
-WAIT_S = 240.0
+WAIT_S = 400.0  # for Java on a busy machine
 _POLL_S = 0.01
 
 
