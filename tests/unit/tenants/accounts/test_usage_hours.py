@@ -45,7 +45,7 @@ def test_hours_of_a_stretch_are_returned_in_their_order(store: AccountStore) -> 
 
 
 def test_unknown_tenant_has_no_usage(store: AccountStore) -> None:
-    with pytest.raises(NotFoundError, match="there is no tenant .acme."):
+    with pytest.raises(NotFoundError, match=r"there is no tenant .acme."):
         usage_hours.hours(store, "acme", 0, 1)
 
 
