@@ -122,7 +122,7 @@ def offsets_go_on_after_everything_was_trimmed(log: EventLog) -> None:
 
 
 def log_goes_on_above_what_was_lost(log: EventLog) -> None:
-    """A fresh log goes on where its readers stand; going back is not possible."""
+    """It goes on where its readers stand, without what it has below; going back is not possible."""
     log.append([event(1)])
     seen = tuple(500 for _ in log.end())
     above = log.after_loss(seen)
@@ -131,9 +131,10 @@ def log_goes_on_above_what_was_lost(log: EventLog) -> None:
 
     assert all(offset >= 500 for offset in above)
     assert log.end() == above
+    assert log.begin() == tuple(offset + 1 for offset in above), "what was below has a hole above it"
     (logged,) = log.append([event(2)])
     assert logged.offset == reached(above, logged.partition) + 1
-    assert log.read(above, 9) == [logged]
+    assert log.read(NOWHERE, 9) == [logged]
 
 
 def states_of_another_log_are_no_obstacle(log: EventLog) -> None:

@@ -52,6 +52,9 @@ class MemoryEvents:
 
     def skip_to(self, offsets: Offsets) -> None:
         ends = self._ends[Topic.SESSIONS]
+        for log, end, offset in zip(self._logs[Topic.SESSIONS], ends, offsets, strict=False):
+            if end < offset:
+                log.clear()
         ends[:] = [max(end, reached(offsets, partition)) for partition, end in enumerate(ends)]
 
     def _append(self, event: Event) -> LoggedEvent:

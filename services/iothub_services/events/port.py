@@ -71,7 +71,7 @@ class EventLog(Protocol):
         """Where the session log would go on, above everything that its readers have seen. Changes nothing."""
 
     def skip_to(self, offsets: Offsets) -> None:
-        """Give no offset of the session log up to these any more: the log was lost, its readers were not."""
+        """Give no offset of the session log up to these any more: the log was lost, its readers were not. What it has below goes."""
 
     def close(self) -> None: ...
 

@@ -82,6 +82,7 @@ class SqliteEvents(SqliteStore):
         name, offset = _TABLES[Topic.SESSIONS], reached(offsets, 0)
         with self._database.transaction() as connection:
             if _end(connection, Topic.SESSIONS) < offset:
+                connection.execute(f"DELETE FROM {name}")  # noqa: S608  below is a hole now: nobody may fold across it (!)
                 connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
 

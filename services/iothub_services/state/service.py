@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -160,14 +161,27 @@ class StateService:
     def _check_end(self) -> None:
         """Go on above everything that the store has seen when the log has lost its end: what is appended must not look folded (!)."""
         last = self._log.end()
-        if not any(self._folded) or (len(last) == len(self._folded) and all(map(operator.ge, last, self._folded))):
+        seen = self._seen(last)
+        if not any(seen) or (len(last) == len(seen) and all(map(operator.ge, last, seen))):
             return
-        text = f"the session log ends at {_shown(last)}, the states at {_shown(self.folded)}: it goes on above"
+        text = f"the session log ends at {_shown(last)}, states or checkpoint at {_shown(seen)}: it goes on above"
         self._on_alarm("event_log_lost", text)
-        above = self._log.after_loss(self.folded)
+        above = self._log.after_loss(seen)
         self._store.apply(above, [])  # first: a crash between the two looks like another loss, not like a gap
         self._folded, self._written = list(above), above
         self._log.skip_to(above)
+
+    def _seen(self, end: Offsets) -> Offsets:
+        """Return up to where the states have seen a log; one above a checkpoint of what is lost, which must never fit this log again (!)."""
+        pointer = None
+        if self._checkpoints is not None:
+            with suppress(CorruptRecordError):
+                pointer = self._checkpoints.pointer()
+        if pointer is None or len(pointer.offsets) != len(end) or len(self._folded) not in (0, len(end)):
+            return self.folded
+        if all(map(operator.le, pointer.offsets, end)):
+            return self.folded
+        return tuple(max(reached(self._folded, at), offset + 1) for at, offset in enumerate(pointer.offsets))
 
     def __call__(self, ops: list[StateOp]) -> list[object]:
         """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of others: how many rows went)."""

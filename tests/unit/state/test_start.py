@@ -12,7 +12,9 @@ from iothub.records.checkpoint import Pointer
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, encode_state
 from iothub.testing.checkpoint_contract import pointer_to
+from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import Offsets
+from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from iothub_services.state.start import obstacle
@@ -154,6 +156,27 @@ def test_states_that_have_seen_more_than_the_log_count(house: House) -> None:
 
     assert house.start()["z"] == 3
     assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_lost"]
+
+
+def test_checkpoint_of_a_lost_log_never_counts_again(house: House) -> None:
+    """Log and states were removed; the offsets that follow must not grow into those that the checkpoint names (!)."""
+    house.log, house.store = MemoryEvents(), MemoryStates()
+    assert house.start() == {}
+    assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_lost"]
+    house.log.append([created(name) for name in ("n", "o", "p", "q")])
+
+    assert house.start() == {"n": 1, "o": 1, "p": 1, "q": 1}
+
+
+def test_log_that_lost_its_end_is_never_folded_across_the_hole(house: House) -> None:
+    """What the states alone have is missing between the old events and the next ones (!)."""
+    house.apply((5,))
+    house.log = MemoryEvents()
+    house.log.append([created("a"), created("b"), resumed("a", 2), resumed("b", 2)])  # an older copy of the file
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    house.log.append([resumed("a", 7)])
+
+    assert house.start() == {"a": 7, "b": 2, "c": 1}
 
 
 def test_trim_keeps_what_a_start_from_the_checkpoint_needs(house: House) -> None:
