@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub import log
-from iothub.drivers import followed_log
+from iothub.drivers import followed_log, queue_drivers
 from iothub.engine.connection import Connection
 from iothub.engine.session import Session
-from iothub.errors import ConflictError, IotHubError, UnavailableError
+from iothub.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 from iothub.reasons import Reason
 from iothub.records.events import hub_name
 from iothub.records.state import SessionState
@@ -39,6 +39,7 @@ FRESH_S = 0.4  # the rest is for what happens between the look at the log and th
 JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or holds back by itself
 CATCH_UP_S = 10.0
 CLOSING_S = 1.0
+_TURN_S = 0.02
 _FOLLOWER_FAILING = "follower_failing"
 
 
@@ -59,9 +60,13 @@ class SharedStores:
         self._heritage: dict[
             frozenset[int], float
         ] = {}  # whose sessions are to be taken, and since when they were silent
+        self._is_taking_over = False
         self._overtaken: set[Session] = set()
         self._joined_at = 0.0
+        self._accompanied_at = -math.inf  # somebody else was there until then, and may have said more than is known
         self._is_over = False
+        self._has_left = False
+        self._is_looking = False
 
     @property
     def others(self) -> Others:
@@ -71,7 +76,9 @@ class SharedStores:
 
     @property
     def is_alone(self) -> bool:
-        return self.members.is_alone
+        """Nobody is there, and what those said who were is known here."""
+        known_at = -math.inf if self._follower is None else self._follower.known_at
+        return self.members.is_alone and known_at >= self._accompanied_at
 
     def place(self, epoch: int) -> Place | None:
         return Place(HERE, epoch)
@@ -92,14 +99,25 @@ class SharedStores:
     # --- the hub's life
 
     async def join(self, on_replaced: Callable[[ConflictError], None]) -> Neighbours:
-        """Become a hub among others; `on_replaced`: another one has this one's place since. Raises ConflictError, UnavailableError."""
+        """Become a hub among others; `on_replaced`: another one has this one's place since. Raises ConfigError, ConflictError, UnavailableError."""
         node, self._on_replaced = self._node, on_replaced
         await self.members.join(node.data_dir.read_member(), node.pause)
+        await self._require_shared_queues()
         await node.threads.run("housekeeping.member", node.data_dir.write_member, self.members.incarnation)
         self._joined_at = node.clock.monotonic()
+        if self.members.living:
+            self._accompanied_at = self._joined_at
         node.journal.hub = hub_name(self.members.number, self.members.incarnation)
         node.reactor.callLater(BEAT_S, self._beat)
         return Neighbours(self.members.number, self.members.living, self._look_again)
+
+    async def _require_shared_queues(self) -> None:
+        if self.members.living and "sqlite" in queue_drivers(self._node.settings, self._node.data_dir):
+            await self.members.leave()
+            raise ConfigError(
+                "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or hbase-plain "
+                f"as queues.driver and in every queues.choices; a {self._node.data_dir.queues.name} from before must go once its sessions have ended"
+            )
 
     async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
         keys = [state.key for state in states]
@@ -147,8 +165,13 @@ class SharedStores:
         if self._follower is not None:
             await self._node.threads.run("closing.follower", self._follower.close, CLOSING_S)
 
-    async def leave(self) -> None:
-        """Say goodbye: everything that this hub had to say is in the log."""
+    async def leave(self, *, has_said_all: bool) -> None:
+        """Fall silent; say goodbye as well if everything that this hub had to say is in the log, else the others wait for it."""
+        self._has_left = True
+        if not has_said_all:
+            return
+        while self._is_looking:
+            await self._node.pause(_TURN_S)  # a heartbeat on its way would take the goodbye back
         try:
             await self.members.leave()
         except IotHubError as error:
@@ -157,35 +180,50 @@ class SharedStores:
     # --- every second
 
     def _beat(self) -> None:
-        if not self._is_over:
+        if not self._has_left:  # until its last events are in the log it is not gone
             again = self._node.reactor.callLater
             Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(BEAT_S, self._beat))
 
     async def _look(self) -> None:
+        self._is_looking = True
         try:
+            had_others = bool(self.members.living)
             await self.members.look()
+            if had_others or self.members.living:
+                self._accompanied_at = self._node.clock.monotonic()
             if self.members.is_replaced and not self._is_over:
                 self._on_replaced(
                     ConflictError("another hub has begun with this node.number: this one was silent too long")
                 )
                 return
             self._judge()
-            if self._abroad is not None:
+            if self._abroad is not None and not self._is_over:
                 now = self._node.clock.wall()
                 self._heritage |= {gone: now - silent_s for gone, silent_s in (await self.members.inherit()).items()}
-                await self._take_over()
+                if self._heritage and not self._is_taking_over:
+                    self._is_taking_over = True
+                    Deferred.fromCoroutine(self._take_over())  # the heartbeat does not wait for the log
         except IotHubError as error:
             self._log.warning("the other hubs could not be looked at; it is tried again", cause=str(error))
         except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
             self._log.error("defect in a look at other hubs", exc_info=error)
+        finally:
+            self._is_looking = False
 
     async def _take_over(self) -> None:
-        for numbers, last_seen in list(self._heritage.items()):
-            await self.catch_up()
-            del self._heritage[numbers]
-            if self._abroad is not None:
-                count = await self._abroad.inherit(numbers, int(last_seen * 1000))
-                self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
+        try:
+            for numbers, last_seen in list(self._heritage.items()):
+                await self.catch_up()
+                del self._heritage[numbers]
+                if self._abroad is not None:
+                    count = await self._abroad.inherit(numbers, int(last_seen * 1000))
+                    self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
+        except IotHubError as error:
+            self._log.warning("nothing could be taken over yet; it is tried again", cause=str(error))
+        except Exception as error:  # the service loop's edge, as in a look
+            self._log.error("defect while sessions were taken over", exc_info=error)
+        finally:
+            self._is_taking_over = False
 
     # --- what is known of other hubs' sessions
 
@@ -198,7 +236,7 @@ class SharedStores:
 
     def _judge(self) -> None:
         """Say until when may be routed, how often the log is read, and how queue ids are taken."""
-        follower, is_alone = self._follower, self.members.is_alone
+        follower, is_alone = self._follower, self.is_alone
         if follower is None:
             return
         self._node.block_source.share(not is_alone)

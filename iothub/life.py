@@ -106,9 +106,12 @@ class Life:
         awakening = Awakening(
             node.hub, node.registry, node.queue_admin, bounds, run, last_beat=last_beat, neighbours=neighbours
         )
-        sessions = await awakening.load(await self._load_sessions())
+        states = await self._load_sessions()
+        folded = (
+            node.states.folded if shared is not None else ()
+        )  # now: a second look at the log folds more than `states` has
+        sessions = await awakening.load(states)
         node.sys_topics.resume()
-        folded = node.states.folded if shared is not None else ()
         node.journal_thread.start()
         await duties.catch_up()
         if shared is not None:
@@ -265,9 +268,10 @@ class Life:
         )
         if node.shared_stores is not None:
             await node.shared_stores.stop_following()
-        if await run("closing.events", node.journal_thread.close, self._left_s(until)):
-            if node.shared_stores is not None:
-                await node.shared_stores.leave()
+        has_said_all = await run("closing.events", node.journal_thread.close, self._left_s(until))
+        if node.shared_stores is not None:
+            await node.shared_stores.leave(has_said_all=has_said_all)
+        if has_said_all:
             await self._close_states(self._left_s(until))  # else its thread still works with them
         if given_up is not None and given_up.active():
             given_up.cancel()

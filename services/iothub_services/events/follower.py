@@ -9,6 +9,7 @@ the question; one round answers all who wait. A page is given on when the one be
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -64,7 +65,7 @@ class Follower:
         self._is_failing = False
         self._waiting: list[tuple[float, Deferred[None]]] = []
         self.period_s = ALONE_S
-        self.known_at = clock.monotonic()
+        self.known_at = -math.inf
         self._thread = threading.Thread(target=self._run, name="iothub-follower", daemon=True)
 
     def start(self) -> None:
@@ -75,9 +76,7 @@ class Follower:
         with self._wakeup:
             self._is_closing = True
             self._wakeup.notify_all()
-        waiting, self._waiting = self._waiting, []
-        for _, answer in waiting:
-            answer.errback(UnavailableError("the hub ends"))
+        self._call_in_reactor(self._give_up)  # who waits is on the reactor thread, and `close` is not
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
@@ -175,6 +174,11 @@ class Follower:
         self._call_in_reactor(partial(self._on_alarm, word, text))
 
     # --- on the reactor thread
+
+    def _give_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, answer in waiting:
+            answer.errback(UnavailableError("the hub ends"))
 
     def _knows(self, began: float) -> None:
         self.known_at = began

@@ -34,6 +34,7 @@ from iothub_services.sessions.port import (
     Alone,
     Company,
     Journal,
+    Place,
     QueueAdmin,
     SessionControl,
     SessionDirectory,
@@ -92,6 +93,10 @@ class SessionManager:
     async def open(self, home: SessionHome, request: SessionRequest) -> Opened:
         """Make or resume the session. The caller holds the directory's lock for it."""
         present = home.plane.sessions.get(request.client_id)
+        if present is not None and present.control.has_ended:  # its end is in the log, and was not seen through
+            self.forget(home, present)
+            self._estate.drop_soon(present.queue_id)
+            present = None
         if present is not None and present.control.is_of_predecessor(request.device_id):
             present.control.will = None  # the right to publish it went with its device
             await self._evict(home, present, "device_deleted", Reason.CREDENTIAL_REVOKED)
@@ -363,8 +368,10 @@ class SessionManager:
         try:
             if not is_alone:
                 await self._fence(session, is_expiry=reason == "expired")
+            subject = self._subject(
+                session
+            )  # before anybody waits: an epoch that another hub claims meanwhile must not be ended
             handed_on = await self._estate.bequeath(session)
-            subject = self._subject(session)
             is_expiry = reason == "expired"
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
@@ -389,10 +396,16 @@ class SessionManager:
             claim = await self._queues.claim(session.queue_id, self._owner)
         except NotFoundError:
             return
-        is_expected = claim.epoch == session.epoch + 1
-        session.epoch = max(session.epoch, claim.epoch)
-        if is_expiry and not is_expected:
+        place: Place | None = session.control.place
+        before = 0
+        if place is not None:
+            before, place.fenced = place.fenced, claim.epoch
+        if is_expiry and claim.epoch - 1 not in (
+            session.epoch,
+            before,
+        ):  # its epoch stays: what that one says must count here
             raise BackendError("another hub has claimed the session", retryable=True)
+        session.epoch = max(session.epoch, claim.epoch)
 
     def _count_lost(self, home: SessionHome, session: Session, drop: Drop, handed_on: int, records: int) -> None:
         if records > handed_on:

@@ -73,16 +73,18 @@ class Place:
     """Where a persistent session is, among hubs that share its stores: as the log says it, as far as the log was followed.
 
     `holder`: the node number of the hub that has it, runs its deadlines and fires its Will; HERE: this one. `is_online`: its client is connected
-    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there.
+    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there. `fenced`: the epoch of the last claim that was to
+    end it here.
     """
 
-    __slots__ = ("holder", "is_online", "logged_epoch", "since_ms")
+    __slots__ = ("fenced", "holder", "is_online", "logged_epoch", "since_ms")
 
     def __init__(self, holder: int, logged_epoch: int, *, is_online: bool = False, since_ms: int = 0) -> None:
         self.holder = holder
         self.logged_epoch = logged_epoch
         self.is_online = is_online
         self.since_ms = since_ms
+        self.fenced = 0
 
 
 class Company(Protocol):
@@ -151,6 +153,11 @@ class SessionControl:
     def is_elsewhere(self) -> bool:
         """Another hub has the session."""
         return self.place is not None and self.place.holder != HERE
+
+    @property
+    def has_ended(self) -> bool:
+        """The log says so."""
+        return self.place is not None and self.place.logged_epoch == ENDED
 
     def is_of_predecessor(self, device_id: int) -> bool:
         """Say whether the session is of another device than this one, which has its name now."""

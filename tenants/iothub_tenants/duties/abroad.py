@@ -32,6 +32,9 @@ _ENDS = frozenset((EventType.SESSION_EXPIRED, EventType.SESSION_DISCARDED))
 _TAKING = frozenset(("clean_start", "ended", "queue_lost", "not_opened"))  # ends that came with another connection
 
 AT_ONCE = 1_000  # sessions that are looked at in one turn of the reactor
+_TOMBSTONES = (
+    10_000  # ends that are remembered: a hub that was slow may create what another one has replaced and ended since
+)
 
 Change = Callable[["Abroad", TenantBroker, Session, Event], None]
 
@@ -45,6 +48,7 @@ class Abroad:
         self._run = run
         self._me = me
         self._number = number
+        self._ended_at: dict[tuple[int, str], int] = {}  # epochs, the oldest end first
 
     async def apply(self, page: list[Event]) -> None:
         """Take in a page of the log. Raises UnavailableError: nothing was taken in, for a tenant could not be read."""
@@ -68,7 +72,8 @@ class Abroad:
         if event.hub == self._me:
             self._note_own(broker, session, event)
         elif event.type is EventType.SESSION_CREATED:
-            self._created(broker, session, event)
+            if event.epoch > self._ended_at.get((event.tenant_id, event.client_id), 0):
+                self._created(broker, session, event)
         elif session is not None and session.is_persistent:
             place: Place | None = session.control.place
             if place is not None and event.epoch >= place.logged_epoch:
@@ -90,6 +95,8 @@ class Abroad:
 
     def _note_own(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
         """What this hub said is in force here already; new is its place among what others said."""
+        if event.type in _ENDS:
+            self._bury(event)
         place: Place | None = None if session is None else session.control.place
         if session is None or place is None or event.epoch < place.logged_epoch:
             return
@@ -174,9 +181,18 @@ class Abroad:
         self._hub.sessions.note([connected])
 
     def _ended(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        self._bury(event)
         reason = Reason.TAKEN_OVER if event.facts.get("reason") in _TAKING else Reason.SESSION_DISCARDED
         self._hub.sessions.hand_over(broker, session, reason)
         self._hub.sessions.forget(broker, session)
+
+    def _bury(self, event: Event) -> None:
+        """Remember the epoch, as the fold does."""
+        key = (event.tenant_id, event.client_id)
+        self._ended_at.pop(key, None)
+        self._ended_at[key] = event.epoch
+        if len(self._ended_at) > _TOMBSTONES:
+            del self._ended_at[next(iter(self._ended_at))]
 
     def _subscribed(self, broker: TenantBroker, session: Session, event: Event) -> None:
         state = fold(_blank(session), event)

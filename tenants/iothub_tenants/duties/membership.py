@@ -34,6 +34,7 @@ class _Seen:
 
     row: HubRow
     silent_s: float = 0.0
+    is_taken: bool = False  # this hub, as its heir, has been told
 
     @property
     def is_living(self) -> bool:
@@ -117,6 +118,7 @@ class Members:
         was_living = seen.is_living
         is_moving = (row.incarnation, row.beat) != (seen.row.incarnation, seen.row.beat)
         seen.silent_s = 0.0 if is_moving else seen.silent_s + gap_s
+        seen.is_taken &= not is_moving
         seen.row = row
         if was_living != seen.is_living:
             text = "another hub uses the same stores" if seen.is_living else "another hub is gone"
@@ -140,14 +142,18 @@ class Members:
     async def inherit(self) -> dict[frozenset[int], float]:
         """Become the heir of those that are gone and have none; return whose sessions are this hub's now, and for how long they were silent.
 
-        With a hub come those whose heir it was. Raises UnavailableError.
+        With a hub come those whose heir it was. A row that names this hub counts until it was told: an answer may have been lost, or a start
+        have come in between. Raises UnavailableError.
         """
         inherited: dict[frozenset[int], float] = {}
         for number, seen in list(self._others.items()):
-            if seen.silent_s < GONE_S or seen.row.heir != hubs.NOBODY:
+            if seen.silent_s < GONE_S or seen.is_taken or seen.row.heir not in (hubs.NOBODY, self.number):
                 continue
-            if await self._run("members.inherit", hubs.inherit, self._store, seen.row, self.number):
+            is_ours = seen.row.heir == self.number
+            if is_ours or await self._run("members.inherit", hubs.inherit, self._store, seen.row, self.number):
                 inherited[self._with_heritage(number)] = seen.silent_s
+        for number in frozenset[int]().union(*inherited):
+            self._others[number].is_taken = True
         return inherited
 
     def _with_heritage(self, number: int) -> frozenset[int]:

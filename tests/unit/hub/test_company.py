@@ -14,7 +14,7 @@ from twisted.internet.task import Clock as Reactor
 
 from iothub import company
 from iothub.company import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
-from iothub.errors import ConflictError, UnavailableError
+from iothub.errors import ConfigError, ConflictError, UnavailableError
 from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
 from iothub_services.events.follower import ALONE_S, PERIOD_S
@@ -66,13 +66,22 @@ class Node:
     """What `SharedStores` uses of a node: hub number 1."""
 
     def __init__(self, store: AccountStore) -> None:
-        self.settings = SimpleNamespace(node=SimpleNamespace(number=1, name="one"))
+        self.settings: Any = SimpleNamespace(
+            node=SimpleNamespace(number=1, name="one"),
+            queues=SimpleNamespace(driver="hbase", choices=()),
+            hbase=SimpleNamespace(thrift=("here:9090",)),
+        )
         self.accounts, self.clock = store, ManualClock()
         self.reactor: Any = cast("Any", Reactor())
         self.reactor.callFromThread = lambda call: call()
         self.threads = SimpleNamespace(run=self.run)
         self.notes: list[int] = []
-        self.data_dir = SimpleNamespace(read_member=lambda: None, write_member=self.notes.append)
+        self.data_dir = SimpleNamespace(
+            read_member=lambda: None,
+            write_member=self.notes.append,
+            path=Path("/nowhere"),
+            queues=Path("/nowhere/queues.db"),
+        )
         self.journal = SimpleNamespace(hub="")
         self.states = SimpleNamespace(states_of=lambda keys: [f"state of {key}" for key in keys])
         self.closed: list[tuple[object, Reason]] = []
@@ -266,10 +275,69 @@ def test_goodbye_is_said_after_everything_else(node: Node) -> None:
     node.begin()
 
     now(node.stores.stop_following())
-    now(node.stores.leave())
+    now(node.stores.leave(has_said_all=True))
     node.pass_time(3)
 
     assert node.follower.is_closed
     assert node.plane.turn.held_at == math.inf
     assert hubs.read(node.accounts)[0].is_ended
     assert node.reactor.getDelayedCalls() == []
+
+
+def test_hub_is_alone_only_when_it_knows_what_the_other_one_said_last(node: Node) -> None:
+    """The other's row says goodbye before its last events have been read here: they may have made sessions and routes (!)."""
+    two = other(node)
+    node.begin()
+    node.pass_time(6, two)
+    node.follower.round()
+    node.pass_time(3, two)  # the log cannot be read for a while
+    assert node.plane.turn.held_at < node.clock.monotonic()
+
+    now(two.leave())
+    node.pass_time(1.2)
+    was_alone = node.stores.is_alone
+    assert node.plane.turn.held_at < node.clock.monotonic()
+
+    node.follower.round()
+    node.pass_time(1.1)
+    assert (was_alone, node.stores.is_alone) == (False, True)
+    assert node.plane.turn.held_at > node.clock.monotonic()
+
+
+def test_heartbeat_does_not_wait_for_the_log(node: Node) -> None:
+    """It would seem gone to a third hub, which would take over from it."""
+    two = other(node)
+    node.begin()
+    node.pass_time(6, two)
+    node.follower.round()
+    node.pass_time(GONE_S + 3)  # two is gone, and the log cannot be read
+    before = hubs.read(node.accounts)[0].beat
+
+    node.pass_time(8)
+
+    assert hubs.read(node.accounts)[0].beat - before >= 6
+
+
+def test_hub_lives_for_the_others_until_its_last_events_are_in_the_log(node: Node) -> None:
+    """An heir would take over from it while it still writes. If they do not get there, the others see it fall silent."""
+    node.begin()
+    now(node.stores.stop_following())
+    before = hubs.read(node.accounts)[0].beat
+    node.pass_time(5)
+    assert hubs.read(node.accounts)[0].beat - before >= 4
+
+    now(node.stores.leave(has_said_all=False))
+    before = hubs.read(node.accounts)[0].beat
+    node.pass_time(5)
+    (row,) = hubs.read(node.accounts)
+    assert (row.beat, row.is_ended) == (before, False)
+
+
+def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:
+    """They could not store for them, and would acknowledge all the same."""
+    other(node)
+    node.settings.queues.driver = "sqlite"
+
+    with pytest.raises(ConfigError, match=r"queues here are in a file .* choose hbase or hbase-plain"):
+        node.begin()
+    assert next(row.is_ended for row in hubs.read(node.accounts) if row.number == 1)

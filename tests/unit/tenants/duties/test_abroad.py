@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
+from iothub.errors import UnavailableError
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import fold
@@ -282,17 +283,75 @@ def test_session_that_expires_is_claimed_first(stage: Stage) -> None:
     client.drop()
     stage.house.settle()
     session = stage.house.session("c")
-    now(stage.house.queues.claim(session.queue_id, b"another hub's"))
+    theirs = now(stage.house.queues.claim(session.queue_id, b"another hub's")).epoch
     stage.house.clock.advance(101)
 
     now(stage.house.sessions.run_deadlines())
 
     assert stage.house.session("c") is session
     assert stage.house.queues.dropped == []
-    stage.say(stage.resumed(session.epoch))
+    stage.say(stage.resumed(theirs))
     stage.house.clock.advance(1000)
     now(stage.house.sessions.run_deadlines())
     assert stage.house.session("c") is session
+
+
+def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(stage: Stage) -> None:
+    """The first was refused by the other hub's claim, and claimed above it: what that one says still counts (!)."""
+    stage.house.join("c", props=KEPT).drop()
+    stage.house.settle()
+    session = stage.house.session("c")
+    theirs = now(stage.house.queues.claim(session.queue_id, b"another hub's")).epoch
+    stage.house.clock.advance(101)
+    now(stage.house.sessions.run_deadlines())
+    stage.say(stage.resumed(theirs), stage.connected(theirs))
+
+    stage.house.clock.advance(1)
+    now(stage.house.sessions.run_deadlines())
+    stage.house.settle()
+
+    assert stage.house.acme.plane.sessions.get("c") is session
+    assert stage.house.queues.dropped == []
+    assert session.control.place.holder == 2
+
+
+def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Stage) -> None:
+    """It claimed and said nothing."""
+    stage.house.join("c", props=KEPT).drop()
+    stage.house.settle()
+    now(stage.house.queues.claim(stage.house.session("c").queue_id, b"another hub's"))
+    stage.house.clock.advance(101)
+    for _ in range(3):
+        now(stage.house.sessions.run_deadlines())
+        stage.house.clock.advance(1)
+
+    assert "c" not in stage.house.acme.plane.sessions
+
+
+def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes behind the end could not be done: the fold and all other hubs know of no session (!)."""
+    stage.house.join("c", props=KEPT).drop()
+    stage.house.settle()
+    stage.echo()
+
+    async def fail() -> None:
+        raise UnavailableError("the log is away")
+
+    stage.house.clock.advance(101)
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.company, "catch_up", fail)
+        now(stage.house.sessions.run_deadlines())
+    stage.echo()
+
+    assert not stage.house.join("c", clean=False, props=KEPT).connack.session_present
+
+
+def test_late_beginning_below_the_last_end_counts_for_nothing(stage: Stage) -> None:
+    """A slow hub created what another one has replaced and ended since: the fold remembers the end, and so does the picture."""
+    ended = events.session_expired(stage.subject(9 << 24))
+    stage.say(stage.created(9 << 24), ended, stage.created(8 << 24))
+
+    assert "c" not in stage.house.acme.plane.sessions
 
 
 def test_own_end_in_the_log_is_final(stage: Stage) -> None:

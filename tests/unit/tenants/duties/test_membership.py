@@ -186,3 +186,40 @@ def test_who_begins_at_the_same_time_is_refused(among: Hubs) -> None:
     late._run = cast("Any", overtaken)
     with pytest.raises(ConflictError):
         now(late.join(None, among.pause))
+
+
+def test_heir_takes_what_it_was_not_told_of(among: Hubs) -> None:
+    """The second of two rows could not be swapped: both count at the next look, and only once."""
+    one, two, three = among.hub(1), among.hub(2), among.hub(3)
+    among.pass_time(3, one, two, three)
+    among.pass_time(GONE_S + 1, one)
+    real = one._run
+    calls: list[str] = []
+
+    async def run(name: str, call: Callable[..., Any], *args: Any) -> Any:
+        calls.append(name)
+        if calls.count("members.inherit") == 2 and name == "members.inherit":
+            raise BackendError("busy", retryable=True)
+        return await real(name, call, *args)
+
+    one._run = cast("Any", run)
+    with pytest.raises(BackendError):
+        now(one.inherit())
+    now(one.look())
+
+    assert set(now(one.inherit())) == {frozenset({2}), frozenset({3})}
+    among.pass_time(1, one)
+    assert now(one.inherit()) == {}
+
+
+def test_heir_that_starts_again_takes_over_once_more(among: Hubs) -> None:
+    """It may have died before it had taken any session."""
+    one, two, three = among.hub(1), among.hub(2), among.hub(3)
+    among.pass_time(3, one, two, three)
+    among.pass_time(GONE_S + 1, one, three)
+    now(one.inherit())
+
+    again = among.hub(1, one.incarnation)
+    among.pass_time(GONE_S + 2, again, three)
+
+    assert set(now(again.inherit())) == {frozenset({2})}
