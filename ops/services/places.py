@@ -61,18 +61,6 @@ class Ports:
     def hbase_regionserver(self) -> int:
         return 19096 + self.shift
 
-    @property
-    def every(self) -> tuple[int, ...]:
-        return (
-            self.kafka,
-            self.kafka_controller,
-            self.thrift,
-            self.second_thrift,
-            self.zookeeper,
-            self.hbase_master,
-            self.hbase_regionserver,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Places:

@@ -15,7 +15,7 @@ from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
 from ops.services.places import SHIFT_VARIABLE, Ports
 from ops.services.probes import is_free
-from ops.services.servers import ALWAYS
+from ops.services.servers import ALWAYS, NAMES, ports_of
 from ops.services.thrift import Gateway
 from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.kafka import create_topic, delete_topic
@@ -52,7 +52,9 @@ def _chosen() -> Services:
     if SHIFT_VARIABLE in os.environ or any(report.state != "down" for report in house.reports()):
         return house
     shifts = range(house.ports.shift, house.ports.shift + 1_000, 100)
-    free = (ports for ports in map(Ports, shifts) if all(map(is_free, ports.every)))
+    free = (
+        ports for ports in map(Ports, shifts) if all(is_free(port) for name in NAMES for port in ports_of(name, ports))
+    )
     return Services(ports=next(free, house.ports), say=print)
 
 

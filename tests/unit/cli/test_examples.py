@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -14,16 +15,22 @@ import pytest
 from iothub.cli import main, stores
 from iothub.cli.main import run
 from iothub.datadir import DataDir
+from iothub.jobs.places import Places
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
 from iothub_services.queues.port import Append, Delivery, QueueLimits
 from iothub_services.retained.port import RetainedWrite
+from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.job_runs import Owner
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.command import Result
 from tests.support.tokens import ES256, jwk, public_pem
 
 ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
 ELSEWHERE |= {"hbase create-tables", "hbase status"}  # they need the real servers: tests/services has them
+ELSEWHERE |= {"job run"}  # starts Spark: tests/integration/jobs runs one job, and a night
 NO_TERMINAL = {
     "iothub --data-dir ./hub device set-password acme dev1",  # asks for the password
     "iothub --data-dir ./hub events tail --follow",  # ends with Ctrl-C
@@ -86,7 +93,19 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "dev1.secret").write_text("secret")
     (base / "new.toml").write_text("config_version = 1\n")
     store_messages(DataDir(base / "hub"))
+    remember_jobs(DataDir(base / "hub"))
     return base
+
+
+def remember_jobs(data_dir: DataDir) -> None:
+    """Runs up to number 12, whose log is there."""
+    with closing(AccountStore(sqlite_url(data_dir.accounts))) as store:
+        for _ in range(12):
+            begun = job_runs.begin(store, "verify", {}, Owner("here", 1, "1", "hub"), lambda run: True)
+            job_runs.end(store, begun.id, job_runs.Result.DONE, figures={})
+    log_file = Places(data_dir.path).log_file(12)
+    log_file.parent.mkdir()
+    log_file.write_text("done\n")
 
 
 def store_messages(data_dir: DataDir) -> None:

@@ -89,13 +89,17 @@ def test_interrupted_run_ends_its_process_and_says_so(
     """Ctrl-C, a service manager, a closed terminal."""
     note = tmp_path / "java"
     runner = make_runner()
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests with nohup ignores it
 
     def interrupt(_: Said) -> None:
         os.kill(os.getpid(), number)
 
     runner._told = interrupt
-    with pytest.raises(InterruptedWorkError, match="nothing of it counts"):
-        runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
+    try:
+        with pytest.raises(InterruptedWorkError, match="nothing of it counts"):
+            runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
     (run,) = job_runs.history(store)
     assert run.result is Result.INTERRUPTED
