@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
@@ -37,14 +38,29 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     missing, damaged = usage.missing_records(events), events.where(F.col("damage").isNotNull()).count()
     if missing:
         report.note(f"{missing} records of workers are not in the log: usage may be short by so many minutes")
-    written = 0
+    begun_ms, written = usage.begun_ms(events, trimmed), 0
     if not spec.is_dry_run:
         with opened_accounts(spec.sql_url_file) as accounts:
-            written = accounts.replace_hours(rows, int(time.time() * 1000))
+            _note_gap(report, accounts.last_written_ms(), begun_ms)
+            written = accounts.replace_hours(rows, _now_ms())
             _copy(spark, spec, accounts, {row["hour_ms"] // _DAY_MS for row in rows})
     events.unpersist()
     figures = {"events": wanted.offsets, "hours": len(rows), "rows_written": written, "damaged": damaged}
     return {**figures, "missing_records": missing, **usage.totals(rows)}
+
+
+def _note_gap(report: Report, last_ms: int | None, begun_ms: int | None) -> None:
+    """Say so when the log does not reach back to the last sums: what came between may be in none."""
+    if last_ms is not None and begun_ms is not None and begun_ms > last_ms:
+        last, begun = (f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC" for at in (last_ms, begun_ms))
+        report.note(
+            f"sums were written last at {last}, the log has events since {begun}: what was trimmed between is in no sum; "
+            "run usage more often than events are trimmed"
+        )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _copy(spark: SparkSession, spec: Spec, accounts: Accounts, days: Iterable[int]) -> None:

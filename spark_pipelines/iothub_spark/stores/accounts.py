@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     Connection,
     Engine,
-    Integer,
     MetaData,
     String,
     Table,
+    Update,
     bindparam,
+    case,
     create_engine,
     delete,
+    func,
     insert,
     select,
+    update,
 )
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -34,25 +38,55 @@ _BUSY_S = 30.0
 _ROWS = 500  # in one statement
 _URL_LIMIT = 4_096
 
-_metadata = MetaData()
-_tenant = Table("tenant", _metadata, Column("id", Integer, primary_key=True), Column("name", String))
+_metadata = MetaData()  # whole numbers are wide: PostgreSQL casts each parameter to the type that is named here
+_tenant = Table("tenant", _metadata, Column("id", BigInteger, primary_key=True), Column("name", String))
 _usage_hour = Table(
     "usage_hour",
     _metadata,
-    *[Column(name, Integer, primary_key=name in ("tenant_id", "hour_ms")) for name in USAGE_HOURS.names],
-    Column("written_ms", Integer),
+    *[Column(name, BigInteger, primary_key=name in ("tenant_id", "hour_ms")) for name in USAGE_HOURS.names],
+    Column("written_ms", BigInteger),
 )
 _mark = Table(
     "job_mark",
     _metadata,
     Column("job", String, primary_key=True),
     Column("log", String, primary_key=True),
-    Column("part", Integer, primary_key=True),
-    Column("upto", Integer),
-    Column("at_ms", Integer),
+    Column("part", BigInteger, primary_key=True),
+    Column("upto", BigInteger),
+    Column("at_ms", BigInteger),
 )
 
 Row = Mapping[str, int]
+
+
+def _grown() -> Update:
+    """Return what raises the figures of one row."""
+    new = {name: bindparam(f"new_{name}", type_=BigInteger) for name in USAGE_HOURS.names}
+    is_one = (_usage_hour.c.tenant_id == new["tenant_id"]) & (_usage_hour.c.hour_ms == new["hour_ms"])
+    greater = {
+        name: case((_usage_hour.c[name] > new[name], _usage_hour.c[name]), else_=new[name])
+        for name in USAGE_HOURS.names[2:]
+    }
+    return update(_usage_hour).where(is_one).values(**greater, written_ms=bindparam("new_written_ms"))
+
+
+_GROWN = _grown()
+
+
+def _bound(row: Row) -> dict[str, int]:
+    return {f"new_{name}": row[name] for name in USAGE_HOURS.names}
+
+
+def _known(connection: Connection, rows: Sequence[Row]) -> set[tuple[int, int]]:
+    """Return which rows there are, by tenant and hour, from the first to the last hour of some."""
+    hours = [row["hour_ms"] for row in rows] or [0]
+    query = select(_usage_hour.c.tenant_id, _usage_hour.c.hour_ms)
+    found = connection.execute(query.where(_usage_hour.c.hour_ms.between(min(hours), max(hours))))
+    return {(int(tenant_id), int(hour_ms)) for tenant_id, hour_ms in found}
+
+
+def _portions(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    return [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
 
 
 class Mark(NamedTuple):
@@ -74,20 +108,29 @@ class Accounts:
             return {int(number): str(name) for number, name in connection.execute(select(_tenant.c.id, _tenant.c.name))}
 
     def replace_hours(self, rows: Sequence[Row], now_ms: int) -> int:
-        """Put these rows in the place of those of the same tenant and hour; those of tenants that are gone are left out. Returns how many.
+        """Write these rows; those of tenants that are gone are left out. Returns how many.
+
+        Where there is a row of the same tenant and hour, the greater of each figure stays: all are sums of what has happened, so the smaller
+        one is of a log that has lost events.
 
         Raises BackendError: nothing was changed.
         """
         with self._transaction() as connection:
+            for some in _portions(rows):  # first: whoever has begun to write reads what stays
+                connection.execute(_GROWN, [{**_bound(row), "new_written_ms": now_ms} for row in some])
             living = set(connection.execute(select(_tenant.c.id)).scalars())
-            kept = [{**row, "written_ms": now_ms} for row in rows if row["tenant_id"] in living]
-            for start in range(0, len(kept), _ROWS):
-                some = kept[start : start + _ROWS]
-                is_one = (_usage_hour.c.tenant_id == bindparam("tenant")) & (_usage_hour.c.hour_ms == bindparam("hour"))
-                each = [{"tenant": row["tenant_id"], "hour": row["hour_ms"]} for row in some]
-                connection.execute(delete(_usage_hour).where(is_one), each)
-                connection.execute(insert(_usage_hour), some)
+            known = _known(connection, rows)
+            kept = [row for row in rows if row["tenant_id"] in living]
+            fresh = [row for row in kept if (row["tenant_id"], row["hour_ms"]) not in known]
+            for some in _portions(fresh):
+                connection.execute(insert(_usage_hour), [{**row, "written_ms": now_ms} for row in some])
         return len(kept)
+
+    def last_written_ms(self) -> int | None:
+        """Return when sums were written the last time. Raises BackendError."""
+        with self._transaction() as connection:
+            found = connection.execute(select(func.max(_usage_hour.c.written_ms))).scalar()
+        return None if found is None else int(found)
 
     def hours(self, from_ms: int, to_ms: int) -> list[dict[str, int]]:
         """Return every tenant's hours that begin in a stretch of time. Raises BackendError."""

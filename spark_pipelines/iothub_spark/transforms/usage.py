@@ -65,10 +65,19 @@ def whole_hours(hours: DataFrame, events: DataFrame, trimmed: list[int]) -> Data
     """
     if not trimmed:
         return hours
-    firsts = events.where(F.col("partition").isin(trimmed) & F.col("damage").isNull()).groupBy("partition")
-    first = firsts.agg(F.min_by("at_ms", "offset").alias("at_ms")).agg(F.max("at_ms").alias("begun_ms"))
     is_whole = F.col("hour_ms") > F.coalesce(F.col("begun_ms"), F.lit(0))
-    return hours.crossJoin(F.broadcast(first)).where(is_whole).select(*USAGE_HOURS.names)
+    return hours.crossJoin(F.broadcast(_begin(events, trimmed))).where(is_whole).select(*USAGE_HOURS.names)
+
+
+def begun_ms(events: DataFrame, trimmed: list[int]) -> int | None:
+    """Return the time before which events were removed; None: none were, or nothing is there."""
+    first = _begin(events, trimmed).first() if trimmed else None
+    return None if first is None else first["begun_ms"]
+
+
+def _begin(events: DataFrame, trimmed: list[int]) -> DataFrame:
+    firsts = events.where(F.col("partition").isin(trimmed) & F.col("damage").isNull()).groupBy("partition")
+    return firsts.agg(F.min_by("at_ms", "offset").alias("at_ms")).agg(F.max("at_ms").alias("begun_ms"))
 
 
 def missing_records(events: DataFrame) -> int:

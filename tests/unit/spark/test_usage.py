@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from sqlalchemy import BigInteger, String
+from sqlalchemy.dialects.postgresql import psycopg
 
 from iothub.records.events import Event, EventType, Topic, encode_event
 from iothub.records.layout import EVENT_TABLES
@@ -17,8 +19,9 @@ from iothub_spark.jobs import usage as job
 from iothub_spark.report import Report
 from iothub_spark.schemas.events import EVENTS
 from iothub_spark.schemas.statistics import USAGE_HOURS
-from iothub_spark.stores.accounts import opened_accounts
+from iothub_spark.stores.accounts import _GROWN, _metadata, opened_accounts
 from iothub_spark.transforms import usage
+from tests.support.spark import Quiet
 from tests.support.statistics import HOUR_MS, NOON_MS, house, log, sampled, spec_of, used
 
 
@@ -103,6 +106,8 @@ def test_hour_of_which_the_log_has_the_end_alone_is_left_out(spark: SparkSession
     )
     hours = usage.usage_hours(events)
 
+    assert usage.begun_ms(events, [0]) == NOON_MS + 71 * 60_000
+    assert usage.begun_ms(events, []) is None
     assert hours_of(usage.whole_hours(hours, events, [0]), "messages_in") == {(1, 2): (2,)}
     assert len(hours_of(usage.whole_hours(hours, events, []), "messages_in")) == 3
 
@@ -174,6 +179,40 @@ def test_job_keeps_the_sums_of_hours_that_were_trimmed(spark: SparkSession, tmp_
 
     assert table(tmp_path) == before
     assert figures["rows_written"] == 1
+
+
+def test_figures_only_grow(tmp_path: Path) -> None:
+    """A log that has lost events from within must not make a bill smaller; each figure by itself."""
+    acme = house(tmp_path, "acme")["acme"]
+    nothing = dict.fromkeys(USAGE_HOURS.names, 0)
+    row = {**nothing, "tenant_id": acme, "hour_ms": NOON_MS, "messages_in": 1000, "fanout": 3}
+    with opened_accounts(tmp_path / "accounts.url") as accounts:
+        assert accounts.last_written_ms() is None
+        assert accounts.replace_hours([row, {**row, "tenant_id": 99}], 5) == 1
+        again = [{**row, "messages_in": 400, "fanout": 7}, {**row, "hour_ms": NOON_MS + HOUR_MS}]
+        assert accounts.replace_hours(again, 6) == 2
+        assert accounts.replace_hours([], 7) == 0
+        found = accounts.hours(0, 1 << 60)
+
+        assert found == [{**row, "fanout": 7}, again[1]]
+        assert accounts.last_written_ms() == 6
+
+
+def test_numbers_are_wide_for_every_database() -> None:
+    """PostgreSQL's driver casts them to the type of the column: a time in milliseconds is no 32-bit number."""
+    assert {type(column.type) for table in _metadata.tables.values() for column in table.c} == {BigInteger, String}
+    assert "INTEGER" not in str(_GROWN.compile(dialect=psycopg.dialect()))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(("begun_ms", "notes"), [(NOON_MS + 1, 1), (NOON_MS, 0), (None, 0)])
+def test_sums_that_the_log_does_not_reach_back_to_are_told(begun_ms: int | None, notes: int) -> None:
+    """The hub trims by age and number: hours may go before they were added up."""
+    report = Quiet()
+    job._note_gap(report, NOON_MS, begun_ms)
+    job._note_gap(report, None, begun_ms)
+
+    assert len(report.notes) == notes
+    assert all("what was trimmed between is in no sum" in note for note in report.notes)
 
 
 def test_job_leaves_out_tenants_that_are_gone_and_names_damage(spark: SparkSession, tmp_path: Path) -> None:
