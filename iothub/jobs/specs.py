@@ -78,8 +78,7 @@ def make_spec(
 ) -> Spec:
     """Return what one run is told. `folder`: the run's own, for what must not stay."""
     path = data_dir.path.absolute()
-    url_file = folder / "accounts-url"
-    write_atomically(url_file, accounts_url(settings.sql.url_file, path / data_dir.accounts.name).encode())
+    url_file = _url_file(settings, path / data_dir.accounts.name, folder)
     on_hbase = HBaseTables(settings.hbase.thrift, settings.hbase.namespace, settings.hbase.timeout_s)
     is_embedded = settings.state.driver == "sqlite"
     return Spec(
@@ -98,6 +97,18 @@ def make_spec(
             local_dir=folder / "spark",
         ),
     )
+
+
+def _url_file(settings: Config, accounts: Path, folder: Path) -> Path:
+    """Return the file with the URL of the accounts; one that is configured may hold a password, and is not copied."""
+    url = accounts_url(
+        settings.sql.url_file, accounts
+    )  # read in any case: what is wrong is said before anything is started
+    if settings.sql.url_file is not None:
+        return settings.sql.url_file.absolute()
+    file = folder / "accounts-url"
+    write_atomically(file, url.encode())
+    return file
 
 
 def archive_of(settings: Config, data_dir: DataDir) -> Path:
