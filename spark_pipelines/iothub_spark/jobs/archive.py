@@ -18,7 +18,7 @@ from iothub_spark.sources.events import read_events
 from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
 from iothub_spark.stores.archive import LOGS, batch_folder, required
-from iothub_spark.stores.log import LogRange, range_after
+from iothub_spark.stores.log import LogRange, Offsets, range_after
 from iothub_spark.stores.marks import set_job_mark
 from iothub_spark.stores.opened import opened_checkpoints, opened_log
 from iothub_spark.transforms.archive import archived
@@ -36,14 +36,14 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
             figures |= {f"{log}_{name}": count for name, count in _archive(spark, spec, report, mark, wanted).items()}
             if not spec.is_dry_run:
                 accounts.set_mark(JOB, log, wanted.upto, _now_ms())
-                _tell_compaction(spec, wanted)
+                _tell_compaction(spec, topic, wanted.upto)
     return figures
 
 
-def _tell_compaction(spec: Spec, wanted: LogRange) -> None:
+def _tell_compaction(spec: Spec, topic: Topic, offsets: Offsets) -> None:
     """Its marks are beside the checkpoints; it never trims past them."""
     with opened_checkpoints(spec.checkpoints) as checkpoints:
-        set_job_mark(checkpoints, JOB, wanted.upto, wanted.topic)
+        set_job_mark(checkpoints, JOB, offsets, topic)
 
 
 def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tuple[Mark, LogRange]:
@@ -61,6 +61,7 @@ def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tup
             report.note(f"the archive of {name} has a gap: {error}")
             mark, wanted = None, range_after(log, None, topic)
     if mark is None and not spec.is_dry_run:
+        _tell_compaction(spec, topic, wanted.after)  # first: should this run fail, the next one must find everything
         mark = accounts.set_mark(JOB, name, wanted.after, _now_ms())  # the batch is named by it, in every attempt
     return mark or Mark(wanted.after, 0), wanted
 

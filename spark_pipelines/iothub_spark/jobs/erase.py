@@ -68,6 +68,7 @@ def _erase_rows(spark: SparkSession, spec: Spec, tenant_id: int) -> int:
         pointer = checkpoints.pointer()
         if pointer is None:
             return 0
+        checking.check_rows(spark, spec, pointer)  # a damaged one must not become a whole one
         rows = read_checkpoint(spark, spec, pointer.version)
         others = rows.where(F.col("tenant_id") != tenant_id)
         gone = pointer.rows - others.count()

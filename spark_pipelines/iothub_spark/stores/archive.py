@@ -47,15 +47,15 @@ def whole_batches(archive: Path, log: str) -> list[Path]:
 
 
 def folders_of(archive: Path, tenant_id: int) -> list[Path]:
-    """Return every folder that holds rows of a tenant: its events in each batch, its usage."""
+    """Return every folder that holds rows of a tenant: its events in each batch, its usage, and what a killed run has left of both."""
     name = f"tenant_id={tenant_id}"
-    return sorted([*events_folder(archive).glob(f"log=*/batch=*/{name}"), *archive.glob(f"usage/{name}")])
+    return sorted([*events_folder(archive).rglob(name), *(archive / "usage").rglob(name)])
 
 
 def reports_with(archive: Path, tenant_id: int) -> list[Path]:
-    """Return the pages that speak of a tenant."""
-    mark = f'data-tenant="{tenant_id}"'
-    return sorted(page for page in archive.glob("reports/*.html") if mark in page.read_text(encoding="utf-8"))
+    """Return the pages that speak of a tenant, unfinished ones too."""
+    mark = f'data-tenant="{tenant_id}"'.encode()
+    return sorted(page for page in archive.glob("reports/*") if page.is_file() and mark in page.read_bytes())
 
 
 def remove(folder: Path) -> int:

@@ -6,11 +6,12 @@ import io
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import ConfigError, ConflictError
+from iothub.errors import BackendError, ConfigError, ConflictError, CorruptRecordError
 from iothub.records.events import Event, EventType, Topic
 from iothub.records.layout import EVENT_TABLES
 from iothub_spark.jobs import archive, compact_events, erase
@@ -95,6 +96,24 @@ def test_run_that_was_killed_before_its_mark_writes_the_same_batch_again(spark: 
     assert len(whole_batches(tmp_path / "archive", "analytics")) == 2
 
 
+def test_first_run_that_fails_holds_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has not copied is still there for the next one."""
+
+    def fail(*arguments: object) -> dict[str, int]:
+        raise BackendError("disk full", retryable=True)
+
+    house(tmp_path)
+    append(tmp_path / "events.db", EventMill(10, 3).events(50))
+    monkeypatch.setattr(archive, "_archive", fail)
+    spec = spec_of(tmp_path, "archive")
+    with pytest.raises(BackendError, match="disk full"):
+        archive.run(cast(SparkSession, None), spec, Report(io.StringIO()))
+
+    assert sql_mark(tmp_path, "sessions").offsets == (0,)
+    with opened_checkpoints(spec.checkpoints) as checkpoints:
+        assert job_marks(checkpoints) == {"archive": (0,)}
+
+
 def test_gap_is_refused_until_somebody_says_go_on(spark: SparkSession, tmp_path: Path) -> None:
     """Events that were trimmed before they were copied are gone for good: a person should know."""
     house(tmp_path)
@@ -141,6 +160,10 @@ def test_tenant_that_is_gone_is_erased_everywhere(spark: SparkSession, tmp_path:
     reports = tmp_path / "archive" / "reports"
     reports.mkdir()
     (reports / "of-2.html").write_text('<section data-tenant="2">', encoding="utf-8")
+    (reports / ".of-2.html.tmp").write_text('<section data-tenant="2">', encoding="utf-8")
+    unfinished = tmp_path / "archive" / "events" / "log=sessions" / "batch=9" / "_temporary" / "0" / "tenant_id=2"
+    unfinished.mkdir(parents=True)
+    (unfinished / "part-0.parquet").write_bytes(b"PAR1")
     (reports / "of-22.html").write_text('<section data-tenant="22">', encoding="utf-8")
     before = rows_by_tenant(tmp_path)
 
@@ -157,6 +180,22 @@ def test_tenant_that_is_gone_is_erased_everywhere(spark: SparkSession, tmp_path:
     assert list((tmp_path / "archive").rglob("tenant_id=2")) == []
     assert [page.name for page in reports.iterdir()] == ["of-22.html"]
     assert offsets(spark, tmp_path) == [1]
+
+
+def test_damaged_checkpoint_is_not_made_whole_by_erasing(spark: SparkSession, tmp_path: Path) -> None:
+    """Copied with a fresh checksum, nobody would see any more what is missing."""
+    house(tmp_path)
+    append(tmp_path / "events.db", [event for event in EventMill(40, 4).events(400) if event.epoch])
+    compact_events.run(spark, spec_of(tmp_path, "compact_events"), Report(io.StringIO()))
+    with closing(sqlite3.connect(tmp_path / "checkpoints.db")) as connection, connection:
+        connection.execute(
+            "DELETE FROM checkpoint WHERE client_id = (SELECT min(client_id) FROM checkpoint WHERE tenant <> 2)"
+        )
+
+    with pytest.raises(CorruptRecordError, match="run compact_events again"):
+        erased(spark, tmp_path, tenant_id=2)
+
+    assert rows_by_tenant(tmp_path)[2] > 0
 
 
 def rows_by_tenant(folder: Path) -> dict[int, int]:
