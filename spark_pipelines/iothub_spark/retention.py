@@ -37,7 +37,7 @@ def plan_removal(spec: Spec, checkpoints: Checkpoints, pointer: Pointer) -> Remo
     found = {*checkpoints.versions(), *marks.marked_versions(checkpoints)}
     stays = {pointer.version, older.version if older is not None else pointer.version}
     gone = tuple(sorted(version for version in found - stays if version < pointer.version))
-    return Removal(gone, *_trimmable(spec, checkpoints, older))
+    return Removal(gone, *_trimmable(spec, checkpoints, older, pointer))
 
 
 def remove(spec: Spec, checkpoints: Checkpoints, removal: Removal) -> tuple[int, int]:
@@ -50,13 +50,13 @@ def remove(spec: Spec, checkpoints: Checkpoints, removal: Removal) -> tuple[int,
     return rows, events
 
 
-def _trimmable(spec: Spec, checkpoints: Checkpoints, older: Pointer | None) -> tuple[int, str]:
+def _trimmable(spec: Spec, checkpoints: Checkpoints, older: Pointer | None, pointer: Pointer) -> tuple[int, str]:
     """Return up to where the embedded log may be trimmed, and who holds the rest."""
     if not isinstance(spec.events, SqliteFile):
-        return 0, "the cluster's retention"
+        return 0, "nobody: the session log on Kafka is never trimmed"
     if older is None:
         return 0, "there is only one checkpoint"
-    wanted: list[tuple[Offsets, str]] = [(older.offsets, f"checkpoint {older.version}")]
+    wanted: list[tuple[Offsets, str]] = [(each.offsets, f"checkpoint {each.version}") for each in (older, pointer)]
     wanted += [(offsets, f"job {job}") for job, offsets in marks.job_marks(checkpoints).items()]
     wanted.append((_applied(spec), "the session states"))
     upto, name = min((offsets[0] if len(offsets) == 1 else 0, name) for offsets, name in wanted)

@@ -39,6 +39,10 @@ class _Run:
     log: Log
     checkpoints: Checkpoints
 
+    @property
+    def is_from_state(self) -> bool:
+        return self.spec.options.get("from_state") is True
+
 
 def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     """Make a checkpoint; returns the figures of the run history.
@@ -71,7 +75,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
 
 def _plan(job: _Run) -> Plan:
     pointer = job.checkpoints.pointer()
-    if job.spec.options.get("from_state") is True:
+    if job.is_from_state:
         with opened_states(job.spec.state) as states:
             return plan_from_states(job.log, pointer, states.applied())
     plan = plan_compaction(job.log, pointer, _older(job, pointer), is_full=job.spec.is_full)
@@ -107,11 +111,12 @@ def _made(job: _Run, plan: Plan) -> tuple[Pointer, Written]:
     if written is None:
         raise ConflictError(f"checkpoint {version} was removed while it was written: another run was faster")
     if written.damaged:
-        job.report.note(f"{written.damaged} damaged events were left out, such as: {written.examples[0]}")
+        what = "session states and events" if job.is_from_state else "events"
+        job.report.note(f"{written.damaged} damaged {what} were left out, such as: {written.examples[0]}")
     pointer = Pointer(version, plan.wanted.upto, written.rows, written.checksum, at_ms)
     with watched(job.spark, job.report, ("verify",), pointer.rows):
         picked = checking.check_rows(job.spark, job.spec, pointer, checking.SAMPLE)
-    if job.spec.options.get("from_state") is not True:  # of states there is nothing to fold them again from
+    if not job.is_from_state:  # of states there is nothing to fold them again from
         checking.check_sample(job.log, job.checkpoints, plan, version, picked)
     _let_count(job, plan, pointer)
     return pointer, written
@@ -121,19 +126,30 @@ def _folded(job: _Run, plan: Plan) -> DataFrame:
     states = None
     if plan.base is not None:
         states = read_checkpoint(job.spark, job.spec, plan.base.version)
-    if job.spec.options.get("from_state") is True:
+    if job.is_from_state:
         states = read_states(job.spark, job.spec)
     stored = read_stored(job.spark, job.spec, plan.wanted)
-    return fold_events(states, stored, Bounds(plan.begin), job.spec.spark.shuffle_partitions)
+    bounds = Bounds(plan.begin, are_states_live=job.is_from_state)
+    return fold_events(states, stored, bounds, job.spec.spark.shuffle_partitions)
 
 
 def _let_count(job: _Run, plan: Plan, pointer: Pointer) -> None:
     marks.keep(job.checkpoints, pointer)
+    marks.forget(job.checkpoints, _no_fallback(job, plan))  # first: killed behind the swap, nobody would do it
     if not job.checkpoints.move(plan.pointer, pointer):
         marks.forget(job.checkpoints, [pointer.version])
         raise ConflictError(
             f"checkpoint {pointer.version} does not count: another run has moved the pointer meanwhile; run it again"
         )
+
+
+def _no_fallback(job: _Run, plan: Plan) -> list[int]:
+    """Return the versions from which nothing shall be made again: the one that is replaced is perhaps damaged, or all are of another log."""
+    if plan.pointer is None or plan.base == plan.pointer:
+        return []
+    newest = plan.pointer.version
+    older = [each.version for each in marks.kept(job.checkpoints) if each.version < newest]
+    return [*older, newest] if job.is_from_state else [newest]
 
 
 def _read(plan: Plan) -> dict[str, int | str | bool]:

@@ -25,4 +25,4 @@ FOLDED = StructType(
         StructField("damage", StringType()),
     ]
 )
-"""A state, or, with everything but `offset` and `damage` null, an event that was left out because nobody can read it."""
+"""A state, or, with everything but `offset` and `damage` null, an event or a live state that was left out because nobody can read it."""

@@ -24,7 +24,7 @@ from iothub_spark.stores.rows import StateRow
 
 NAME = "iothub-checkpoint"
 
-_EXAMPLES = 20  # damaged events that are named
+_EXAMPLES = 20  # of what is damaged that are named
 
 
 def write_checkpoint(spark: SparkSession, spec: Spec, folded: DataFrame, version: int) -> None:

@@ -37,9 +37,13 @@ Folded = tuple[int | None, str | None, int, bytes | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where the log begins: a session that ended before it is forgotten, for no event can contradict it any more."""
+    """Where the log begins: a session that ended before it is forgotten, for no event can contradict it any more.
+
+    `are_states_live`: they are not of a checkpoint that was compared with its pointer, so each is looked at.
+    """
 
     begin: tuple[int, ...]
+    are_states_live: bool = False
 
     def is_forgotten(self, key: bytes, offset: int) -> bool:
         return offset < self.begin[partition_of(key.decode(), len(self.begin))]
@@ -87,7 +91,7 @@ def _batch(found: list[Folded]) -> pa.RecordBatch:
 
 
 def fold_rows(rows: Iterable[Row], bounds: Bounds) -> Iterator[Folded]:
-    """Fold rows that are sorted by key, kind and offset; yields a row for each state, and one for each event that is damaged."""
+    """Fold rows that are sorted by key, kind and offset; yields a row for each state, and one for each event or live state that is damaged."""
     for key, group in groupby(rows, key=itemgetter(0)):
         yield from _fold_key(key, group, bounds)
 
@@ -99,7 +103,11 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
     offset = 0
     for _, kind, place, value in rows:
         if kind == 0:
-            record, offset = value, place
+            damage = _damage(key, value) if bounds.are_states_live else None
+            if damage is None:
+                record, offset = value, place
+            else:
+                yield None, None, place, None, damage
             continue
         if record is not None and state is None:
             state = decode_state(record)
@@ -119,6 +127,17 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
         yield int(tenant_id), client_id, offset, record, None
 
 
+def _damage(key: bytes, record: bytes) -> str | None:
+    """Return what is wrong with a state: in a checkpoint, one that nobody can read would spoil all others."""
+    try:
+        decode_state(record)
+    except FutureRecordError as error:
+        raise FutureRecordError(f"session state of {_named(key)}: {error}") from error
+    except CorruptRecordError as error:
+        return f"session state of {_named(key)}: {error}"
+    return None
+
+
 def _folded(state: SessionState | None, glances: list[Glance]) -> SessionState | None:
     for glance in needed(state, glances):
         state = fold(state, decode_event(glance.value), glance.offset)
@@ -131,4 +150,8 @@ def _is_over(key: bytes, record: bytes, offset: int, bounds: Bounds) -> bool:
 
 
 def _shown(key: bytes) -> str:
-    return f"event of {key.decode(errors='replace')[:200]}"
+    return f"event of {_named(key)}"
+
+
+def _named(key: bytes) -> str:
+    return key.decode(errors="replace")[:200]

@@ -89,10 +89,12 @@ def test_checkpoint_is_what_a_plain_replay_makes_and_goes_on_from_there(
 
 def test_same_input_gives_the_same_bytes(folder: Path, compact: Compact) -> None:
     """With --full twice: only the version differs."""
-    first, second = compact(full=True), compact(full=True)
+    first = compact(full=True)
+    rows = _rows(folder, int(first["version"]))
+    second = compact(full=True)
 
     assert first["version"] != second["version"]
-    assert _rows(folder, int(first["version"])) == _rows(folder, int(second["version"]))
+    assert _rows(folder, int(second["version"])) == rows
 
 
 def test_dry_run_says_what_it_would_do_and_does_nothing(folder: Path, compact: Compact) -> None:
@@ -179,6 +181,8 @@ def test_damaged_checkpoint_is_made_again_from_the_older_one(folder: Path, mill:
 
     figures = compact(full=True)
     assert (figures["base_rows"], figures["events"]) == (first["rows"], 100)
+    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:  # the damaged one is no fallback
+        assert [pointer.version for pointer in marks.kept(store)] == [first["version"], figures["version"]]
     expected = replay(more, into=whole, first=MADE + 1)
     for key in [
         key for key, facts in expected.sessions.items() if facts["is_ended"] and int(str(facts["offset"])) <= MADE
@@ -198,7 +202,19 @@ def test_log_that_does_not_fit_the_checkpoint_is_refused(folder: Path, mill: Eve
         compact(full=True)
 
 
-def test_log_without_its_beginning_makes_no_checkpoint_alone(folder: Path, mill: EventMill, compact: Compact) -> None:
+def test_log_with_a_hole_is_refused(folder: Path, mill: EventMill, compact: Compact) -> None:
+    """As a damaged file has it that was saved: both of its ends look well."""
+    compact()
+    append(folder / "events.db", mill.events(50))
+    with closing(sqlite3.connect(folder / "events.db")) as log, log:
+        log.execute("DELETE FROM session_event WHERE offset BETWEEN ? AND ?", (MADE + 10, MADE + 19))
+    with pytest.raises(ConflictError, match=r"lacks 10 events between offset 3000 and 3050; .*from_state=true"):
+        compact()
+
+
+def test_log_without_its_beginning_makes_no_checkpoint_alone(
+    spark: SparkSession, folder: Path, mill: EventMill, compact: Compact
+) -> None:
     """But the live session states with what is behind them do."""
     whole = replay(EventMill(SESSIONS, TENANTS).events(MADE))
     compact()
@@ -208,6 +224,7 @@ def test_log_without_its_beginning_makes_no_checkpoint_alone(folder: Path, mill:
             file.execute(
                 "INSERT INTO session VALUES (?, ?, ?, ?)", (tenant_id, client_id, state.offset, encode_state(state))
             )
+        file.execute("INSERT INTO session VALUES (1, 'damaged', 7, '{')")
     (folder / "checkpoints.db").unlink()
     trim(folder / "events.db", MADE)
     with pytest.raises(ConflictError, match=r"the log begins at offset 3001, not at its first event.*from_state=true"):
@@ -215,7 +232,13 @@ def test_log_without_its_beginning_makes_no_checkpoint_alone(folder: Path, mill:
 
     more = list(mill.events(60))
     append(folder / "events.db", more)
-    assert compact(from_state=True)["events"] == 60
+    report = Quiet()
+    figures = compact_events.run(spark, sqlite_spec(folder, from_state=True), report)
+    assert (figures["events"], figures["damaged"]) == (60, 1)
+    assert any(
+        "1 damaged session states and events were left out, such as: session state of 1/damaged: " in note
+        for note in report.notes
+    )
     expected = replay(more, into=whole, first=MADE + 1)
     over = {key for key, facts in expected.sessions.items() if facts["is_ended"] and int(str(facts["offset"])) <= MADE}
     for key in over:

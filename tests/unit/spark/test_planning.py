@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ import pytest
 from iothub.errors import ConflictError
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
+from iothub.units import Endpoint
 from iothub_spark.planning import plan_compaction, plan_from_states
 from iothub_spark.retention import Removal, plan_removal, remove
+from iothub_spark.spec import KafkaLog
 from iothub_spark.stores import marks
-from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch
+from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch, range_after
+from iothub_spark.stores.log_sqlite import SqliteLog
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log
@@ -27,8 +31,8 @@ ABOVE = 1 << GENERATION_BITS
 class Bounds:
     """A log that has bounds alone."""
 
-    def __init__(self, begin: Offsets, end: Offsets) -> None:
-        self._begin, self._end = begin, end
+    def __init__(self, begin: Offsets, end: Offsets, lost: tuple[int, ...] = ()) -> None:
+        self._begin, self._end, self._lost = begin, end, lost
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         return self._begin
@@ -38,6 +42,9 @@ class Bounds:
 
     def read(self, stretch: Stretch, topic: Topic = Topic.SESSIONS, keys: tuple[bytes, ...] = ()) -> Iterator[Page]:
         raise AssertionError("nothing is read while it is planned")
+
+    def holes(self, wanted: LogRange) -> int:
+        return sum(wanted.after[0] < offset <= wanted.upto[0] for offset in self._lost)
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
         return ""
@@ -108,6 +115,33 @@ def test_live_states_are_a_beginning_wherever_the_log_begins() -> None:
         plan_from_states(Bounds((50,), (90,)), pointer, ())
 
 
+def test_hole_within_what_is_read_is_refused() -> None:
+    """The checkpoint would lack events for ever; one that lies behind the checkpoint already is nobody's concern."""
+    log, pointer, older = Bounds((1,), (40,), (33, 34)), pointer_to(7, (), (30,)), pointer_to(6, (), (20,))
+    for is_full in (False, True):
+        with pytest.raises(ConflictError, match=r"lacks 2 events between offset \d+ and 40; .*from_state=true"):
+            plan_compaction(log, pointer, older, is_full=is_full)
+    with pytest.raises(ConflictError, match="lacks 2 events between offset 32 and 40"):
+        plan_from_states(log, pointer, (32,))
+    assert plan_compaction(log, pointer_to(8, (), (34,)), is_full=False).wanted.after == (34,)
+
+
+def test_events_that_were_lost_from_a_file_are_counted(folder: Path) -> None:
+    """Those of the range alone; what was trimmed, and what a transaction that failed has left, is none."""
+    with closing(sqlite3.connect(folder / "events.db")) as file:
+        file.execute("INSERT INTO session_event (key, value) VALUES ('1/c', '')")
+        file.rollback()
+        with file:
+            file.execute("DELETE FROM session_event WHERE offset < 11 OR offset IN (40, 41, 70)")
+    append(folder / "events.db", EventMill(5, 2).events(5))
+    with closing(SqliteLog(folder / "events.db")) as log:
+        found = [
+            log.holes(LogRange(Topic.SESSIONS, *each)) for each in [((10,), (105,)), ((40,), (69,)), ((70,), (105,))]
+        ]
+        assert found == [3, 1, 0]
+        assert log.holes(range_after(log, None)) == 3
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     make_log(tmp_path / "events.db")
@@ -151,3 +185,22 @@ def test_log_is_held_by_whoever_needs_most_of_it(folder: Path) -> None:
         assert plan_removal(spec, store, newer) == Removal((), 50, "job archive")
         (folder / "state.db").unlink()
         assert plan_removal(spec, store, newer).trim_upto == 0
+
+
+def test_log_is_kept_from_the_checkpoint_that_counts_on(folder: Path) -> None:
+    """The older one may be of a log that was longer, and was restored since."""
+    older, newer = pointer_to(2, (), (5000,)), pointer_to(3, (), (60,))
+    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
+        marks.keep(store, older)
+        marks.keep(store, newer)
+        assert plan_removal(sqlite_spec(folder), store, newer) == Removal((), 60, "checkpoint 3")
+
+
+def test_log_on_kafka_is_never_trimmed(folder: Path) -> None:
+    """And the one who reads why is not told of a retention that the topic must not have."""
+    spec = replace(sqlite_spec(folder), events=KafkaLog((Endpoint("kafka", 9092),)))
+    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
+        for version in (2, 3):
+            marks.keep(store, pointer_to(version, (), (version,)))
+        removal = plan_removal(spec, store, pointer_to(3, (), (3,)))
+    assert removal == Removal((), 0, "nobody: the session log on Kafka is never trimmed")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import pytest
 from pyspark.sql import SparkSession
 
+from iothub.errors import FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import add_checksums, row_checksum
 from iothub.records.events import Event, Subject, encode_event
@@ -14,7 +17,7 @@ from iothub_spark.schemas.events import STORED_EVENTS
 from iothub_spark.schemas.states import FOLDED, STATES
 from iothub_spark.transforms.checksums import sums_of
 from iothub_spark.transforms.differences import differing, first_differences, what_differs
-from iothub_spark.transforms.fold import Bounds, fold_events
+from iothub_spark.transforms.fold import Bounds, fold_events, fold_rows
 from tests.support.event_log import EventMill
 
 EVERYTHING = Bounds((1,))
@@ -63,6 +66,28 @@ def test_fold_goes_on_from_states_and_leaves_others_as_they_are(spark: SparkSess
     after = fold(known, event, 101)
     assert after is not None
     assert found == {"dévice/1": encode_state(after), "b": encode_state(other), "z": encode_state(stays)}
+
+
+def test_live_state_that_nobody_can_read_is_left_out_by_name() -> None:
+    """In a checkpoint it would keep a hub from reading all others; events behind it make what they can."""
+    state = SessionState(7, "c", 3, device="d", queue_id=1, offset=90)
+    created = events.session_created(
+        Subject(7, "b", 4, 50), device="d", queue_id=4, protocol_version=5, session_expiry_s=60, device_id=0
+    )
+    rows = [(b"7/a", 0, 80, b"{"), (b"7/b", 0, 81, b"{"), (b"7/b", 1, 101, encode_event(created))]
+    rows += [(b"7/c", 0, 90, encode_state(state))]
+
+    found = list(fold_rows(rows, Bounds((100,), are_states_live=True)))
+
+    assert [each[:3] for each in found if each[4] is None] == [(7, "b", 101), (7, "c", 90)]
+    assert [str(each[4]).split(":")[0] for each in found if each[4]] == ["session state of 7/a", "session state of 7/b"]
+
+
+def test_live_state_of_a_newer_program_ends_the_run() -> None:
+    """Left out, it would be lost."""
+    record = json.dumps({**json.loads(encode_state(SessionState(7, "c", 3, offset=90))), "v": 99}).encode()
+    with pytest.raises(FutureRecordError, match="session state of 7/c: "):
+        list(fold_rows([(b"7/c", 0, 90, record)], Bounds((100,), are_states_live=True)))
 
 
 def test_checksum_is_the_sum_of_all_rows_in_any_order(spark: SparkSession) -> None:
