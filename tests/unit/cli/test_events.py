@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_tail_follows_what_comes(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> 
             assert alone is not None
             alone.log.append([happened(10 + len(pauses))])
 
-    monkeypatch.setattr("iothub.cli.events.time.sleep", pause)
+    monkeypatch.setattr("iothub.cli.events.time", SimpleNamespace(sleep=pause))
     lines = busy("events", "tail", "--count", "1", "--follow", "-o", "json", code=130).out.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [5, 6, 7]
 
