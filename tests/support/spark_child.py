@@ -40,13 +40,16 @@ class Child:
 
     def kill_when(self, is_time: Callable[[], bool]) -> None:
         """Kill -9 the driver as soon as something is so. Fails when it ends before."""
-        deadline = time.monotonic() + WAIT_S
-        while not is_time():
-            assert self._process.poll() is None, self._told("it ended before it could be killed")
-            assert time.monotonic() < deadline, self._told("it never came so far")
-            time.sleep(_POLL_S)
+        self._await(is_time)
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait(WAIT_S)
+
+    def kill_workers_when(self, is_time: Callable[[], bool]) -> int:
+        """Kill -9 the Python workers as soon as something is so, and let the driver end as it will. Returns how many there were."""
+        self._await(is_time)
+        killed = _kill_workers(self._process.pid)
+        self._process.communicate(timeout=WAIT_S)
+        return killed
 
     def end_at(self, moment: float) -> None:
         """Kill -9 the driver at a moment of the monotonic clock, unless it ends before."""
@@ -67,6 +70,13 @@ class Child:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._errors.close()
+
+    def _await(self, is_time: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not is_time():
+            assert self._process.poll() is None, self._told("it ended before it could be killed")
+            assert time.monotonic() < deadline, self._told("it never came so far")
+            time.sleep(_POLL_S)
 
     def _told(self, what: str) -> str:
         return f"{what}:\n{(self._folder / 'stderr.txt').read_text(errors='replace')[-3000:]}"
@@ -93,13 +103,11 @@ def seen(folder: Path, statement: str) -> bool:
         return False
 
 
-def kill_workers() -> int:
-    """Kill -9 the Python workers of this process's Spark; returns how many there were."""
+def _kill_workers(pid: int) -> int:
     killed = 0
-    for process in psutil.Process().children(recursive=True):
+    for process in psutil.Process(pid).children(recursive=True):
         try:
-            is_worker = any("pyspark" in word for word in process.cmdline()) and process.name().startswith("python")
-            if is_worker and process.parent() is not None and any("daemon" in word for word in process.cmdline()):
+            if process.name().startswith("python") and "pyspark.daemon" in process.cmdline():
                 process.kill()
                 killed += 1
         except (psutil.NoSuchProcess, psutil.ZombieProcess):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from iothub.errors import IotHubError
-from iothub_spark.failures import translated
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log, replay
 from tests.support.spark import Quiet, live_states, require_same, sqlite_spec, states_of_checkpoint
-from tests.support.spark_child import kill_workers, seen, started
+from tests.support.spark_child import seen, started
 
 MADE, MORE = 20_000, 1_000
 SESSIONS, TENANTS = 2_000, 50
@@ -110,28 +109,9 @@ def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder:
 
 def test_killed_workers_change_nothing(spark: SparkSession, folder: Path) -> None:
     """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run fails and the next one does it."""
-    is_over = threading.Event()
-    killed: list[int] = []
+    with started(sqlite_spec(folder), folder) as child:
+        assert child.kill_workers_when(lambda: seen(folder, "SELECT 1 FROM checkpoint")) > 0
 
-    def kill() -> None:
-        while not is_over.wait(0.05):
-            if seen(folder, "SELECT 1 FROM checkpoint"):
-                killed.append(kill_workers())
-                return
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        with suppress(IotHubError):
-            try:
-                _compact(spark, folder)
-            except Exception as error:
-                raise translated(error) from error
-    finally:
-        is_over.set()
-        killer.join()
-
-    assert sum(killed) > 0
     _require_finished(spark, folder)
 
 
