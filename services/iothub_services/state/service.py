@@ -34,7 +34,7 @@ from iothub_services.events.retention import TrimStatistics, trim_statistics
 from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite
-from iothub_services.state.start import Checkpoint, find_checkpoint
+from iothub_services.state.start import Checkpoint, find_checkpoint, includes
 from iothub_services.state.verification import Verification, verify
 
 Key = tuple[int, str]
@@ -108,18 +108,27 @@ class StateService:
         """
         self._is_begun = True
         checkpoint = find_checkpoint(self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint)
-        return self._load_stored() if checkpoint is None else self._load_from(checkpoint)
+        sessions = None if checkpoint is None else self._load_from(checkpoint)
+        return self._load_stored() if sessions is None else sessions
 
-    def _load_from(self, checkpoint: Checkpoint) -> list[SessionState]:
-        """Fold the tail over a checkpoint, and write what the store has not applied yet."""
-        applied, states = self.folded, checkpoint.states
+    def _load_from(self, checkpoint: Checkpoint) -> list[SessionState] | None:
+        """Fold the tail over a checkpoint, and write what the store has not applied yet; None: the store has seen more (!)."""
+        applied, states, pointer = self.folded, checkpoint.states, checkpoint.pointer
         end = self._log.end()
-        folded = list(map(max, end, checkpoint.pointer.offsets))
-        for partition, offset, event in read_between(self._log, checkpoint.pointer.offsets, end, self._skip):
+        folded = list(map(max, end, pointer.offsets))
+        damaged: list[DamagedEventError] = []
+        for partition, offset, event in read_between(self._log, pointer.offsets, end, damaged.append):
             state = fold(states.get((event.tenant_id, event.client_id)), event, offset)
             if state is not None:
                 states[state.key] = state
             folded[partition] = max(offset, folded[partition])
+        seen = [error for error in damaged if error.offset <= reached(applied, error.partition)]
+        if seen and includes(applied, pointer):
+            self._on_unusable_checkpoint(f"checkpoint {pointer.version}: {seen[0]}, which the session states have seen")
+            return None
+        for error in damaged:
+            self._skip(error)
+        self._tell_lack(pointer.offsets, end)
         self._changed = {
             key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
         }
@@ -130,8 +139,16 @@ class StateService:
     def _on_unusable_checkpoint(self, why: str) -> None:
         self._on_alarm("checkpoint_unused", f"{why}; the start goes on from the session states")
 
+    def _tell_lack(self, after: Offsets, end: Offsets) -> None:
+        """Say that sessions are perhaps not as they were."""
+        lost = self._log.lacks(after, end)
+        if lost:
+            text = f"the session log lacks {lost} events between offset {_shown(after) or 0} and {_shown(end)}"
+            self._on_alarm("event_log_holes", f"{text}: what they said of sessions is lost, unless a backup has it")
+
     def _load_stored(self) -> list[SessionState]:
         self._check_begin()
+        self._tell_lack(self.folded, self._log.end())
         self._catch_up()
         self._flush()
         self._check_end()

@@ -1,6 +1,9 @@
 """What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are whole.
 
-Knows pointer, rows and the log's bounds; folding the tail behind is the service's.
+Knows pointer, rows, the log's bounds and how many events it lacks; folding the tail behind is the service's.
+
+Theory: live states that reach up to the pointer or further were folded from every event up to there, and the fold knows no way back. So whatever a
+damaged log has lost behind the pointer, they have seen no less of than pointer and tail: they are preferred as soon as the tail is not whole.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ def find_checkpoint(
                 return None
             if pointer == tried:
                 break
-            tried, what = pointer, obstacle(pointer, log.begin(), log.end(), applied)
+            end = log.end()
+            tried, what = pointer, obstacle(pointer, log.begin(), end, applied) or _hole(pointer, log, end, applied)
             if what:
                 why = f"checkpoint {pointer.version}: {what}"
                 break
@@ -68,6 +72,21 @@ def obstacle(pointer: Pointer, begin: Offsets, end: Offsets, applied: Offsets) -
     if applied and (len(applied) != len(end) or any(map(operator.gt, applied, end))):
         return f"the session states include the log up to {_shown(applied)}, which ends at {_shown(end)}"
     return ""
+
+
+def includes(applied: Offsets, pointer: Pointer) -> bool:
+    """Say whether states with everything up to there have everything that a checkpoint has."""
+    return len(applied) == len(pointer.offsets) and all(map(operator.ge, applied, pointer.offsets))
+
+
+def _hole(pointer: Pointer, log: EventLog, end: Offsets, applied: Offsets) -> str:
+    """Say why the live states are better than a tail that is not whole; "": it is whole, or they are no better (!)."""
+    if not includes(applied, pointer):
+        return ""
+    lost = log.lacks(pointer.offsets, end)
+    if not lost:
+        return ""
+    return f"the log lacks {lost} events between offset {_shown(pointer.offsets)} and {_shown(end)}, the session states have seen them"
 
 
 def _shown(offsets: Offsets) -> str:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from iothub.errors import ConflictError, CorruptRecordError, FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import Pointer
-from iothub.records.events import Subject
+from iothub.records.events import Subject, Topic
 from iothub.records.state import SessionState, encode_state
 from iothub.testing.checkpoint_contract import pointer_to
+from iothub.testing.clock import ManualClock
 from iothub_services.events.memory import MemoryEvents
-from iothub_services.events.port import Offsets
+from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets
+from iothub_services.events.sqlite import SCHEMA as EVENTS
+from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
+from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
+from iothub_services.state.sqlite import SCHEMA as STATES
+from iothub_services.state.sqlite import SqliteStates
 from iothub_services.state.start import obstacle
 from tests.unit.state.conftest import House, created, resumed
 
@@ -204,3 +215,108 @@ def test_trim_keeps_what_a_start_from_the_checkpoint_needs(house: House) -> None
 def test_obstacles_are_named(offsets: Offsets, begin: Offsets, end: Offsets, applied: Offsets, why: str) -> None:
     """Every partition counts."""
     assert obstacle(Pointer(1, offsets, 0, 0, 0), begin, end, applied) == why
+
+
+def lose(house: House, *offsets: int) -> None:
+    """Do what saving a damaged file does to the log."""
+    (log,) = house.log._logs[Topic.SESSIONS]
+    log[:] = [logged for logged in log if logged.offset not in offsets]
+
+
+def test_states_that_have_seen_what_the_log_lost_from_within_count(house: House) -> None:
+    """Pointer and tail would lose a session that the states still have, and nobody could tell (!)."""
+    house.apply((5,))
+    lose(house, 5)
+
+    for _ in range(2):
+        assert house.start() == {"a": 2, "b": 2, "c": 1}
+    assert house.alarms[0] == (
+        "checkpoint_unused",
+        "checkpoint 1: the log lacks 1 events between offset 3 and 5, the session states have seen them; "
+        "the start goes on from the session states",
+    )
+    assert [name for name, _ in house.alarms] == ["checkpoint_unused"] * 2
+
+
+def test_states_behind_the_checkpoint_do_not_count_over_a_log_with_a_hole(house: House) -> None:
+    """The checkpoint has more; what the log has lost behind it is named."""
+    house.apply((2,))
+    lose(house, 4)
+
+    assert house.start() == {"a": 2, "b": 1, "c": 1}
+    assert house.alarms == [
+        (
+            "event_log_holes",
+            "the session log lacks 1 events between offset 3 and 5: what they said of sessions is lost, unless a backup has it",
+        )
+    ]
+    assert house.start() == {"a": 2, "b": 1, "c": 1}
+
+
+def test_states_with_a_hole_behind_them_are_loaded_with_an_alarm(house: House) -> None:
+    """No checkpoint can help: what is above the states was in the log alone. One that lies below them is nobody's concern."""
+    house.apply((4,))
+    lose(house, 1, 5)
+
+    assert house.start() == {"a": 2, "b": 2}
+    assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_holes"]
+    assert "between offset 4 and 5" in house.alarms[1][1]
+
+    house.alarms.clear()
+    assert house.start() == {"a": 2, "b": 2}
+    assert [name for name, _ in house.alarms] == ["checkpoint_unused"]
+
+
+@pytest.mark.parametrize(("applied", "word"), [(5, "checkpoint_unused"), (4, "event_corrupt")])
+def test_states_that_have_seen_an_event_that_is_damaged_now_count(
+    house: House, monkeypatch: pytest.MonkeyPatch, applied: int, word: str
+) -> None:
+    """It is as good as lost; one that the states have not seen is left out with an alarm, as ever."""
+    house.apply((applied,))
+    read = house.log.read
+
+    def damaged(after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+        page = read(after, count, topic)
+        if page and page[0].offset == 5:
+            raise DamagedEventError("event log, offset 5: damaged event", partition=0, offset=5)
+        return [logged for logged in page if logged.offset != 5]
+
+    monkeypatch.setattr(house.log, "read", damaged)
+
+    assert house.start() == ({"a": 2, "b": 2, "c": 1} if applied == 5 else {"a": 2, "b": 2})
+    assert [name for name, _ in house.alarms] == [word]
+
+
+def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
+    """The same over the embedded drivers: rows of `events.db` behind the checkpoint are gone, `state.db` has them all."""
+
+    def opened(alarms: list[str]) -> StateService:
+        def note(name: str, _text: str) -> None:
+            alarms.append(name)
+
+        files = {
+            schema.name: open_database(tmp_path / f"{schema.name}.db", schema, ManualClock(), note)
+            for schema in (EVENTS, STATES, CHECKPOINTS)
+        }
+        store, checkpoints = SqliteStates(files["state"]), SqliteCheckpoints(files["checkpoints"])
+        return StateService(SqliteEvents(files["events"]), store, note, checkpoints)
+
+    service = opened([])
+    service.load()
+    service([[created("a"), created("b")]])
+    service.idle()
+    rows = [StoredState(*row) for row in service._store.load()]
+    assert service._checkpoints is not None
+    service._checkpoints.write(1, rows)
+    service._checkpoints.move(None, pointer_to(1, rows, (2,)))
+    service([[created("c"), created("d")]])
+    service.close()
+    with closing(sqlite3.connect(tmp_path / "events.db")) as file, file:
+        file.execute("DELETE FROM session_event WHERE offset = 3")
+    alarms: list[str] = []
+    service = opened(alarms)
+
+    found = [state.client_id for state in service.load()]
+    service.close()
+
+    assert (found, alarms) == (["a", "b", "c", "d"], ["checkpoint_unused"])
