@@ -16,6 +16,7 @@ from iothub.engine.outbox import SHARED_FLAG
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.errors import BackendError, NotFoundError
+from iothub_services.queues.port import Claim
 from iothub_services.sessions.port import QueueAdmin
 
 log = logging.get(__name__)
@@ -36,6 +37,13 @@ class Estate:
         self._owner = owner
         self._orphans: dict[int, OnDropped] = {}
 
+    async def claim(self, queue_id: int) -> Claim | None:
+        """Become the queue's reader; None: it went with a damaged file. Raises BackendError."""
+        try:
+            return await self._queues.claim(queue_id, self._owner)
+        except NotFoundError:
+            return None
+
     async def bequeath(self, session: Session) -> int:
         """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2.
 
@@ -43,9 +51,8 @@ class Estate:
         """
         if not self._plane.leave_groups(session):
             return 0
-        try:
-            claim = await self._queues.claim(session.queue_id, self._owner)
-        except NotFoundError:  # it went with a damaged file
+        claim = await self.claim(session.queue_id)
+        if claim is None:
             return 0
         after, is_through, handed_on = claim.head, False, 0
         while not is_through:

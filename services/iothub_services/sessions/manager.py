@@ -10,8 +10,6 @@ new incarnation lies above all epochs of its predecessors without anybody having
 
 from __future__ import annotations
 
-import hashlib
-from functools import partial
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -21,20 +19,17 @@ from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.errors import BackendError, IotHubError, NotFoundError
-from iothub.reasons import Drop, Reason
+from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.queues.port import QueueLimits
-from iothub_services.sessions.deadlines import Deadlines
+from iothub_services.sessions.endings import Endings
 from iothub_services.sessions.estate import Estate
-from iothub_services.sessions.firing import Firing
 from iothub_services.sessions.port import (
     HERE,
-    NEVER_EXPIRES,
     Alone,
     Company,
     Journal,
-    Place,
     QueueAdmin,
     SessionControl,
     SessionDirectory,
@@ -43,11 +38,12 @@ from iothub_services.sessions.port import (
     Terms,
     Will,
 )
+from iothub_services.sessions.subjects import now_ms, subject_of
+from iothub_services.sessions.wills import Wills, will_events
 
 log = logging.get(__name__)
 
 EPOCH_BITS = 24
-ENDING = 500  # sessions that expire at a time: their events share a few commits
 
 
 class Opened(NamedTuple):
@@ -79,14 +75,13 @@ class SessionManager:
         self._clock = clock
         self._owner = owner
         self._estate = Estate(plane, queues, owner)
-        self._deadlines = Deadlines()
-        self._firing = Firing()
-        self._ending = 0  # sessions that are just expiring
+        self._wills = Wills(journal, clock)
+        self._endings = Endings(plane, directory, journal, clock, self._company, self._estate, self._wills)
 
     @property
     def wills_under_way(self) -> int:
         """How many Wills have fired and are not stored yet: their rights are being read, or they wait for a rate or the store."""
-        return len(self._firing)
+        return self._wills.under_way
 
     # --- a connection comes
 
@@ -99,7 +94,7 @@ class SessionManager:
             present = None
         if present is not None and present.control.is_of_predecessor(request.device_id):
             present.control.will = None  # the right to publish it went with its device
-            await self._evict(home, present, "device_deleted", Reason.CREDENTIAL_REVOKED)
+            await self._endings.evict(home, present, "device_deleted", Reason.CREDENTIAL_REVOKED)
             present = None
         if present is not None and present.connection is not None:
             self._take_over(home, present)
@@ -107,13 +102,14 @@ class SessionManager:
         if present is not None and present.control.is_elsewhere:
             self._fetch(home, present)
         if present is not None and (request.is_clean_start or present.control.expiry_s == 0):
-            await self._end(home, present, "clean_start" if request.is_clean_start else "ended")  # [MQTT-3.1.2-4]
+            reason = "clean_start" if request.is_clean_start else "ended"
+            await self._endings.end(home, present, reason)  # [MQTT-3.1.2-4]
             present = None
         if present is not None:
             try:
                 return await self._resume(home, present, request)
             except NotFoundError:  # its queue went with a damaged file: say so by Session Present 0
-                await self._end(home, present, "queue_lost")
+                await self._endings.end(home, present, "queue_lost")
         if request.expiry_s == 0:
             return Opened(self._create_transient(home, request), is_present=False)
         return Opened(await self._create_persistent(home, request), is_present=False)
@@ -123,7 +119,7 @@ class SessionManager:
         if connection is None:
             return
         if session.is_persistent:
-            self._journal.note([events.session_taken_over(self._subject(session), by="")])
+            self._journal.note([events.session_taken_over(subject_of(session, self._clock), by="")])
         home.vacate(connection, Reason.TAKEN_OVER)
         self._plane.close(connection, Reason.TAKEN_OVER)  # [MQTT-3.1.4-3]
 
@@ -136,9 +132,9 @@ class SessionManager:
         was_online, place.holder, place.is_online = place.is_online, HERE, False
         if not was_online:
             return
-        self._journal.note([events.session_taken_over(self._subject(session), by="")])
+        self._journal.note([events.session_taken_over(subject_of(session, self._clock), by="")])
         if control.will is not None and not min(control.will.delay_s, control.expiry_s):
-            self._fire_will(home, session)  # [MQTT-3.1.4-3]
+            self._wills.fire(home, session)  # [MQTT-3.1.4-3]
 
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
@@ -191,7 +187,7 @@ class SessionManager:
                 log.warning("the limits of a queue could not be changed", queue_id=session.queue_id, error=str(error))
 
     async def _record_created(self, home: SessionHome, request: SessionRequest, queue_id: int, epoch: int) -> None:
-        subject = Subject(home.tenant_id, request.client_id, epoch, self._now_ms())
+        subject = Subject(home.tenant_id, request.client_id, epoch, now_ms(self._clock))
         created = events.session_created(
             subject,
             device=request.device,
@@ -201,7 +197,7 @@ class SessionManager:
             device_id=request.device_id,
         )
         try:
-            await self._journal.record([created, *_will_events(subject, request.will)])
+            await self._journal.record([created, *will_events(subject, request.will)])
         except BackendError as error:
             if error.is_written:  # perhaps: then a start must not find it
                 self._journal.note([events.session_discarded(subject, reason="not_opened")])
@@ -228,7 +224,7 @@ class SessionManager:
     def _resumed(self, session: Session, *, had_will: bool) -> list[Event]:
         """What makes the log say what `session.control` says."""
         control: SessionControl = session.control
-        subject = self._subject(session)
+        subject = subject_of(session, self._clock)
         resumed = events.session_resumed(
             subject,
             protocol_version=control.version,
@@ -236,7 +232,7 @@ class SessionManager:
             device_id=control.device_id,
         )
         cleared = [events.will_cleared(subject)] if had_will and control.will is None else []
-        return [resumed, *cleared, *_will_events(subject, control.will)]
+        return [resumed, *cleared, *will_events(subject, control.will)]
 
     def _put_back(self, home: SessionHome, session: Session, before: Terms, *, is_written: bool) -> None:
         """Nobody came after all: the session waits for its client on its old terms."""
@@ -246,9 +242,9 @@ class SessionManager:
         if is_written:
             self._journal.note(self._resumed(session, had_will=had_will))
         if control.place is not None and not before.expires_at:  # another hub had it, and its deadlines
-            self._start_deadlines(home, session)
+            self._endings.start_deadlines(home, session)
         else:
-            self._queue(home, session)
+            self._endings.queue(home, session)
 
     def withdraw(self, home: SessionHome, opened: Opened) -> None:
         """The CONNECT was refused while its session was being opened: it leaves nothing behind. The caller still holds the directory's lock."""
@@ -259,7 +255,7 @@ class SessionManager:
         home.session_ended(session)
         self._plane.discard(session)
         if session.is_persistent:
-            self._journal.note([events.session_discarded(self._subject(session), reason="not_opened")])
+            self._journal.note([events.session_discarded(subject_of(session, self._clock), reason="not_opened")])
             self._estate.drop_soon(session.queue_id)
 
     # --- a connection goes
@@ -284,58 +280,24 @@ class SessionManager:
         if not session.is_persistent:
             self._forget(home, session, control.will if keeps_will else None)
             return
-        goodbye = [events.session_disconnected(self._subject(session), reason=reason.word, session_expiry_s=expiry_s)]
+        goodbye = [
+            events.session_disconnected(subject_of(session, self._clock), reason=reason.word, session_expiry_s=expiry_s)
+        ]
         if control.will is not None and not keeps_will:
             control.will = None  # [MQTT-3.1.2-10]
-            goodbye.append(events.will_cleared(self._subject(session)))
+            goodbye.append(events.will_cleared(subject_of(session, self._clock)))
         self._journal.note(goodbye)
         if control.will is not None and not min(control.will.delay_s, control.expiry_s):
-            self._fire_will(
-                home, session
-            )  # at once, also when the next connection is here already [MQTT-3.1.2-8] [MQTT-3.1.4-3]
-        self._start_deadlines(home, session)
-
-    def _start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
-        control: SessionControl = session.control
-        began = self._clock.monotonic() - offline_s
-        if control.expiry_s != NEVER_EXPIRES:
-            control.expires_at = began + control.expiry_s
-        if control.will is not None:
-            control.will_at = began + min(control.will.delay_s, control.expiry_s)
-        self._queue(home, session)
-
-    def _queue(self, home: SessionHome, session: Session) -> None:
-        control: SessionControl = session.control
-        coming = [deadline for deadline in (control.will_at, control.expires_at) if deadline]
-        if coming:
-            self._deadlines.add(min(coming), home, session)
+            # at once, also when the next connection is here already [MQTT-3.1.2-8] [MQTT-3.1.4-3]
+            self._wills.fire(home, session)
+        self._endings.start_deadlines(home, session)
 
     def _forget(self, home: SessionHome, session: Session, will: Will | None) -> None:
         """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
         if will is not None:
-            self._firing.begin(session)
-            home.publish_will(session, will, self._will_id(session), partial(self._firing.done, session))
+            self._wills.fire_transient(home, session, will)
         home.session_ended(session)
         self._plane.discard(session)
-
-    def _fire_will(self, home: SessionHome, session: Session) -> None:
-        control: SessionControl = session.control
-        will, control.will, control.will_at = control.will, None, 0.0
-        if will is None:
-            return
-
-        def done() -> None:  # not earlier: if the hub dies before, the next one sends it
-            if control.will is None:  # else the next connection's has taken its place in the log
-                self._journal.note([events.will_cleared(self._subject(session))])
-            self._firing.done(session)
-
-        self._firing.begin(session)
-        home.publish_will(session, will, self._will_id(session), done)
-
-    def _will_id(self, session: Session) -> bytes:
-        """One id per session and connection: whoever publishes this Will again is de-duplicated by the queues."""
-        name = f"will\0{session.tenant.tenant_id}\0{session.client_id}\0{session.epoch or id(session)}"
-        return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
     # --- a session ends
 
@@ -345,113 +307,20 @@ class SessionManager:
             session = home.plane.sessions.get(client_id)
             if session is None or only not in (None, session):
                 return False
-            await self._evict(home, session, reason, Reason.SESSION_DISCARDED)
+            await self._endings.evict(home, session, reason, Reason.SESSION_DISCARDED)
             return True
-
-    async def _evict(self, home: SessionHome, session: Session, reason: str, told: Reason) -> None:
-        """End a session whether its client is connected or not. The directory's lock is held."""
-        connection = session.connection
-        if connection is not None:
-            home.vacate(connection, told)
-            self._plane.close(connection, told)
-        if home.plane.sessions.get(session.client_id) is session:
-            await self._end(home, session, reason, Drop.PURGED)
-
-    async def _end(self, home: SessionHome, session: Session, reason: str, drop: Drop = Drop.SESSION_ENDED) -> None:
-        control: SessionControl = session.control
-        expires_at = control.expires_at
-        control.expires_at = control.queued_at = 0.0
-        if control.will is not None:
-            self._fire_will(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
-        await self._firing.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
-        is_alone = self._company.is_alone
-        try:
-            if not is_alone:
-                await self._fence(session, is_expiry=reason == "expired")
-            subject = self._subject(
-                session
-            )  # before anybody waits: an epoch that another hub claims meanwhile must not be ended
-            handed_on = await self._estate.bequeath(session)
-            is_expiry = reason == "expired"
-            ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
-            await self._journal.record([ended])
-            if not is_alone:
-                await self._company.catch_up()
-        except IotHubError:
-            control.expires_at = expires_at  # it lives on, and its time comes
-            self._queue(home, session)
-            raise
-        if session.is_discarded or session.epoch > subject.epoch:
-            return  # another hub has ended or resumed it before, and the log has that first
-        home.session_ended(session)
-        self._plane.discard(session)
-        await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))
-
-    async def _fence(self, session: Session, *, is_expiry: bool) -> None:
-        """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
-
-        Raises BackendError: it is not its time, for somebody else has claimed it since.
-        """
-        try:
-            claim = await self._queues.claim(session.queue_id, self._owner)
-        except NotFoundError:
-            return
-        place: Place | None = session.control.place
-        before = 0
-        if place is not None:
-            before, place.fenced = place.fenced, claim.epoch
-        if is_expiry and claim.epoch - 1 not in (
-            session.epoch,
-            before,
-        ):  # its epoch stays: what that one says must count here
-            raise BackendError("another hub has claimed the session", retryable=True)
-        session.epoch = max(session.epoch, claim.epoch)
-
-    def _count_lost(self, home: SessionHome, session: Session, drop: Drop, handed_on: int, records: int) -> None:
-        if records > handed_on:
-            self._plane.turn.drop(home.plane, session, drop, records - handed_on)
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""
         self._estate.drop_orphans()
-        now = self._clock.monotonic()
-        for home, session in self._deadlines.due(now):
-            control: SessionControl = session.control
-            if session.connection is not None or control.is_elsewhere:
-                continue
-            if 0.0 < control.will_at <= now:
-                self._fire_will(home, session)
-            if 0.0 < control.expires_at <= now and self._ending < ENDING:
-                Deferred.fromCoroutine(self._expire_or_wait(home, session))  # a log that fails holds up no Will
-            else:
-                self._queue(home, session)
-
-    async def _expire_or_wait(self, home: SessionHome, session: Session) -> None:
-        self._ending += 1
-        try:
-            await self._expire(home, session)
-        except IotHubError as error:
-            log.warning(
-                "a session could not be ended; it is tried again", client_id=session.client_id, error=str(error)
-            )
-        except Exception as error:  # the service loop's edge: a defect with one session must not stop the others
-            log.error("defect at the end of a session", client_id=session.client_id, exc_info=error)
-        finally:
-            self._ending -= 1
-
-    async def _expire(self, home: SessionHome, session: Session) -> None:
-        async with self._directory.holding(home.tenant_id, session.client_id):
-            is_same = home.plane.sessions.get(session.client_id) is session
-            control: SessionControl = session.control
-            if is_same and session.connection is None and 0.0 < control.expires_at <= self._clock.monotonic():
-                await self._end(home, session, "expired")
+        self._endings.run_due()
 
     # --- the hub starts
 
     def adopt(self, home: SessionHome, session: Session, control: SessionControl, offline_s: float) -> None:
         """Take over a persistent session that the log knows; it has been offline for `offline_s`."""
         session.control = control
-        self._start_deadlines(home, session, offline_s)
+        self._endings.start_deadlines(home, session, offline_s)
 
     # --- other hubs
 
@@ -470,7 +339,7 @@ class SessionManager:
         if control.place is not None:
             control.place.holder, control.place.is_online = HERE, False
         if session.connection is None:
-            self._start_deadlines(home, session, offline_s)
+            self._endings.start_deadlines(home, session, offline_s)
 
     def hand_over(self, home: SessionHome, session: Session, reason: Reason) -> None:
         """Its client is connected elsewhere now, or the session has ended there: who is connected here has to go. The Will is theirs."""
@@ -495,26 +364,3 @@ class SessionManager:
 
     def note(self, session_events: list[Event]) -> None:
         self._journal.note(session_events)
-
-    def _subject(self, session: Session) -> Subject:
-        return Subject(session.tenant.tenant_id, session.client_id, session.epoch, self._now_ms())
-
-    def _now_ms(self) -> int:
-        return int(self._clock.wall() * 1000)
-
-
-def _will_events(subject: Subject, will: Will | None) -> list[Event]:
-    if will is None:
-        return []
-    return [
-        events.will_set(
-            subject,
-            topic=will.topic.decode(),
-            payload=will.payload,
-            qos=will.qos,
-            retain=will.retain,
-            properties=will.properties,
-            delay_s=will.delay_s,
-            expiry_s=will.expiry_s,
-        )
-    ]

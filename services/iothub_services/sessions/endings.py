@@ -1,0 +1,170 @@
+"""How sessions end: when their time comes, by a word of somebody, or for another to take their place; and the deadlines until then.
+
+Knows no connections that come: the session manager asks. The end of a persistent session is an event, durable before its queue goes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from twisted.internet.defer import Deferred
+
+from iothub import log as logging
+from iothub.clock import Clock
+from iothub.engine.plane import Plane
+from iothub.engine.session import Session
+from iothub.errors import BackendError, IotHubError
+from iothub.reasons import Drop, Reason
+from iothub.records import events
+from iothub_services.sessions.deadlines import Deadlines
+from iothub_services.sessions.estate import Estate
+from iothub_services.sessions.port import (
+    NEVER_EXPIRES,
+    Company,
+    Journal,
+    Place,
+    SessionControl,
+    SessionDirectory,
+    SessionHome,
+)
+from iothub_services.sessions.subjects import subject_of
+from iothub_services.sessions.wills import Wills
+
+log = logging.get(__name__)
+
+ENDING = 500  # sessions that expire at a time: their events share a few commits
+
+
+class Endings:
+    """Runs the deadlines of offline sessions and ends sessions. On the reactor thread."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        directory: SessionDirectory,
+        journal: Journal,
+        clock: Clock,
+        company: Company,
+        estate: Estate,
+        wills: Wills,
+    ) -> None:
+        self._plane = plane
+        self._directory = directory
+        self._journal = journal
+        self._clock = clock
+        self._company = company
+        self._estate = estate
+        self._wills = wills
+        self._deadlines = Deadlines()
+        self._ending = 0  # sessions that are just expiring
+
+    def start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
+        """The session is offline, for `offline_s` already: its expiry and its Will Delay run."""
+        control: SessionControl = session.control
+        began = self._clock.monotonic() - offline_s
+        if control.expiry_s != NEVER_EXPIRES:
+            control.expires_at = began + control.expiry_s
+        if control.will is not None:
+            control.will_at = began + min(control.will.delay_s, control.expiry_s)
+        self.queue(home, session)
+
+    def queue(self, home: SessionHome, session: Session) -> None:
+        """Look at the session when the first of its deadlines comes."""
+        control: SessionControl = session.control
+        coming = [deadline for deadline in (control.will_at, control.expires_at) if deadline]
+        if coming:
+            self._deadlines.add(min(coming), home, session)
+
+    async def evict(self, home: SessionHome, session: Session, reason: str, told: Reason) -> None:
+        """End a session whether its client is connected or not. The directory's lock is held."""
+        connection = session.connection
+        if connection is not None:
+            home.vacate(connection, told)
+            self._plane.close(connection, told)
+        if home.plane.sessions.get(session.client_id) is session:
+            await self.end(home, session, reason, Drop.PURGED)
+
+    async def end(self, home: SessionHome, session: Session, reason: str, drop: Drop = Drop.SESSION_ENDED) -> None:
+        """End a session whose connection is gone: its Will, its heirs, its event, its queue. Raises IotHubError: it lives on."""
+        control: SessionControl = session.control
+        expires_at = control.expires_at
+        control.expires_at = control.queued_at = 0.0
+        if control.will is not None:
+            self._wills.fire(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
+        await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
+        is_alone = self._company.is_alone
+        try:
+            if not is_alone:
+                await self._fence(session, is_expiry=reason == "expired")
+            # before anybody waits: an epoch that another hub claims meanwhile must not be ended
+            subject = subject_of(session, self._clock)
+            handed_on = await self._estate.bequeath(session)
+            is_expiry = reason == "expired"
+            ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
+            await self._journal.record([ended])
+            if not is_alone:
+                await self._company.catch_up()
+        except IotHubError:
+            control.expires_at = expires_at  # it lives on, and its time comes
+            self.queue(home, session)
+            raise
+        if session.is_discarded or session.epoch > subject.epoch:
+            return  # another hub has ended or resumed it before, and the log has that first
+        home.session_ended(session)
+        self._plane.discard(session)
+        await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))
+
+    async def _fence(self, session: Session, *, is_expiry: bool) -> None:
+        """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
+
+        Raises BackendError: it is not its time, for somebody else has claimed it since.
+        """
+        claim = await self._estate.claim(session.queue_id)
+        if claim is None:
+            return
+        place: Place | None = session.control.place
+        before = 0
+        if place is not None:
+            before, place.fenced = place.fenced, claim.epoch
+        if is_expiry and claim.epoch - 1 not in (session.epoch, before):
+            # its epoch stays: what that one says must count here
+            raise BackendError("another hub has claimed the session", retryable=True)
+        session.epoch = max(session.epoch, claim.epoch)
+
+    def _count_lost(self, home: SessionHome, session: Session, drop: Drop, handed_on: int, records: int) -> None:
+        if records > handed_on:
+            self._plane.turn.drop(home.plane, session, drop, records - handed_on)
+
+    def run_due(self) -> None:
+        """Fire the Wills and end the sessions whose time has come; sessions that end do so in tasks of their own."""
+        now = self._clock.monotonic()
+        for home, session in self._deadlines.due(now):
+            control: SessionControl = session.control
+            if session.connection is not None or control.is_elsewhere:
+                continue
+            if 0.0 < control.will_at <= now:
+                self._wills.fire(home, session)
+            if 0.0 < control.expires_at <= now and self._ending < ENDING:
+                Deferred.fromCoroutine(self._expire_or_wait(home, session))  # a log that fails holds up no Will
+            else:
+                self.queue(home, session)
+
+    async def _expire_or_wait(self, home: SessionHome, session: Session) -> None:
+        self._ending += 1
+        try:
+            await self._expire(home, session)
+        except IotHubError as error:
+            log.warning(
+                "a session could not be ended; it is tried again", client_id=session.client_id, error=str(error)
+            )
+        except Exception as error:  # the service loop's edge: a defect with one session must not stop the others
+            log.error("defect at the end of a session", client_id=session.client_id, exc_info=error)
+        finally:
+            self._ending -= 1
+
+    async def _expire(self, home: SessionHome, session: Session) -> None:
+        async with self._directory.holding(home.tenant_id, session.client_id):
+            is_same = home.plane.sessions.get(session.client_id) is session
+            control: SessionControl = session.control
+            if is_same and session.connection is None and 0.0 < control.expires_at <= self._clock.monotonic():
+                await self.end(home, session, "expired")

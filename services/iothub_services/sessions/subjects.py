@@ -1,0 +1,20 @@
+"""Of whom an event of a session speaks, and when.
+
+Knows no event.
+"""
+
+from __future__ import annotations
+
+from iothub.clock import Clock
+from iothub.engine.session import Session
+from iothub.records.events import Subject
+
+
+def subject_of(session: Session, clock: Clock) -> Subject:
+    """This session in its present incarnation, now."""
+    return Subject(session.tenant.tenant_id, session.client_id, session.epoch, now_ms(clock))
+
+
+def now_ms(clock: Clock) -> int:
+    """Milliseconds since 1970."""
+    return int(clock.wall() * 1000)

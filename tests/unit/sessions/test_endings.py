@@ -1,0 +1,198 @@
+"""How sessions end: expiry, an operator's word, and what must be durable before."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from iothub_services.quota.names import Quota
+from iothub_services.sessions import endings
+from tests.support import property_names as names
+from tests.support.control_house import House, now
+from tests.support.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
+from tests.support.party import Guest
+
+
+def test_session_expires(house: House) -> None:
+    """Its queue is dropped, its places are given back, the event is written."""
+    guest = keep(house)
+    guest.subscribe(("a", 1))
+    guest.disconnect()
+    house.pass_time(99)
+    assert "c" in house.acme.plane.sessions
+    house.journal.words()
+
+    house.pass_time(1)
+
+    assert "c" not in house.acme.plane.sessions
+    assert house.queues.owners == {}
+    assert house.journal.words() == ["session.expired"]
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (0, 0)
+
+
+def test_session_of_a_connected_client_does_not_expire(house: House) -> None:
+    keep(house).disconnect()
+    guest = keep(house)
+    house.pass_time(200)
+
+    assert "c" in house.acme.plane.sessions
+    guest.ping()
+
+
+def test_disconnect_changes_the_expiry(house: House) -> None:
+    """§3.14.2.2.2."""
+    keep(house).disconnect(0, props=[(names.SESSION_EXPIRY, 5)])
+    house.pass_time(5)
+
+    assert "c" not in house.acme.plane.sessions
+
+
+def test_session_of_3_1_1_never_expires_by_itself(house: House) -> None:
+    house.join(version=4, clean=False).disconnect()
+    house.pass_time(10_000_000)
+
+    assert house.join(version=4, clean=False).connack.session_present
+
+
+def test_operator_discards_a_connected_session(house: House, watcher: Guest) -> None:
+    """The client is told, its Will is sent, nothing is left; a second time there is nothing to discard."""
+    guest = keep(house, will=WILL)
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+    house.settle()
+
+    guest.expect_closed()
+    assert "c" not in house.acme.plane.sessions
+    assert house.queues.owners == {}
+    assert payloads(watcher) == [b"gone"]
+    assert not now(house.sessions.discard(house.acme, "c", "operator"))
+    assert house.used(Quota.CONNECTIONS) == 1
+
+
+def test_queue_without_a_session_is_dropped_when_the_store_lets_us(house: House) -> None:
+    """A drop that fails is tried again, not forgotten."""
+    house.journal.is_down = house.queues.is_down = True
+    house.ask(props=KEPT)
+    assert list(house.queues.owners) == [1]
+
+    house.queues.is_down = False
+    house.pass_time(0.2)
+
+    assert house.queues.owners == {}
+
+
+def test_session_whose_end_could_not_be_made_durable_ends_later(house: House) -> None:
+    """It is neither forgotten nor kept for ever."""
+    keep(house).disconnect()
+    house.journal.is_down = True
+    house.pass_time(100)
+    assert "c" in house.acme.plane.sessions
+
+    house.journal.is_down = False
+    house.pass_time(0.2)
+
+    assert "c" not in house.acme.plane.sessions
+    assert house.used(Quota.SESSIONS) == 0
+
+
+def test_end_of_a_session_waits_until_its_will_is_stored(house: House) -> None:
+    """A hub that dies in between sends it at its next start: the log has the session and its Will [MQTT-3.1.2-8]."""
+    keen_on_wills(house)
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 50)]).drop()
+    house.journal.words()
+    house.is_store_held = True
+    answers: list[bool] = []
+    Deferred.fromCoroutine(house.sessions.discard(house.acme, "c", "operator")).addCallback(answers.append)
+    house.settle()
+    assert (answers, house.journal.words(), house.sessions.wills_under_way) == ([], [], 1)
+
+    house.is_store_held = False
+    house.settle()
+
+    assert (answers, house.sessions.wills_under_way) == ([True], 0)
+    assert house.journal.words() == ["will.cleared", "session.discarded"]
+
+
+def test_session_does_not_expire_before_the_will_that_has_just_fired_is_stored(house: House) -> None:
+    """The Will is under way when the session's own time comes."""
+    keen_on_wills(house)
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 99)]).drop()
+    house.is_store_held = True
+    house.pass_time(99.5)
+    house.pass_time(1)
+    assert "session.expired" not in house.journal.words()
+
+    house.is_store_held = False
+    house.settle()
+
+    assert house.journal.words() == ["will.cleared", "session.expired"]
+
+
+def test_log_that_does_not_answer_holds_up_no_will(house: House, watcher: Guest) -> None:
+    """Sessions end beside one another."""
+    keep(house, "slow").disconnect()
+    keep(house, will=WILL, will_props=[(names.WILL_DELAY, 99)]).drop()
+    house.pass_time(1)
+    house.journal.is_held = True
+    house.pass_time(99)
+
+    assert payloads(watcher) == [b"gone"]
+    assert sorted(house.acme.plane.sessions) == ["c", "slow", "watcher"]
+    house.journal.release()
+    assert sorted(house.acme.plane.sessions) == ["watcher"]
+
+
+def sleeper_with_messages(house: House, *filters: tuple[str, int]) -> None:
+    """Two messages wait for `c`, which is away."""
+    guest = keep(house)
+    guest.subscribe(*filters)
+    guest.disconnect()
+    publisher = house.join("p", username="acme/dev2")
+    for packet_id in (1, 2):
+        publisher.publish("a", b"x", 1, packet_id)
+    publisher.disconnect()
+
+
+def test_messages_of_a_session_that_expires_are_counted(house: House) -> None:
+    """Nothing is dropped without a name."""
+    sleeper_with_messages(house, ("a", 1))
+
+    house.pass_time(100)
+
+    assert house.acme.plane.counters.drops()["session_ended"] == 2
+
+
+def test_messages_of_a_session_that_an_operator_discards_are_counted_as_purged(house: House) -> None:
+    sleeper_with_messages(house, ("a", 1))
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+
+    drops = house.acme.plane.counters.drops()
+    assert (drops["purged"], drops["session_ended"]) == (2, 0)
+
+
+def test_messages_that_went_to_another_member_are_not_lost(house: House) -> None:
+    """A shared group hands on what its member did not acknowledge [MQTT-4.8.2-4]."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+
+    house.pass_time(100)
+
+    assert [packet.payload for packet in heir.get(2)] == [b"x", b"x"]
+    assert house.acme.plane.counters.drops()["session_ended"] == 0
+
+
+def test_only_so_many_sessions_end_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for their turn; all end."""
+    monkeypatch.setattr(endings, "ENDING", 2)
+    for name in "abc":
+        keep(house, name).disconnect()
+    house.journal.is_held = True
+    house.pass_time(101)
+    waiting = len(house.journal.waiting)
+    house.journal.release()
+    house.pass_time(1)
+
+    assert waiting == 2
+    assert list(house.acme.plane.sessions) == []
