@@ -22,7 +22,9 @@ collect_ignore = [name for name, program in NEEDS.items() if IS_LEFT_OUT and shu
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """Tenant `home` with devices sensor, console and light; the doors tcp, tls and ws."""
     running = Hub(
-        tmp_path_factory.mktemp("scenarios") / "hub", ports={name: free_port() for name in ("tcp", "tls", "ws")}
+        tmp_path_factory.mktemp("scenarios") / "hub",
+        ports={name: free_port() for name in ("tcp", "tls", "ws")},
+        is_whole=True,
     )
     running.init()
     running.run("cert", "self-signed", str(running.data_dir))

@@ -136,8 +136,7 @@ def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub:
     refused = subprocess.run([*hub.command(), "--fail-fast"], capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 7
     assert refused.stderr.startswith("iothub: Kafka at 127.0.0.1:")
-    with hub.log_file.open("ab") as log:
-        hub.process = subprocess.Popen(hub.command(), stdout=log, stderr=log)
+    hub.launch()
     until(lambda: "waiting for Kafka" in readiness(hub)[1], "the reason on /readyz", 30)
     assert not is_ready(hub)
 
@@ -153,8 +152,7 @@ def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub:
 def test_hub_that_waits_for_kafka_stops_when_told(services: Services, kafka: Kafka, hub: Hub) -> None:
     """As cleanly as one that serves."""
     services.down("kafka")
-    with hub.log_file.open("ab") as log:
-        hub.process = subprocess.Popen(hub.command(), stdout=log, stderr=log)
+    hub.launch()
     until(lambda: "waiting for Kafka" in readiness(hub)[1], "the reason on /readyz", 30)
 
     assert hub.stop() == 0

@@ -1,4 +1,7 @@
-"""A real hub in a process of its own, administered through its own command: what integration, behaviour and scenario tests run against."""
+"""A real hub in a process of its own, administered through its own command: what integration, behaviour and scenario tests run against.
+
+Knows how a process is started, and not what a hub does.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests.support import warm
 
@@ -43,19 +47,35 @@ def iothub(
     return subprocess.CompletedProcess([str(IOTHUB), *arguments], code, out, err)
 
 
+class Running(Protocol):
+    """What tests do with a hub's process, whoever has started it."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 @dataclass
 class Hub:
     """One hub process and its data directory. `ports`: by listener name ("tcp", "tls", "ws", "wss", "http").
 
     `config_file`: in place of the data directory's own; `environment`: of the hub, and of the commands that are run on it.
+    `is_whole`: the program itself is started, as an operator starts it; otherwise a process that has loaded it is forked, a second sooner.
     """
 
     data_dir: Path
     ports: dict[str, int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: Running | None = None
     config_file: Path | None = None
+    is_whole: bool = False
 
     @property
     def _options(self) -> list[str]:
@@ -100,8 +120,13 @@ class Hub:
 
     def launch(self) -> None:
         """Start without waiting for anything."""
+        program, *words = self.command()
+        environment = self.whole_environment
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=self.whole_environment)
+            if self.is_whole or program != str(IOTHUB) or not warm.is_like_ours(environment):
+                self.process = subprocess.Popen([program, *words], stdout=log, stderr=log, env=environment)
+            else:
+                self.process = warm.launch(words, log=log, environment=environment)
 
     def start(self, limit_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until every listener accepts."""

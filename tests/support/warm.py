@@ -1,7 +1,8 @@
 """The command `iothub` without the second that its imports take: each call is a process of its own, forked from one that has loaded all of it.
 
-Knows no command. Such a process has its own arguments, environment, directory, files and exit code; whoever tests how the program itself
-starts runs the program. This module is both sides: `run` for tests, `python -m tests.support.warm SOCKET` is the process that forks.
+Knows no command, but that `serve` needs other modules than the rest and runs until it is told to stop. Such a process has its own arguments,
+environment, directory, files and exit code; whoever tests how the program itself starts runs the program. This module is both sides: `run`
+and `launch` for tests, `python -m tests.support.warm SOCKET commands|hub` is the process that forks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,19 @@ from typing import IO, Any, NoReturn
 
 from iothub import entry
 
-_NOT_LOADED = ("serve",)  # it would bring a reactor, which no fork survives
+_SERVE = "serve"
+_HUB_MODULES = (
+    "iothub.cli.serve",
+    "iothub.cli.version",
+    "iothub.node",
+    "iothub.twisted_log",
+)
+_FROM_THE_START = (
+    "PYTHON",
+    "LD_",
+    "IOTHUB_PURE_PYTHON",
+    "IOTHUB_HOOKS",
+)  # what an interpreter and the twins are told before they load
 _START_S = 60.0
 _REQUEST_BYTES = 1 << 20
 _CALLERS = 64
@@ -55,13 +68,56 @@ def run(
         return code, out.read(), err.read()
 
 
+def launch(words: Sequence[str], *, log: IO[bytes], environment: Mapping[str, str]) -> Launched:
+    """Start one command line that ends when it is told to; what it writes goes to `log`."""
+    with Path(os.devnull).open("rb") as nothing:
+        return Launched(words, *_begun("hub", words, (nothing, log, log), environment))
+
+
+def is_like_ours(environment: Mapping[str, str]) -> bool:
+    """Would the program, started with this environment, have loaded what this process's children load?"""
+    names = {name for name in (*environment, *os.environ) if name.startswith(_FROM_THE_START)}
+    return all(environment.get(name) == os.environ.get(name) for name in names)
+
+
+class Launched:
+    """What tests do with a `subprocess.Popen`, for a process that somebody else has started and waits for."""
+
+    def __init__(self, words: Sequence[str], connection: socket.socket, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._words = words
+        self._connection = connection
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; a signal's number, negative, if one has ended it."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(["iothub", *self._words], timeout or 0.0)
+            self.returncode = int(self._connection.recv(64))
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nobody else's process can have the number while nobody has heard of the end."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Leave it no time for anything."""
+        self.send_signal(signal.SIGKILL)
+
+
 def _forked(words: Sequence[str], files: Sequence[IO[str]], environment: Mapping[str, str], timeout_s: float) -> int:
-    request = json.dumps({"words": list(words), "environment": dict(environment), "directory": str(Path.cwd())})
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(_START_S)
-        connection.connect(_house())
-        socket.send_fds(connection, [request.encode()], [file.fileno() for file in files])
-        pid = int(connection.recv(64))
+    connection, pid = _begun("commands", words, files, environment)
+    with connection:
         connection.settimeout(timeout_s)
         try:
             return int(connection.recv(64))
@@ -70,20 +126,36 @@ def _forked(words: Sequence[str], files: Sequence[IO[str]], environment: Mapping
             raise subprocess.TimeoutExpired(["iothub", *words], timeout_s) from None
 
 
+def _begun(
+    kind: str, words: Sequence[str], files: Sequence[IO[str] | IO[bytes]], environment: Mapping[str, str]
+) -> tuple[socket.socket, int]:
+    """Return the connection on which the exit code will come, and the process id."""
+    request = json.dumps({"words": list(words), "environment": dict(environment), "directory": str(Path.cwd())})
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(_START_S)
+        connection.connect(_house(kind))
+        socket.send_fds(connection, [request.encode()], [file.fileno() for file in files])
+        return connection, int(connection.recv(64))
+    except BaseException:
+        connection.close()
+        raise
+
+
 _starting = threading.Lock()
 
 
-def _house() -> str:
+def _house(kind: str) -> str:
     with _starting:
-        return _started()
+        return _started(kind)
 
 
 @cache
-def _started() -> str:
+def _started(kind: str) -> str:
     """Start the process that forks; it ends with this one, whose end closes its standard input."""
     folder = tempfile.TemporaryDirectory(prefix="iothub-warm-")
     path = str(Path(folder.name) / "socket")
-    command = [sys.executable, "-m", "tests.support.warm", path]
+    command = [sys.executable, "-m", "tests.support.warm", path, kind]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.read(len(_READY)) == _READY, "the command could not be loaded"
@@ -102,9 +174,9 @@ def _started() -> str:
 # --- the process that forks
 
 
-def _serve(path: str) -> None:
+def _serve(path: str, kind: str) -> None:
     """Fork for every connection, until whoever started us has gone."""
-    _load()
+    _load(kind)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
         door.bind(path)
@@ -118,13 +190,14 @@ def _serve(path: str) -> None:
                     _attend(connection)
 
 
-def _load() -> None:
+def _load(kind: str) -> None:
     from iothub.cli.main import NOUNS
 
-    for name, (module, _) in NOUNS.items():
-        if name not in _NOT_LOADED:
-            importlib.import_module(f"iothub.cli.{module}")
-    assert "twisted.internet.reactor" not in sys.modules
+    commands = tuple(f"iothub.cli.{module}" for name, (module, _) in NOUNS.items() if name != _SERVE)
+    for module in _HUB_MODULES if kind == "hub" else commands:
+        importlib.import_module(module)
+    assert "twisted.internet.reactor" not in sys.modules, "a reactor survives no fork"
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a thread survives no fork"
     gc.freeze()
 
 
@@ -159,4 +232,4 @@ def _become(request: dict[str, Any], files: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(*sys.argv[1:])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import warm
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import Hub
+from tests.support.waiting import until
 
 
 def run(*words: str, told: str | None = None, timeout_s: float = 60.0, **environment: str) -> tuple[int, str, str]:
@@ -42,3 +48,42 @@ def test_command_that_lasts_too_long_is_ended() -> None:
         run("--version", timeout_s=0.0001)
 
     assert run("--version")[:2] == (0, "iothub 0.1.0\n")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A running hub that was forked."""
+    made = fresh_hub(tmp_path)
+    made.start()
+    assert isinstance(made.process, warm.Launched)
+    yield made
+    made.close()
+
+
+def test_forked_hub_ends_as_a_started_one(hub: Hub) -> None:
+    """Its own number, its own log, its own answer to a signal; the one that is killed answers nothing."""
+    first = hub.process
+    assert first is not None
+    assert first.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(0.01)
+    until(lambda: '"event": "ready"' in hub.log, "the hub has told where it is")
+    assert json.loads((hub.data_dir / "hub.json").read_text())["pid"] == first.pid
+    assert hub.stop() == 0
+    first.send_signal(signal.SIGTERM)  # nobody is there any more
+    assert (first.poll(), first.wait()) == (0, 0)
+
+    hub.start()
+    hub.kill()
+
+    assert hub.process is not None
+    assert hub.process.wait() == -signal.SIGKILL
+    assert "Traceback" not in hub.log
+
+
+def test_hub_that_would_load_something_else_is_started(tmp_path: Path) -> None:
+    """A folder of plug-ins, or the other twin, is told to an interpreter before it loads anything."""
+    assert warm.is_like_ours({**os.environ, "IOTHUB_SQL__POLL_INTERVAL": "1s"})
+    assert not warm.is_like_ours({**os.environ, "PYTHONPATH": str(tmp_path)})
+    twin = "0" if os.environ.get("IOTHUB_PURE_PYTHON") == "1" else "1"
+    assert not warm.is_like_ours({**os.environ, "IOTHUB_PURE_PYTHON": twin})

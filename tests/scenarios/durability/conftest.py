@@ -13,7 +13,8 @@ from tests.support.hub import Hub
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A hub that has not been started."""
+    """A hub that has not been started; the program itself will be, each time."""
     hub = fresh_hub(tmp_path)
+    hub.is_whole = True
     yield hub
     hub.close()
