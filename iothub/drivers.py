@@ -17,6 +17,7 @@ from iothub.settings import QUEUE_DRIVERS, Config
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.statistics import StatisticsLog
 from iothub_services.hbase.administration import require_tables
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
@@ -72,6 +73,10 @@ class Drivers:
         log = kafka_log(self._settings)
         self.needed["Kafka"] = log.open
         return log
+
+    def statistics_log(self) -> StatisticsLog | None:
+        """Open a log for events that no session may wait for; None: they are in the file of the others."""
+        return None if self._settings.events.driver == "sqlite" else kafka_log(self._settings)
 
     def queues(self) -> QueueStore:
         """Open the queues: of one driver, or of several where there are choices or a hub worked here with another one.

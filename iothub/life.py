@@ -113,6 +113,8 @@ class Life:
         sessions = await awakening.load(states)
         node.sys_topics.resume()
         node.journal_thread.start()
+        if node.statistics_thread is not None:
+            node.statistics_thread.start()
         await duties.catch_up()
         if shared is not None:
             await shared.open(folded)
@@ -273,6 +275,7 @@ class Life:
             await node.shared_stores.leave(has_said_all=has_said_all)
         if has_said_all:
             await self._close_states(self._left_s(until))  # else its thread still works with them
+        await self._close_statistics(self._left_s(until))
         if given_up is not None and given_up.active():
             given_up.cancel()
         if node.hbase is not None:
@@ -285,6 +288,17 @@ class Life:
             await closed.addTimeout(timeout_s, self._node.reactor)
         except TimeoutError:
             self._log.warning("the session states did not close in time; the next start folds the rest")
+
+    async def _close_statistics(self, timeout_s: float) -> None:
+        """Last: nothing else waits for them."""
+        node = self._node
+        thread, log = node.statistics_thread, node.statistics_log
+        if (
+            thread is not None
+            and log is not None
+            and await node.threads.run("closing.statistics", thread.close, timeout_s)
+        ):
+            await node.threads.run("closing.statistics_log", log.close)
 
     @property
     def _closing_s(self) -> float:

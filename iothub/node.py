@@ -45,6 +45,7 @@ from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.events.journal import ThreadJournal
+from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, statistics_thread
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.metering import RegistryMeter
 from iothub_services.hbase.threaded import ThreadCaller
@@ -193,6 +194,12 @@ class Node:
         self.waiting = Waiting(self.threads.run, self.pause, is_fail_fast=self.is_fail_fast)
         self.hooks = hooks.load()
         self.journal = ThreadJournal(self.journal_thread, self._happened, self.reactor.callLater)
+        self.statistics_log = self.drivers.statistics_log()
+        self.statistics_thread: StatisticsThread | None = None
+        self._record_statistics = self.journal.record
+        if self.statistics_log is not None:
+            self.statistics_thread = statistics_thread(self.statistics_log, call_in_reactor, clock, self.store_alarms)
+            self._record_statistics = StatisticsJournal(self.statistics_thread, self._happened).record
 
     def _compose_plane(self) -> None:
         """The message plane, and the sessions that it serves."""
@@ -226,7 +233,7 @@ class Node:
             self.brokers,
             self.telemetry,
             self.queues.tenant_usage,
-            self.journal.record,
+            self._record_statistics,
             clock,
             self.incarnation,
             settings.events.usage_interval_s,

@@ -6,11 +6,12 @@ Knows checkpoints and marks of jobs, not how a job reads. Nothing here changes a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from iothub.cli import output, stores
 from iothub.cli.app import App
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, NotFoundError
 from iothub.jobs.timetable import next_at
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub_services.events.port import Offsets
@@ -67,7 +68,11 @@ def _ends(app: App) -> _Ends:
     with stores.reading_events(app.data_dir, app.loaded.config) as log:
         if log is None:
             return {}
-        return {topic: (log.begin(topic), log.end(topic)) for topic in (Topic.SESSIONS, Topic.ANALYTICS)}
+        found = {}
+        for topic in _WORDS:
+            with suppress(NotFoundError):  # a topic of Kafka that was deleted: the hub makes it again
+                found[topic] = (log.begin(topic), log.end(topic))
+        return found
 
 
 def _after(app: App, job: str, topic: Topic) -> Offsets:

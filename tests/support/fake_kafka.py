@@ -6,7 +6,7 @@ Knows nothing of the protocol; what the real one does is shown in `tests/service
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -60,6 +60,7 @@ class FakeProducer:
             topic_id=lambda name: cluster.topics[name].topic_id if cluster.tells_ids else None
         )
         self.waiting: list[tuple[str, int, bytes, FakeFuture]] = []
+        self._sender = SimpleNamespace(force_close=self.waiting.clear, join=lambda _timeout: None)
         self.is_closed = False
 
     def send(self, topic: str, *, value: bytes, key: bytes, partition: int) -> FakeFuture:
@@ -73,7 +74,12 @@ class FakeProducer:
     def flush(self, timeout: float) -> None:
         if self._cluster.is_away and self.waiting:
             raise KafkaTimeoutError(f"Timeout waiting for {timeout} s")
-        for topic, partition, value, future in self.waiting:
+        sent = list(self.waiting)
+        self.waiting.clear()
+        for topic, partition, value, future in sent:
+            if topic not in self._cluster.topics:
+                self.waiting.append((topic, partition, value, future))
+                continue
             error = self._cluster.refusals.pop(value, None)
             if error is not None:
                 future.fail(error)
@@ -81,7 +87,8 @@ class FakeProducer:
             records = self._cluster.topics[topic].partitions[partition]
             records.append(value)
             future.answer(-1 if self._cluster.is_forgetful else len(records) - 1)
-        self.waiting.clear()
+        if self.waiting:
+            raise KafkaTimeoutError(f"Timeout waiting for {timeout} s")
 
     def close(self, timeout: float) -> None:
         self.flush(timeout)
@@ -96,11 +103,11 @@ class FakeConsumer:
         self._at: dict[TopicPartition, int] = {}
 
     def beginning_offsets(self, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
-        self._cluster.ask(timeout_ms)
+        self._cluster.ask(timeout_ms, partitions)
         return {each: self._cluster.topics[each.topic].begins[each.partition] for each in partitions}
 
     def end_offsets(self, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
-        self._cluster.ask(timeout_ms)
+        self._cluster.ask(timeout_ms, partitions)
         return {each: len(self._cluster.topics[each.topic].partitions[each.partition]) for each in partitions}
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -195,8 +202,8 @@ class FakeCluster(KafkaCluster):
         self.topics[name] = topic
         return topic
 
-    def ask(self, timeout_ms: int) -> None:
-        if self.is_away:
+    def ask(self, timeout_ms: int, of: Collection[TopicPartition] = ()) -> None:
+        if self.is_away or any(each.topic not in self.topics for each in of):
             raise KafkaTimeoutError(f"no answer within {timeout_ms} ms")
 
     def producer(self) -> FakeProducer:

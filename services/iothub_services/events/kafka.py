@@ -1,6 +1,7 @@
 """The event-log port on Kafka: a topic for the sessions, one for analytics; `kafka-python` does the talking.
 
 Knows places, topics and stored events; how records are written, read and administered is in the modules beside.
+A topic is found, or made, when it is first needed: what becomes of the one for analytics is nothing to the session log.
 `append` and `trim` belong to one thread; everything else may be called from another one.
 """
 
@@ -47,47 +48,50 @@ class KafkaEvents:
         self._is_replaced = False
 
     def open(self) -> None:
-        """Find the cluster, and our topics in it or make them. May be called again after it has failed.
+        """Find the cluster, and the session log in it or make it. May be called again after it has failed.
 
         Raises:
             BackendError: It does not answer.
-            ConflictError: A topic has settings under which events would be lost.
-            NotFoundError: Nothing is to be made, and there are no topics.
+            ConflictError: The topic has settings under which events would be lost.
+            NotFoundError: Nothing is to be made, and there is no topic.
         """
-        if self._topics:
-            return
-        if self._is_read_only:
-            self._use(find_topics(self._cluster))
-        else:
-            self._writer.open()
-            self._use(open_topics(self._cluster))
+        self._topic(Topic.SESSIONS)
+
+    def begin_again(self) -> None:
+        """Forget what was found and what has no answer: for events that nobody folds, once a topic or a right is gone."""
+        self._writer.begin_again()
+        self._reader.close()
+        self._topics = {}
 
     def close(self) -> None:
         self._writer.close()
         self._reader.close()
 
     def append(self, events: list[Event]) -> list[LoggedEvent]:
+        has_sessions = any(event.type.topic is Topic.SESSIONS for event in events)
+        if has_sessions:
+            self.open()
+            self._require(not self._is_replaced, is_written=False)
         if not events:
             return []
-        self.open()
-        self._require(not self._is_replaced, is_written=False)
         records = [self._record(event) for event in events]
         offsets = self._writer.write(records)
         logged = [
             self._logged(event, record, offset) for event, record, offset in zip(events, records, offsets, strict=True)
         ]
-        place = self._topics[Topic.SESSIONS]
-        self._require(self._writer.topic_id(place.name) in ("", place.topic_id), is_written=True)
+        if has_sessions:
+            place = self._topics[Topic.SESSIONS]
+            self._require(self._writer.topic_id(place.name) in ("", place.topic_id), is_written=True)
         for each in logged:
             if each.event.type.topic is Topic.SESSIONS and each.offset:
                 self._require(each.offset > reached(self._acknowledged, each.partition), is_written=True)
                 self._acknowledged = raised(self._acknowledged, each.partition, each.offset)
         return logged
 
-    def probe(self) -> None:
+    def probe(self, topic: Topic = Topic.SESSIONS) -> None:
         """Raises BackendError while the cluster does not answer, or has not acknowledged everything that it was sent."""
         self._writer.probe()
-        self.end()
+        self.end(topic)
 
     def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
         place = self._topic(topic)
@@ -144,18 +148,25 @@ class KafkaEvents:
         place = self._topic(Topic.SESSIONS)
         needed = -(-max(offsets, default=0) >> GENERATION_BITS)  # the first that begins above
         if needed > place.generation and any(map(operator.gt, offsets, self.end())):
-            self._use(open_topics(self._cluster, needed))
+            self._use(open_topics(self._cluster, needed, (Topic.SESSIONS,)))
 
     def _use(self, topics: dict[Topic, KafkaTopic]) -> None:
-        self._topics = topics
-        self._ends = self._acknowledged = NOWHERE
+        self._topics |= topics
+        if Topic.SESSIONS in topics:
+            self._ends = self._acknowledged = NOWHERE
 
     def _topic(self, topic: Topic) -> KafkaTopic:
-        self.open()
+        """Find the cluster, and the topic in it or make it."""
+        if topic not in self._topics:
+            if self._is_read_only:
+                self._use(find_topics(self._cluster, (topic,)))
+            else:
+                self._writer.open()
+                self._use(open_topics(self._cluster, topics=(topic,)))
         return self._topics[topic]
 
     def _record(self, event: Event) -> Record:
-        place = self._topics[event.type.topic]
+        place = self._topic(event.type.topic)
         key = event.key
         return Record(event, place.name, partition_of(key, place.partitions), key.encode(), encode_event(event))
 

@@ -8,7 +8,7 @@ log, it goes on in PREFIX.session-events.1 and so on, and the generation is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafka import KafkaAdminClient
@@ -44,8 +44,10 @@ def topic_name(settings: Kafka, topic: Topic, generation: int = 0) -> str:
     return kafka_topic(settings.topic_prefix, topic, generation)
 
 
-def open_topics(cluster: KafkaCluster, generation: int = 0) -> dict[Topic, KafkaTopic]:
-    """Return our topics, the session log in its newest generation but at least in this one; make what is missing.
+def open_topics(
+    cluster: KafkaCluster, generation: int = 0, topics: Collection[Topic] = tuple(Topic)
+) -> dict[Topic, KafkaTopic]:
+    """Return our topics, or some, the session log in its newest generation but at least in this one; make what is missing.
 
     Raises:
         BackendError: The cluster does not answer, or does not let us.
@@ -55,23 +57,24 @@ def open_topics(cluster: KafkaCluster, generation: int = 0) -> dict[Topic, Kafka
     with cluster.admin() as admin:
         found = admin.list_topics()
         generations = _generations(settings, found, generation)
-        names = {topic: topic_name(settings, topic, number) for topic, number in generations.items()}
+        names = {topic: topic_name(settings, topic, generations[topic]) for topic in topics}
         for topic, name in names.items():
             if name not in found:
                 _make(admin, settings, topic, name)
         admin.wait_for_topics(list(names.values()), timeout_ms=int(settings.timeout_s * 1000))
-        topics = _described(admin, names, generations)
-        _check_partitions(admin, settings, names[Topic.SESSIONS])
-        _check_settings(admin, settings, names[Topic.SESSIONS])
-    return topics
+        described = _described(admin, names, generations)
+        if Topic.SESSIONS in names:
+            _check_partitions(admin, settings, names[Topic.SESSIONS])
+            _check_settings(admin, settings, names[Topic.SESSIONS])
+    return described
 
 
-def find_topics(cluster: KafkaCluster) -> dict[Topic, KafkaTopic]:
-    """Return our topics as they are, for somebody who only reads. Raises BackendError, NotFoundError."""
+def find_topics(cluster: KafkaCluster, topics: Collection[Topic] = tuple(Topic)) -> dict[Topic, KafkaTopic]:
+    """Return our topics, or some, as they are, for somebody who only reads. Raises BackendError, NotFoundError."""
     with cluster.admin() as admin:
         found = admin.list_topics()
         generations = _generations(cluster.settings, found)
-        names = {topic: topic_name(cluster.settings, topic, number) for topic, number in generations.items()}
+        names = {topic: topic_name(cluster.settings, topic, generations[topic]) for topic in topics}
         missing = [name for name in names.values() if name not in found]
         if missing:
             raise NotFoundError(f"{cluster.name} has no topic {missing[0]}: the first `iothub serve` makes it")

@@ -98,6 +98,11 @@ class KafkaWriter:
         if self._sent:
             raise self._unanswered()
 
+    def begin_again(self) -> None:
+        """Give up what has no answer; it may be written all the same."""
+        self.close()
+        self._sent, self._asked = {}, {}
+
     def close(self) -> None:
         """Wait a moment for what is under way."""
         producer, self._producer = self._producer, None

@@ -85,8 +85,10 @@ class GroupThread(Generic[Op, Answer]):
         probe: Callable[[], None] | None = None,
         on_alarm: Callable[[str, str], None] | None = None,
         on_commit: Callable[[str, float], None] | None = None,
+        consequence: str = "nothing new is acknowledged until this is over",
     ) -> None:
         self.name = name
+        self._consequence = consequence  # of a failure, for the alarm
         self._execute = execute
         self._call_in_reactor = call_in_reactor
         self._clock = clock
@@ -293,7 +295,7 @@ class GroupThread(Generic[Op, Answer]):
         text = str(error)
         if text != self._failing:
             self._failing = text
-            self._alarm(f"{text}; nothing new is acknowledged until this is over")
+            self._alarm(f"{text}; {self._consequence}")
 
     def _succeeded(self, duration_s: float) -> None:
         self.commits += 1

@@ -105,28 +105,24 @@ class KafkaStretches:
                 raise BackendError(f"{self._name}: no records came, although there are some", retryable=True)
 
     def _place(self, topic: Topic) -> _Place:
-        if not self._places:
-            self._places = self._find()
+        if topic not in self._places:
+            self._places[topic] = self._find(topic)
         return self._places[topic]
 
-    def _find(self) -> dict[Topic, _Place]:
+    def _find(self, topic: Topic) -> _Place:
         prefix = self._settings.topic_prefix
         with self._errors_translated():
             admin = KafkaAdminClient(**self._options())
             try:
                 found = admin.list_topics()
-                generations = {Topic.SESSIONS: newest_generation(prefix, found), Topic.ANALYTICS: 0}
-                names = {topic: kafka_topic(prefix, topic, number) for topic, number in generations.items()}
-                missing = [name for name in names.values() if name not in found]
-                if missing:
-                    raise NotFoundError(f"{self._name} has no topic {missing[0]}: the first `iothub serve` makes it")
-                described = {each["name"]: each for each in admin.describe_topics(list(names.values()))}
+                generation = newest_generation(prefix, found) if topic is Topic.SESSIONS else 0
+                name = kafka_topic(prefix, topic, generation)
+                if name not in found:
+                    raise NotFoundError(f"{self._name} has no topic {name}: the first `iothub serve` makes it")
+                (described,) = admin.describe_topics([name])
             finally:
                 admin.close()
-        return {
-            topic: _Place(name, len(described[name]["partitions"]), kafka_base(generations[topic]))
-            for topic, name in names.items()
-        }
+        return _Place(name, len(described["partitions"]), kafka_base(generation))
 
     def _client(self) -> KafkaConsumer:
         if self._consumer is None:

@@ -9,13 +9,14 @@ import pytest
 
 from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
 from iothub.records.events import Event, Topic, encode_event
-from iothub.testing.event_contract import CASES, Case, event
+from iothub.testing.event_contract import CASES, Case, event, sample
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.port import NOWHERE, DamagedEventError
 from iothub_services.events.reading import read_between
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 LOG = "iothub.session-events"
+STATISTICS = "iothub.analytics-events"
 
 
 @pytest.fixture
@@ -47,7 +48,9 @@ def test_nothing_is_asked_before_the_first_call(cluster: FakeCluster) -> None:
     log.open()
     log.open()
 
-    assert sorted(cluster.topics) == ["iothub.analytics-events", LOG]
+    assert list(cluster.topics) == [LOG]
+    log.append([sample(1)])
+    assert sorted(cluster.topics) == [STATISTICS, LOG]
 
 
 def test_failed_append_is_not_written_twice(cluster: FakeCluster, log: KafkaEvents) -> None:
@@ -143,10 +146,13 @@ def test_reader_makes_no_topics(cluster: FakeCluster) -> None:
         reader.open()
     assert cluster.topics == {}
     KafkaEvents(SETTINGS, cluster=cluster).open()
+    with pytest.raises(NotFoundError, match=f"no topic {STATISTICS}"):
+        reader.end(Topic.ANALYTICS)
+    KafkaEvents(SETTINGS, cluster=cluster).append([sample(1)])
 
     assert reader.end() == (0, 0, 0)
-    assert reader.end(Topic.ANALYTICS) == (0, 0, 0)
-    assert len(cluster.producers) == 1
+    assert sum(reader.end(Topic.ANALYTICS)) == 1
+    assert len(cluster.producers) == 2
 
 
 def test_topic_with_other_settings_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:

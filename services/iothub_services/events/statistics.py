@@ -1,0 +1,110 @@
+"""The way of events for statistics into a log on servers: a thread and connections of their own, so that no session ever waits for them.
+
+Knows no session and no figure. Nobody folds these events: one that was written twice is counted once by its number.
+
+Theory: the topic may be deleted, full or forbidden while the session log is well. Whoever counts waits for an answer and keeps what has none, within
+bounds, so this lane holds nothing back: it tries for as long as its patience lasts, each time with new connections and a topic that is looked
+for, and made, anew. What the old connections had without an answer is given up; it may be written all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from twisted.internet.defer import Deferred
+
+from iothub.clock import Clock
+from iothub.errors import BackendError
+from iothub.records.events import Event, Topic
+from iothub_services.events.port import LoggedEvent
+from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
+
+PATIENCE = Patience(retry_s=1.0, give_up_s=30.0)
+
+StatisticsThread: TypeAlias = GroupThread[list[Event], object]
+
+
+class StatisticsLog(Protocol):
+    """A log whose clients can be made anew."""
+
+    def append(self, events: list[Event]) -> list[LoggedEvent]: ...
+
+    def probe(self, topic: Topic = Topic.SESSIONS) -> None: ...
+
+    def begin_again(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class StatisticsLane:
+    """What the thread does. Raises BackendError; the next attempt begins anew."""
+
+    def __init__(self, log: StatisticsLog) -> None:
+        self._log = log
+
+    def __call__(self, ops: list[list[Event]]) -> list[object]:
+        self._try(lambda: self._log.append([event for events in ops for event in events]))
+        return [None] * len(ops)
+
+    def probe(self) -> None:
+        """See that the topic is there and everything is answered."""
+        self._try(lambda: self._log.probe(Topic.ANALYTICS))
+
+    def idle(self) -> bool:
+        """Look for the topic, or make it, also while nobody counts; never more to do after it."""
+        self.probe()
+        return False
+
+    def _try(self, do: Callable[[], object]) -> None:
+        try:
+            do()
+        except BackendError as error:
+            if error.retryable:
+                self._log.begin_again()
+            raise
+
+
+class StatisticsJournal:
+    """What whoever counts sees of the lane. On the reactor thread."""
+
+    def __init__(self, thread: StatisticsThread, on_event: Callable[[Event], None]) -> None:
+        self._thread = thread
+        self._on_event = on_event  # plug-ins that want to hear what happened
+
+    async def record(self, events: list[Event]) -> None:
+        """Durable when it returns. Raises BackendError."""
+        for event in events:
+            self._on_event(event)
+        answer: Deferred[object] = Deferred()
+
+        def done(result: object) -> None:
+            if isinstance(result, Exception):
+                answer.errback(result)
+            else:
+                answer.callback(result)
+
+        self._thread.submit(events, done)
+        await answer
+
+
+def statistics_thread(
+    log: StatisticsLog,
+    call_in_reactor: CallInReactor,
+    clock: Clock,
+    on_alarm: Callable[[str, str], None],
+    patience: Patience = PATIENCE,
+) -> StatisticsThread:
+    """Return the thread of the lane: submit lists of events, each is durable when it is answered."""
+    lane = StatisticsLane(log)
+    return GroupThread(
+        "statistics",
+        lane,
+        call_in_reactor,
+        clock,
+        patience=patience,
+        idle=lane.idle,
+        probe=lane.probe,
+        on_alarm=on_alarm,
+        consequence="statistics wait, and some are lost if this lasts; sessions go on",
+    )

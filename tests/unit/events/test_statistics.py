@@ -1,0 +1,129 @@
+"""`iothub_services.events.statistics`: a lane of their own for events that nobody folds; whatever becomes of it, sessions go on."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import TopicAuthorizationFailedError
+from twisted.internet.defer import Deferred
+
+from iothub.errors import BackendError
+from iothub.records.events import Event, Topic
+from iothub.testing.clock import ManualClock
+from iothub.testing.event_contract import event, sample
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.port import NOWHERE
+from iothub_services.events.statistics import StatisticsJournal, StatisticsLane, statistics_thread
+from iothub_services.sqlite.group import Patience
+from tests.support.fake_kafka import SETTINGS, FakeCluster
+
+STATISTICS = "iothub.analytics-events"
+
+
+class House:
+    """A hub's two ways into one cluster."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.sessions = KafkaEvents(SETTINGS, cluster=self.cluster)
+        self.log = KafkaEvents(SETTINGS, cluster=self.cluster)
+        self.lane = StatisticsLane(self.log)
+        self.alarms: list[tuple[str, str]] = []
+        self.told: list[Event] = []
+
+    def written(self) -> list[int]:
+        """The times of the events for statistics, as a reader finds them."""
+        reader = KafkaEvents(SETTINGS, is_read_only=True, cluster=self.cluster)
+        return sorted(logged.event.at_ms for logged in reader.read(NOWHERE, 99, Topic.ANALYTICS))
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_lane_writes_what_several_asked_for(house: House) -> None:
+    """Its topic is made before anybody counts; the session log is not touched."""
+    house.lane.idle()
+    assert list(house.cluster.topics) == [STATISTICS]
+
+    assert house.lane([[sample(1), sample(2)], [sample(3)]]) == [None, None]
+    assert house.written() == [1, 2, 3]
+
+
+def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(house: House) -> None:
+    """And the lane by itself, in a topic that it makes anew (!)."""
+    house.sessions.append([event(1)])
+    house.lane([[sample(1)]])
+    del house.cluster.topics[STATISTICS]
+    with pytest.raises(BackendError, match="not acknowledged yet"):
+        house.lane([[sample(2)]])
+
+    house.sessions.append([event(2)])
+    house.sessions.probe()
+    assert len(house.sessions.read(NOWHERE, 9)) == 2
+
+    house.lane([[sample(2)]])
+    house.lane.probe()
+    assert house.written() == [2]
+
+
+def test_sessions_go_on_without_the_right_to_write_statistics(house: House) -> None:
+    """Each attempt has a producer of its own: one that was refused sends nothing more; a right that is given is seen."""
+    house.lane.idle()
+    refused = sample(1)
+    house.cluster.send_error = TopicAuthorizationFailedError("no right")
+    for _ in range(2):
+        with pytest.raises(BackendError, match="no right") as caught:
+            house.lane([[refused]])
+        assert caught.value.retryable
+
+    house.cluster.send_error = None
+    house.sessions.append([event(1)])
+    house.lane([[refused]])
+
+    assert house.written() == [1]
+
+
+def test_given_up_events_take_no_memory(house: House) -> None:
+    """What waits is with whoever counts, and bounded there."""
+    house.lane([[sample(0)]])
+    house.cluster.is_away = True
+    for number in range(1, 50):
+        with pytest.raises(BackendError):
+            house.lane([[sample(number)]])
+
+    assert house.log._writer._sent == {}
+    assert all(not producer.waiting for producer in house.cluster.producers)
+
+
+def test_journal_answers_when_the_log_has_them(house: House) -> None:
+    """A failure is the caller's, who keeps what it cannot lose; the alarm says that sessions go on."""
+    thread = statistics_thread(
+        house.log,
+        lambda call: call(),
+        ManualClock(),
+        lambda word, text: house.alarms.append((word, text)),
+        Patience(),
+    )
+    journal = StatisticsJournal(thread, house.told.append)
+    answers: list[object] = []
+
+    def ask(number: int) -> None:
+        Deferred.fromCoroutine(journal.record([sample(number)])).addBoth(answers.append)
+        thread.drain()
+
+    ask(1)
+    house.cluster.is_away = True
+    ask(2)
+    house.cluster.is_away = False
+    ask(3)
+
+    assert (answers[0], answers[2]) == (None, None)
+    assert "1 records are not acknowledged yet" in str(answers[1])
+    assert [one.at_ms for one in house.told] == [1, 2, 3]
+    assert [(word, bool(text)) for word, text in house.alarms] == [
+        ("statistics_failing", True),
+        ("statistics_failing", False),
+    ]
+    assert house.alarms[0][1].endswith("; statistics wait, and some are lost if this lasts; sessions go on")
+    assert house.written() == [1, 3]
