@@ -152,6 +152,7 @@ class Duties:
     async def look_at_jobs(self) -> None:
         """Jobs run elsewhere; their history is with the accounts."""
         self.jobs.take(await self._run("accounts.jobs", job_runs.overview, self._node.accounts))
+        self.jobs.take_marks(await self._run("accounts.marks", marks.moved, self._node.accounts))
 
     async def _tidy(self) -> None:
         node = self._node

@@ -437,6 +437,11 @@ class AlarmLevels:
         26 * 3600.0,
         "How long ago the last good `compact_events` may be, where it is scheduled (`jobs.at`) or was ever run.",
     )
+    job_mark_age_s: float = key(
+        kinds.duration(60, 3650 * 86400),
+        7 * 86400.0,
+        "How long ago a job that holds a log from being trimmed (`archive`, `usage`) may have run.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

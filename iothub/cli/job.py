@@ -24,6 +24,7 @@ from iothub.errors import (
     IotHubError,
     UnavailableError,
 )
+from iothub.jobs import marks as job_marks
 from iothub.jobs import specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
@@ -256,6 +257,22 @@ def plan(app: App) -> None:
         app.say(
             "iothub: jobs.at is off: no schedule is known here; `iothub job schedule --print systemd` says how to make one"
         )
+
+
+@verb(command, "forget")
+@click.argument("name")
+def forget(app: App, name: str) -> None:
+    """Let go of the logs that a job holds: what it has not read may be trimmed from now on.
+
+    For a job that was given up (alarm `job_mark_stale`). One that is run again holds the log again, from where it begins then;
+    `archive` then copies everything that the log has, so what it had copied before is in the archive twice.
+
+    Example:
+      iothub --data-dir ./hub job forget archive
+    """
+    app.require_initialised()
+    held = job_marks.forget(app.loaded.config, app.data_dir, app.store(), name)
+    app.record({"name": name, "held": held})
 
 
 @verb(command, "schedule")

@@ -79,13 +79,13 @@ def make_spec(
     """Return what one run is told. `folder`: the run's own, for what must not stay."""
     path = data_dir.path.absolute()
     url_file = _url_file(settings, path / data_dir.accounts.name, folder)
-    on_hbase = HBaseTables(settings.hbase.thrift, settings.hbase.namespace, settings.hbase.timeout_s)
+    on_hbase = _on_hbase(settings)
     is_embedded = settings.state.driver == "sqlite"
     return Spec(
         job=entry.name,
         run_id=run_id,
         events=SqliteFile(path / data_dir.events.name) if settings.events.driver == "sqlite" else _kafka(settings),
-        checkpoints=SqliteFile(path / data_dir.checkpoints.name) if is_embedded else on_hbase,
+        checkpoints=checkpoints_of(settings, data_dir),
         state=SqliteFile(path / data_dir.state.name) if is_embedded else on_hbase,
         options=options,
         archive=archive_of(settings, data_dir),
@@ -97,6 +97,16 @@ def make_spec(
             local_dir=folder / "spark",
         ),
     )
+
+
+def checkpoints_of(settings: Config, data_dir: DataDir) -> SqliteFile | HBaseTables:
+    """Return where checkpoints and marks of jobs are; a file may not be there yet."""
+    file = data_dir.path.absolute() / data_dir.checkpoints.name
+    return SqliteFile(file) if settings.state.driver == "sqlite" else _on_hbase(settings)
+
+
+def _on_hbase(settings: Config) -> HBaseTables:
+    return HBaseTables(settings.hbase.thrift, settings.hbase.namespace, settings.hbase.timeout_s)
 
 
 def _url_file(settings: Config, accounts: Path, folder: Path) -> Path:

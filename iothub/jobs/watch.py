@@ -5,6 +5,9 @@ Knows the run history as it was last read, and no Spark: whether a job ran here 
 Theory: a hub that nobody compacts must not complain from its first day on, and one whose timer was never installed should. So the alarm is about
 hubs where compaction was ever tried, or where the settings say that it is due (`jobs.at`); then time counts from the last good run, the first
 attempt or the start of the hub, whichever is the first of these that there is.
+
+A job that keeps what it reads has a mark in a log, and nobody trims past it: one that was run once and given up holds the log for good, unsaid. So a
+mark that was not put anew for long is an alarm, where trimming does wait for it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from iothub_spark.catalogue import COMPACTION
 from iothub_tenants.accounts.job_runs import Overview, Result, Run, Summary, moment
 
 LOOK_INTERVAL_S = 30.0
+_HELD = ("sessions", "analytics")  # logs that are trimmed up to marks; the second one on Kafka goes by age alone
 
 
 class JobWatch:
@@ -26,6 +30,8 @@ class JobWatch:
     def __init__(self, settings: Config, alarms: Alarms, clock: Clock) -> None:
         self._is_scheduled = settings.jobs.at is not None and COMPACTION in settings.jobs.nightly
         self._age_s = settings.alarms.checkpoint_age_s
+        self._mark_age_s = settings.alarms.job_mark_age_s
+        self._held_logs = _HELD if settings.events.driver == "sqlite" else _HELD[:1]
         self._alarms = alarms
         self._clock = clock
         self._started_s = clock.wall()
@@ -38,6 +44,16 @@ class JobWatch:
         since_s = self._since_s(summary)
         is_stale = since_s is not None and self._clock.wall() - since_s > self._age_s
         self._alarms.set(AlarmName.CHECKPOINT_STALE, is_stale, detail=_words(summary) if is_stale else "")
+
+    def take_marks(self, moved: Mapping[tuple[str, str], int]) -> None:
+        """Raise or clear the alarms of jobs that hold a log. `moved`: when the mark of a job in a log was put there."""
+        stale: dict[str, str] = {}
+        for (job, name), at_ms in sorted(moved.items()):
+            if name in self._held_logs and self._clock.wall() - at_ms / 1000 > self._mark_age_s:
+                stale[job] = f"job {job} ran last at {moment(at_ms)}: nothing behind that is trimmed of the log {name}"
+        gone = [each.subject for each in self._alarms.active() if each.name is AlarmName.JOB_MARK_STALE]
+        for job in {*gone, *stale}:
+            self._alarms.set(AlarmName.JOB_MARK_STALE, job in stale, subject=job, detail=stale.get(job, ""))
 
     def _since_s(self, summary: Summary | None) -> float | None:
         """Return from when on the age counts; None: nobody wants checkpoints here."""

@@ -107,7 +107,10 @@ def read_spec(file: Path) -> Spec:
     try:
         value = json.loads(octets)
     except (ValueError, RecursionError):
-        raise ConfigError(f"{file}: not JSON: expected the file that `iothub job run` writes") from None
+        raise ConfigError(
+            f"{file}: not JSON, expected what one run is to do: take `iothub job run {{job}}`, which needs no file, "
+            "or for spark-submit write one as the guide shows (docs/guide/spark.md, A cluster)"
+        ) from None
     return parse_spec(value, str(file))
 
 

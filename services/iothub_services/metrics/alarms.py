@@ -43,6 +43,11 @@ class AlarmName(Enum):
         "warning",
         "Look at `iothub job history compact_events`; starts take longer and the log grows until it succeeds.",
     )
+    JOB_MARK_STALE = (
+        "job_mark_stale",
+        "warning",
+        "Run the named job again, or let go of what it holds with `iothub job forget NAME`; until then that log is not trimmed.",
+    )
 
     def __init__(self, word: str, severity: Severity, advice: str) -> None:
         self.word = word

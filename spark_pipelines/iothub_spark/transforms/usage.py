@@ -80,6 +80,12 @@ def _begin(events: DataFrame, trimmed: list[int]) -> DataFrame:
     return firsts.agg(F.min_by("at_ms", "offset").alias("at_ms")).agg(F.max("at_ms").alias("begun_ms"))
 
 
+def first_offsets(events: DataFrame, from_ms: int, to_ms: int) -> dict[int, int]:
+    """Return the offset of the first event from a stretch of time in each partition that has any."""
+    recent = events.where(F.col("at_ms").between(from_ms, to_ms)).groupBy("partition")
+    return {int(row["partition"]): int(row["first"]) for row in recent.agg(F.min("offset").alias("first")).collect()}
+
+
 def missing_records(events: DataFrame) -> int:
     """Return how many numbers there are no events of, in lives of workers whose first event is there."""
     period = F.from_json("facts", RECORD).alias("fact")

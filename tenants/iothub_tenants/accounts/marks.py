@@ -5,7 +5,7 @@ Knows no log and no job; a job writes its marks itself, in the transaction of it
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark as table
@@ -23,3 +23,16 @@ def of_job(store: AccountStore, job: str, log: str) -> dict[int, int]:
     query = select(table.c.part, table.c.upto).where(table.c.log == log, table.c.job == job)
     with store.read() as connection:
         return {int(part): int(upto) for part, upto in connection.execute(query)}
+
+
+def moved(store: AccountStore) -> dict[tuple[str, str], int]:
+    """Return for each job and log when its mark was put where it is (Unix milliseconds). Raises BackendError."""
+    query = select(table.c.job, table.c.log, func.min(table.c.at_ms).label("at")).group_by(table.c.job, table.c.log)
+    with store.read() as connection:
+        return {(str(row.job), str(row.log)): int(row.at) for row in connection.execute(query)}
+
+
+def forget(store: AccountStore, job: str) -> int:
+    """Remove all marks of a job; returns how many there were. Raises BackendError."""
+    with store.write() as writer:
+        return writer.connection.execute(delete(table).where(table.c.job == job)).rowcount

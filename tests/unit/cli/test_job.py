@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from iothub.jobs import process, specs
 from iothub.settings import NIGHTLY_JOBS, Config
@@ -18,6 +19,7 @@ from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import job_mark
 from tests.support.command import Cli
 
 FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
@@ -318,3 +320,14 @@ def test_interrupted_run_is_130(cli: Cli, fake: Fake, monkeypatch: pytest.Monkey
     assert "usage has ended, nothing of it counts" in cli("job", "run", "usage", code=130).err
     with accounts(cli) as store:
         assert job_runs.history(store)[0].result is Result.INTERRUPTED
+
+
+def test_forget_lets_go_of_what_a_job_holds(acme: Cli) -> None:
+    """What the alarm `job_mark_stale` advises."""
+    with accounts(acme) as store, store.write() as writer:
+        row = {"job": "usage", "log": "analytics", "part": 0, "upto": 4, "at_ms": 0}
+        writer.connection.execute(insert(job_mark).values(row))
+
+    assert acme("job", "forget", "usage", "-o", "json").json == {"name": "usage", "held": ["analytics"]}
+
+    assert acme("job", "forget", "usage", code=3).err == "iothub: job usage holds no log: nothing is to be let go\n"

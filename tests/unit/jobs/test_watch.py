@@ -13,6 +13,7 @@ from iothub_tenants.accounts.job_runs import Overview, Owner, Result
 from iothub_tenants.accounts.store import AccountStore
 
 HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
 OWNER = Owner("hub-1", 5, "hub-1/b/p/5/9", "hub")
 
 
@@ -118,3 +119,34 @@ def test_nothing_is_shown_of_jobs_that_never_ran(house: House) -> None:
     house.watch.take(Overview({}, []))
 
     assert (house.watch.last_success(), house.watch.running()) == ({}, {})
+
+
+def held(house: House, days: float, moved: dict[tuple[str, str], float]) -> dict[str, str]:
+    """Return the alarms of jobs that hold a log after some days. `moved`: so many days after the start."""
+    house.clock.advance(days * DAY_S)
+    begun = house.clock.wall() - days * DAY_S
+    house.watch.take_marks({key: int((begun + day * DAY_S) * 1000) for key, day in moved.items()})
+    active = [alarm for alarm in house.alarms.active() if alarm.name is AlarmName.JOB_MARK_STALE]
+    return {alarm.subject: alarm.detail for alarm in active}
+
+
+def test_job_that_was_given_up_and_holds_a_log_is_an_alarm(house: House) -> None:
+    """Until it has run again, or was let go."""
+    marks: dict[tuple[str, str], float] = {("archive", "sessions"): 0.0, ("usage", "analytics"): 2.0}
+    assert held(house, 6.9, marks) == {}
+
+    alarms = held(house, 0.2, {key: day - 6.9 for key, day in marks.items()})
+    assert list(alarms) == ["archive"]
+    assert "job archive ran last at " in alarms["archive"]
+    assert "nothing behind that is trimmed of the log sessions" in alarms["archive"]
+
+    assert held(house, 0.0, {("archive", "sessions"): 0.0}) == {}
+
+
+def test_job_that_holds_nothing_on_kafka_is_no_alarm(store: AccountStore) -> None:
+    """The log for statistics goes there by age alone; that of the sessions waits for its readers."""
+    house = House(store, "events.driver=kafka", "kafka.brokers=kafka-1:9092", "alarms.job_mark_age=1d")
+    marks = {("usage", "analytics"): 0.0, ("archive", "analytics"): 0.0}
+    assert held(house, 2.0, marks) == {}
+
+    assert list(held(house, 2.0, {**marks, ("archive", "sessions"): 0.0})) == ["archive"]

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy import BigInteger, String
 from sqlalchemy.dialects.postgresql import psycopg
 
+from iothub.errors import ConflictError
 from iothub.records.events import Event, EventType, Topic, encode_event
 from iothub.records.layout import EVENT_TABLES
 from iothub_spark.jobs import usage as job
@@ -213,6 +214,51 @@ def test_sums_that_the_log_does_not_reach_back_to_are_told(begun_ms: int | None,
 
     assert len(report.notes) == notes
     assert all("what was trimmed between is in no sum" in note for note in report.notes)
+
+
+def mark(folder: Path) -> tuple[int, ...] | None:
+    with opened_accounts(folder / "accounts.url") as accounts:
+        found = accounts.mark("usage", "analytics")
+    return None if found is None else found.offsets
+
+
+def test_job_holds_the_log_until_its_hours_are_complete(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trimmed as far as the mark allows, the next run still makes every open hour from all of its records (!)."""
+    acme = house(tmp_path, "acme")["acme"]
+    now_ms = NOON_MS + 5 * HOUR_MS + 1
+    monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
+    log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 30)])
+    log(tmp_path, used(acme, 30, minute=60 * 24 * 400, messages_in=1))
+    run(spark, tmp_path, dry_run=True)
+    assert mark(tmp_path) is None
+
+    run(spark, tmp_path)
+    assert mark(tmp_path) == (17,), "the first record from 15:00 on is the next"
+    with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
+        connection.execute(f"DELETE FROM {EVENT_TABLES[Topic.ANALYTICS]} WHERE offset <= 17")
+    log(tmp_path, used(acme, 31, minute=4 * 60 + 59, messages_in=1))
+    run(spark, tmp_path)
+
+    assert [row[2] for row in table(tmp_path)][:5] == [5, 6, 6, 6, 7]
+
+
+def test_log_is_held_from_the_first_attempt_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that fails must find everything the next time."""
+    acme = house(tmp_path, "acme")["acme"]
+    log(tmp_path, used(acme, 1, messages_in=5))
+
+    def fail(*_: object) -> None:
+        raise ConflictError("because")
+
+    monkeypatch.setattr(job, "read_events", fail)
+    with pytest.raises(ConflictError):
+        run(spark, tmp_path)
+
+    assert mark(tmp_path) == (0,)
 
 
 def test_job_leaves_out_tenants_that_are_gone_and_names_damage(spark: SparkSession, tmp_path: Path) -> None:
