@@ -23,10 +23,11 @@ _ATTEMPTS = 3  # when another version takes the place of the one that is read
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the log says up to a place."""
+    """What the log says up to a place. `lacking`: the records of it that the live states do not have yet."""
 
     pointer: Pointer
     states: dict[tuple[int, str], SessionState]
+    lacking: dict[tuple[int, str], bytes]
 
 
 def find_checkpoint(
@@ -52,12 +53,22 @@ def find_checkpoint(
             if what:
                 why = f"checkpoint {pointer.version}: {what}"
                 break
-            rows = verified(pointer, store.rows(pointer.version))
-            return Checkpoint(pointer, {(row.tenant_id, row.client_id): decode_state(row.record) for row in rows})
+            return _read(pointer, store, applied)
         except CorruptRecordError as error:  # perhaps it was replaced while it was read, and its rows are gone
             why = str(error)
     on_unusable(why)
     return None
+
+
+def _read(pointer: Pointer, store: CheckpointStore, applied: Offsets) -> Checkpoint:
+    is_applied = includes(applied, pointer)
+    found = Checkpoint(pointer, {}, {})
+    for row in verified(pointer, store.rows(pointer.version)):
+        key = row.tenant_id, row.client_id
+        found.states[key] = decode_state(row.record)
+        if not is_applied:
+            found.lacking[key] = row.record
+    return found
 
 
 def obstacle(pointer: Pointer, begin: Offsets, end: Offsets, applied: Offsets) -> str:
