@@ -70,7 +70,7 @@ tests() {  # tests PYTEST-ARGUMENTS...
 
 plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 
-spread="-n $(nproc) --dist loadfile"  # what measures nothing and opens no port
+spread="-n $(nproc) --dist loadfile"  # what measures nothing; a hub takes a port that is free
 step "format" $bin/ruff format --check -q .
 step "lint" $bin/ruff check -q .
 step "types" $bin/mypy
@@ -78,10 +78,13 @@ step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
 step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance
 words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
-step "real processes, sockets and clients" tests tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words)
+alone="tests/integration/faults tests/integration/jobs tests/integration/spark tests/integration/usage tests/integration/test_usage_kill.py"
+alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
+step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone)
+step "faults, rates and jobs, one after the other" tests $alone
 [ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
 step "the plain twin: engine and properties again" plain_tests $spread tests/unit/engine tests/property
-step "the plain twin: behaviour again" plain_tests tests/behaviour
+step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
 
 echo
 printf '%s\n' "${summary[@]}"

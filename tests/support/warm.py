@@ -33,6 +33,12 @@ _HUB_MODULES = (
     "iothub.cli.version",
     "iothub.node",
     "iothub.twisted_log",
+    "iothub_services.events.kafka",
+    "iothub_services.queues.hbase.store",
+    "iothub_services.queues.hbase_plain.store",
+    "iothub_services.retained.hbase",
+    "iothub_services.state.checkpoints_hbase",
+    "iothub_services.state.hbase",
 )
 _FROM_THE_START = (
     "PYTHON",
@@ -116,7 +122,7 @@ class Launched:
 
 
 def _forked(words: Sequence[str], files: Sequence[IO[str]], environment: Mapping[str, str], timeout_s: float) -> int:
-    connection, pid = _begun("commands", words, files, environment)
+    connection, pid = _begun("hub" if _SERVE in words else "commands", words, files, environment)
     with connection:
         connection.settimeout(timeout_s)
         try:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import IOTHUB, Hub, free_port
+from tests.support.hub import IOTHUB, Hub, free_port, iothub
 from tests.support.raw import RawClient
 from tests.support.wrapped import in_own_mounts
 
 
 def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """The program itself, in what the prefix makes around it."""
     return subprocess.run(
         [*prefix, str(IOTHUB), "--data-dir", str(data_dir), "serve", *words],
         capture_output=True,
@@ -24,6 +25,11 @@ def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess
         check=False,
         timeout=60,
     )
+
+
+def serve_soon(data_dir: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The same, forked from a process that has loaded it."""
+    return iothub(data_dir, "serve", *words, check=False)
 
 
 def the_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -55,7 +61,7 @@ def test_a_port_in_use_is_named(hub: Hub, listener: str) -> None:
         port = rival.getsockname()[1]
         words = [] if listener == "listeners.tcp" else ["--set", f"listeners.tcp.port={free_port()}"]
 
-        done = serve(hub.data_dir, *words, "--set", f"{listener}.port={port}")
+        done = serve_soon(hub.data_dir, *words, "--set", f"{listener}.port={port}")
 
     assert done.returncode == 7
     assert str(port) in the_line(done)
@@ -76,7 +82,7 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("not a directory")
 
-    done = serve(path)
+    done = serve_soon(path)
 
     assert done.returncode == 7
     assert f"{path} is a file" in the_line(done)
@@ -91,7 +97,7 @@ def test_a_future_schema_is_refused(hub: Hub, name: str) -> None:
     make_future(path)
     before = path.read_bytes()
 
-    done = serve(hub.data_dir, "--set", f"listeners.tcp.port={free_port()}")
+    done = serve_soon(hub.data_dir, "--set", f"listeners.tcp.port={free_port()}")
 
     assert done.returncode == 4
     assert name in the_line(done)
@@ -115,7 +121,7 @@ def make_future(path: Path) -> None:
 def test_a_directory_that_was_never_initialised_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data", ignore_errors=True)
 
-    done = serve(tmp_path / "data")
+    done = serve_soon(tmp_path / "data")
 
     assert done.returncode == 3
     assert "init" in the_line(done)

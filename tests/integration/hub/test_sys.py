@@ -45,10 +45,13 @@ def test_figures_come_again_every_interval(make_hub: Callable[..., Hub], party: 
 
     first = guest.get()[0]
     join(4, device="dev2")
-    later = guest.get()[0]
+    later = [guest.get()[0]]
+    while later[-1].payload == b"1" and len(later) < 10:  # the second guest took longer than an interval to come in
+        later.append(guest.get()[0])
 
     assert (first.payload, first.retain) == (b"1", True)
-    assert (later.payload, later.retain) == (b"2", False)
+    assert later[-1].payload == b"2"
+    assert not any(figure.retain for figure in later)
 
 
 def test_persistent_session_goes_on_reading_after_a_restart(
