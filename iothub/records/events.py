@@ -18,6 +18,7 @@ from iothub.errors import CorruptRecordError, FutureRecordError
 EVENT_VERSION = 1
 GENERATION_BITS = 40  # of an offset; above them stands how often the log was lost and begun anew
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)  # values are flat
+_read_json = json.JSONDecoder().decode  # `json.loads` of octets would guess at their encoding first
 
 Fact = str | int | float | bool | None
 
@@ -126,7 +127,7 @@ def partition_of(key: str, partitions: int) -> int:
 def decode_event(value: bytes) -> Event:
     """Read a stored value. Raises CorruptRecordError for damage or an unknown type, FutureRecordError for a future version."""
     try:
-        fields = json.loads(value)
+        fields = _read_json(str(value, "utf-8"))
         version = fields["v"]
         if version != EVENT_VERSION:
             raise _unknown_version(version)
@@ -291,7 +292,8 @@ _NEEDED: Mapping[EventType, tuple[str, ...]] = {
     EventType.WILL_SET: ("topic", "payload", "qos", "retain", "properties", "delay_s"),
 }
 
-_SCALAR = (str, int, float, bool, type(None))
+_INTEGERS = {int}  # not `bool`, which is one
+_SCALAR = frozenset((str, int, float, bool, type(None)))
 
 
 def _unknown_version(version: object) -> CorruptRecordError:
@@ -301,10 +303,10 @@ def _unknown_version(version: object) -> CorruptRecordError:
 
 
 def _check(event: Event) -> None:
-    numbers = (event.tenant_id, event.epoch, event.at_ms)
-    if any(type(number) is not int for number in numbers) or not isinstance(event.client_id, str):
+    numbers = {type(event.tenant_id), type(event.epoch), type(event.at_ms)}
+    if numbers != _INTEGERS or not isinstance(event.client_id, str):
         raise CorruptRecordError("damaged event (a field has the wrong type)")
-    if not isinstance(event.facts, dict) or not all(isinstance(fact, _SCALAR) for fact in event.facts.values()):
+    if not isinstance(event.facts, dict) or not _SCALAR.issuperset(map(type, event.facts.values())):
         raise CorruptRecordError("damaged event (facts must be flat)")
     missing = [name for name in _NEEDED.get(event.type, ()) if name not in event.facts]
     if missing:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
@@ -78,28 +80,57 @@ class SessionState:
         return self.tenant_id, self.client_id
 
 
+_Draft = dict[
+    str, Any
+]  # the fields of a state that events are changing: a frozen one for each event would cost more than all else
+
+_NAMES = tuple(each.name for each in fields(SessionState))
+_values = attrgetter(*_NAMES)
+
+
 def fold(state: SessionState | None, event: Event, offset: int = 0) -> SessionState | None:
     """Return the state after an event; pure. `offset`: the event's place in the log; what is folded already is ignored.
 
     Events without an epoch (transient sessions, analytics) change nothing.
     """
-    if event.epoch == 0 or (state is not None and offset and offset <= state.offset):
-        return state
-    if event.type is EventType.SESSION_CREATED:
-        return _created(state, event, offset)
-    if state is None or state.is_ended or event.epoch < state.epoch:
-        return state
+    return fold_all(state, ((offset, event),))
+
+
+def fold_all(state: SessionState | None, events: Iterable[tuple[int, Event]]) -> SessionState | None:
+    """Return the state after events, (offset, event) each, as if every one was folded by itself: a state is made once, at the end."""
+    draft = None if state is None else _drafted(state)
+    is_changed = False
+    for offset, event in events:
+        if event.epoch == 0 or (draft is not None and offset and offset <= draft["offset"]):
+            continue
+        if event.type is EventType.SESSION_CREATED:
+            if draft is None or event.epoch > draft["epoch"]:  # else it is of a predecessor, or folded before
+                draft = _created(event, offset)
+                is_changed = True
+        elif draft is not None:
+            is_changed |= _is_changed(draft, event, offset)
+    return SessionState(**draft) if is_changed and draft is not None else state
+
+
+def _drafted(state: SessionState) -> _Draft:
+    return dict(zip(_NAMES, _values(state), strict=True))
+
+
+def _is_changed(draft: _Draft, event: Event, offset: int) -> bool:
+    """Let an event change a draft, unless it is fenced, late, or none that changes anything."""
     change = _CHANGES.get(event.type)
-    if change is None:
-        return state
-    return replace(change(state, event), epoch=event.epoch, offset=offset or state.offset, hub=event.hub or state.hub)
+    if change is None or draft["is_ended"] or event.epoch < draft["epoch"]:
+        return False
+    change(draft, event)
+    draft["epoch"] = event.epoch
+    draft["offset"] = offset or draft["offset"]
+    draft["hub"] = event.hub or draft["hub"]
+    return True
 
 
-def _created(state: SessionState | None, event: Event, offset: int) -> SessionState:
-    if state is not None and event.epoch <= state.epoch:
-        return state  # of a predecessor, or folded before
+def _created(event: Event, offset: int) -> _Draft:
     facts: Mapping[str, Any] = event.facts
-    return SessionState(
+    state = SessionState(
         tenant_id=event.tenant_id,
         client_id=event.client_id,
         epoch=event.epoch,
@@ -113,40 +144,39 @@ def _created(state: SessionState | None, event: Event, offset: int) -> SessionSt
         device_id=facts.get("device_id", 0),
         hub=event.hub,
     )
+    return _drafted(state)
 
 
-def _resumed(state: SessionState, event: Event) -> SessionState:
-    facts: Mapping[str, Any] = event.facts
-    return replace(
-        state,
-        protocol_version=facts["protocol_version"],
-        session_expiry_s=facts["session_expiry_s"],
-        device_id=facts.get("device_id", state.device_id),
-    )
+def _resumed(draft: _Draft, event: Event) -> None:
+    facts = event.facts
+    draft["protocol_version"] = facts["protocol_version"]
+    draft["session_expiry_s"] = facts["session_expiry_s"]
+    draft["device_id"] = facts.get("device_id", draft["device_id"])
 
 
-def _connected(state: SessionState, event: Event) -> SessionState:
-    return replace(_resumed(state, event), is_connected=True, connected_at_ms=event.at_ms)
+def _connected(draft: _Draft, event: Event) -> None:
+    _resumed(draft, event)
+    draft["is_connected"] = True
+    draft["connected_at_ms"] = event.at_ms
 
 
-def _disconnected(state: SessionState, event: Event) -> SessionState:
-    facts: Mapping[str, Any] = event.facts
+def _disconnected(draft: _Draft, event: Event) -> None:
+    facts = event.facts
+    draft["is_connected"] = False
+    draft["disconnected_at_ms"] = event.at_ms
+    draft["disconnect_reason"] = facts.get("reason", "taken_over")
     expiry_s = facts.get("session_expiry_s")
-    return replace(
-        state,
-        is_connected=False,
-        disconnected_at_ms=event.at_ms,
-        disconnect_reason=facts.get("reason", "taken_over"),
-        session_expiry_s=state.session_expiry_s if expiry_s is None else expiry_s,
-    )
+    if expiry_s is not None:
+        draft["session_expiry_s"] = expiry_s
 
 
-def _ended(state: SessionState, event: Event) -> SessionState:
+def _ended(draft: _Draft, event: Event) -> None:
     del event
-    return SessionState(state.tenant_id, state.client_id, state.epoch, is_ended=True)
+    ended = SessionState(draft["tenant_id"], draft["client_id"], draft["epoch"], is_ended=True)
+    draft.update(_drafted(replace(ended, offset=draft["offset"], hub=draft["hub"])))
 
 
-def _subscribed(state: SessionState, event: Event) -> SessionState:
+def _subscribed(draft: _Draft, event: Event) -> None:
     facts: Mapping[str, Any] = event.facts
     options = SubscriptionState(
         facts["qos"],
@@ -155,18 +185,17 @@ def _subscribed(state: SessionState, event: Event) -> SessionState:
         facts["retain_handling"],
         facts["identifier"],
     )
-    return replace(state, subscriptions={**state.subscriptions, (facts["group"], facts["filter"]): options})
+    draft["subscriptions"] = {**draft["subscriptions"], (facts["group"], facts["filter"]): options}
 
 
-def _unsubscribed(state: SessionState, event: Event) -> SessionState:
+def _unsubscribed(draft: _Draft, event: Event) -> None:
     gone = (event.facts["group"], event.facts["filter"])
-    kept = {key: options for key, options in state.subscriptions.items() if key != gone}
-    return replace(state, subscriptions=kept)
+    draft["subscriptions"] = {key: options for key, options in draft["subscriptions"].items() if key != gone}
 
 
-def _will_set(state: SessionState, event: Event) -> SessionState:
+def _will_set(draft: _Draft, event: Event) -> None:
     facts: Mapping[str, Any] = event.facts
-    will = WillState(
+    draft["will"] = WillState(
         facts["topic"],
         base64.b64decode(facts["payload"]),
         facts["qos"],
@@ -175,15 +204,14 @@ def _will_set(state: SessionState, event: Event) -> SessionState:
         facts["delay_s"],
         facts.get("expiry_s"),
     )
-    return replace(state, will=will)
 
 
-def _will_cleared(state: SessionState, event: Event) -> SessionState:
+def _will_cleared(draft: _Draft, event: Event) -> None:
     del event
-    return replace(state, will=None)
+    draft["will"] = None
 
 
-_CHANGES: Mapping[EventType, Callable[[SessionState, Event], SessionState]] = {
+_CHANGES: Mapping[EventType, Callable[[_Draft, Event], None]] = {
     EventType.SESSION_RESUMED: _resumed,
     EventType.SESSION_CONNECTED: _connected,
     EventType.SESSION_DISCONNECTED: _disconnected,
@@ -199,7 +227,9 @@ _CHANGES: Mapping[EventType, Callable[[SessionState, Event], SessionState]] = {
 
 # --- stored form
 
-_PLAIN = (
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
+_read_json = json.JSONDecoder().decode  # `json.loads` of octets would guess at their encoding first
+_PLAIN = (  # in the order of the fields
     "tenant_id",
     "client_id",
     "epoch",
@@ -215,12 +245,13 @@ _PLAIN = (
     "is_ended",
     "offset",
 )
+_plain_values = attrgetter(*_PLAIN)
+_plain_items = itemgetter(*_PLAIN)
 
 
 def encode_state(state: SessionState) -> bytes:
     """Return the whole record: JSON with a version, subscriptions in order, so that equal states are equal bytes."""
-    value: dict[str, Any] = {"v": STATE_VERSION}
-    value.update((name, getattr(state, name)) for name in _PLAIN)
+    value: dict[str, Any] = {"v": STATE_VERSION, **dict(zip(_PLAIN, _plain_values(state), strict=True))}
     if state.device_id:
         value["device_id"] = state.device_id  # not there in records of programs that did not know of it
     if state.hub:
@@ -241,27 +272,23 @@ def encode_state(state: SessionState) -> bytes:
         will.delay_s,
         *([] if will.expiry_s is None else [will.expiry_s]),
     ]
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _JSON.encode(value).encode()
 
 
 def decode_state(record: bytes) -> SessionState:
     """Read a record. Raises CorruptRecordError for damage, FutureRecordError for a future version."""
     try:
-        value = json.loads(record)
+        value = _read_json(str(record, "utf-8"))
         version = value["v"]
         if version != STATE_VERSION:
             raise _unknown_version(version)
         subscriptions = {
-            (group, topic_filter): SubscriptionState(*options)
-            for group, topic_filter, *options in value["subscriptions"]
+            (group, topic_filter): _options(*options) for group, topic_filter, *options in value["subscriptions"]
         }
-        return SessionState(
-            **{name: value[name] for name in _PLAIN},
-            device_id=value.get("device_id", 0),
-            hub=value.get("hub", ""),
-            subscriptions=subscriptions,
-            will=_decode_will(value["will"]),
-        )
+        *first, is_ended, offset = _plain_items(value)
+        device_id, hub = value.get("device_id", 0), value.get("hub", "")
+        rest: list[Any] = [subscriptions, _decode_will(value["will"]), is_ended, offset, device_id, hub]
+        return SessionState(*first, *rest)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptRecordError(f"damaged session state ({type(error).__name__})") from error
 
@@ -270,6 +297,18 @@ def _unknown_version(version: object) -> CorruptRecordError:
     text = f"session state of format version {version!r}, this program knows {STATE_VERSION}: upgrade it"
     is_future = type(version) is int and version > STATE_VERSION
     return FutureRecordError(text) if is_future else CorruptRecordError(text)
+
+
+@lru_cache(1_024, typed=True)
+def _options(
+    qos: int,
+    no_local: bool = False,
+    retain_as_published: bool = False,
+    retain_handling: int = 0,
+    identifier: int = 0,
+) -> SubscriptionState:
+    """Return the same value for the same options: a start reads millions, of which few differ."""
+    return SubscriptionState(qos, no_local, retain_as_published, retain_handling, identifier)
 
 
 def _decode_will(fields: list[Any] | None) -> WillState | None:

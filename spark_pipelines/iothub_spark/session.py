@@ -34,7 +34,11 @@ def start_session(settings: SparkSettings, name: str) -> SparkSession:
         options["spark.local.dir"] = str(settings.local_dir)
     local = _LOCAL.fullmatch(settings.master)
     if local is not None:
-        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        options |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # optimizing would cost more than it saves: events are folded by Python
+        }
     master = f"local[{local[1] or 1},{_ATTEMPTS}]" if local is not None else settings.master
     builder = SparkSession.builder.appName(f"iothub {name}").master(master)
     for option, value in options.items():

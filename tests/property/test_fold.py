@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from iothub.records import events
 from iothub.records.events import Event, Subject
-from iothub.records.state import SessionState, decode_state, encode_state, fold
+from iothub.records.state import SessionState, decode_state, encode_state, fold, fold_all
 
 subjects = st.builds(Subject, st.just(7), st.just("c"), st.integers(0, 6), st.integers(0, 50))
 expiries = st.sampled_from([0, 60, 2**32 - 1])
@@ -79,6 +79,18 @@ def test_fold_of_checkpoint_and_tail_is_the_fold_of_the_whole(log: list[Event], 
     restored = None if checkpoint is None else decode_state(encode_state(checkpoint))
 
     assert folded(log[cut:], restored, 1 + len(log[:cut])) == folded(log)
+
+
+@settings(max_examples=150, deadline=None)
+@given(logs, st.integers(0, 30))
+def test_fold_of_many_at_once_is_the_fold_of_one_after_another(log: list[Event], cut: int) -> None:
+    """From nothing and from a state; and what changes nothing gives back the very state."""
+    state = folded(log[:cut])
+    rest = list(enumerate(log[cut:], 1 + len(log[:cut])))
+
+    whole = fold_all(state, rest)
+    assert whole == folded(log)
+    assert fold_all(whole, rest) is whole
 
 
 @settings(max_examples=150, deadline=None)

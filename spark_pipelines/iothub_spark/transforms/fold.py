@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import decode_event, partition_of
-from iothub.records.state import SessionState, decode_state, encode_state, fold
+from iothub.records.state import SessionState, decode_state, encode_state, fold_all
 from iothub_spark.schemas.states import FOLDED
 from iothub_spark.transforms.glance import Glance, Session
 from iothub_spark.transforms.needed import needed
@@ -139,9 +139,9 @@ def _damage(key: bytes, record: bytes) -> str | None:
 
 
 def _folded(state: SessionState | None, glances: list[Glance]) -> SessionState | None:
-    for glance in needed(state, glances):
-        state = fold(state, decode_event(glance.value), glance.offset)
-    return state
+    if not glances:
+        return state
+    return fold_all(state, ((glance.offset, decode_event(glance.value)) for glance in needed(state, glances)))
 
 
 def _is_over(key: bytes, record: bytes, offset: int, bounds: Bounds) -> bool:
