@@ -1,7 +1,11 @@
-"""Compaction at full size, killed at random points, and what a start from its checkpoint saves."""
+"""Compaction at full size, killed at random points, and what a start from its checkpoint saves.
+
+`IOTHUB_SPARK_EVENTS=50000 IOTHUB_SPARK_KILLS=2` tries the same on less.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from contextlib import closing
@@ -27,9 +31,10 @@ from tests.support.spark_child import started
 
 __all__ = ["spark"]
 
-MADE, MORE, TAIL = 1_000_000, 50_000, 10_000
-SESSIONS, TENANTS = 100_000, 50
-KILLS, KILLED_EVENTS = 20, 60_000
+MADE = int(os.environ.get("IOTHUB_SPARK_EVENTS") or 1_000_000)
+MORE, TAIL = MADE // 20, MADE // 100
+SESSIONS, TENANTS = MADE // 10, 50
+KILLS, KILLED_EVENTS = int(os.environ.get("IOTHUB_SPARK_KILLS") or 20), min(60_000, MADE)
 SEED = 17
 
 pytestmark = [pytest.mark.timeout(7_200), pytest.mark.filterwarnings("default")]
@@ -41,7 +46,7 @@ def _compact(spark: SparkSession, folder: Path) -> Figures:
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, EventMill]:
-    """A log of a million events."""
+    """A log of a million events, or as many as are asked for."""
     folder, mill = tmp_path_factory.mktemp("million"), EventMill(SESSIONS, TENANTS, SEED)
     make_log(folder / "events.db")
     append(folder / "events.db", mill.events(MADE))
