@@ -14,12 +14,23 @@ from pyspark.sql import SparkSession
 from iothub_spark.spec import SparkSettings
 
 _ATTEMPTS = 4  # of a task, as a cluster has it
+_JAVA = "-XX:TieredStopAtLevel=1"  # optimizing costs more than it saves: Java moves and sorts events, Python folds them
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?")
 
 
 def start_session(settings: SparkSettings, name: str) -> SparkSession:
     """Start Spark, or return the session that spark-submit has started."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"iothub {name}").master(_master(settings))
+    for option, value in session_options(settings).items():
+        builder = builder.config(option, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def session_options(settings: SparkSettings) -> dict[str, str]:
+    """Return what Spark is told."""
     options = {
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.ui.enabled": "false",
@@ -32,17 +43,15 @@ def start_session(settings: SparkSettings, name: str) -> SparkSession:
     }
     if settings.local_dir is not None:
         options["spark.local.dir"] = str(settings.local_dir)
-    local = _LOCAL.fullmatch(settings.master)
-    if local is not None:
+    if _LOCAL.fullmatch(settings.master) is not None:
         options |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # optimizing would cost more than it saves: events are folded by Python
+            "spark.driver.extraJavaOptions": _JAVA,
         }
-    master = f"local[{local[1] or 1},{_ATTEMPTS}]" if local is not None else settings.master
-    builder = SparkSession.builder.appName(f"iothub {name}").master(master)
-    for option, value in options.items():
-        builder = builder.config(option, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return options
+
+
+def _master(settings: SparkSettings) -> str:
+    local = _LOCAL.fullmatch(settings.master)
+    return settings.master if local is None else f"local[{local[1] or 1},{_ATTEMPTS}]"
