@@ -52,9 +52,9 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
     """
     wanted = _chosen(app, tenant, client_id)
     with _log(app) as log:
-        end = log.end(_TOPICS[topic])
+        begin, end = log.begin(_TOPICS[topic]), log.end(_TOPICS[topic])
         is_all = tenant is None and client_id is None
-        walk = _Walk(log, _TOPICS[topic], tuple(max(offset - count, 0) for offset in end) if is_all else NOWHERE)
+        walk = _Walk(log, _TOPICS[topic], _last(count, begin, end) if is_all else NOWHERE)
         newest = [logged for _, logged in sorted(nlargest(count, _dated(filter(wanted, walk.events()))))]
         if not is_following:
             columns = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
@@ -165,6 +165,11 @@ class _Walk:
             self.after = raised(self.after, logged.partition, logged.offset)
             yield logged
         self.after = tuple(max(reached(self.after, partition), offset) for partition, offset in enumerate(end))
+
+
+def _last(count: int, begin: Offsets, end: Offsets) -> Offsets:
+    """Return the places behind which each partition has its last events; nowhere where that is all it has."""
+    return tuple(last - count if last - count >= first else 0 for first, last in zip(begin, end, strict=True))
 
 
 def _dated(events: Iterable[LoggedEvent]) -> Iterator[tuple[_Age, LoggedEvent]]:

@@ -1,4 +1,4 @@
-"""What is removed when a new checkpoint counts: older versions but one, and the part of the embedded log that nobody needs.
+"""What is removed when a new checkpoint counts: older versions but one, and the part of the session log that nobody needs.
 
 Knows what is kept and why; the stores remove. Everything here may be repeated, and stop anywhere.
 
@@ -9,6 +9,7 @@ that counts.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from iothub.errors import NotFoundError
@@ -23,10 +24,10 @@ from iothub_spark.stores.rows import Checkpoints
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What is to go. `trim_upto`: 0, nothing of the log; `held_by`: who needs what is above."""
+    """What is to go. `trim_upto`: empty, nothing of the log; `held_by`: who needs most of what is above."""
 
     versions: tuple[int, ...]
-    trim_upto: int
+    trim_upto: Offsets
     held_by: str
 
 
@@ -44,23 +45,31 @@ def remove(spec: Spec, checkpoints: Checkpoints, removal: Removal) -> tuple[int,
     """Remove it; returns (rows of checkpoints, events of the log)."""
     rows = sum(checkpoints.drop(version) for version in removal.versions)
     marks.forget(checkpoints, removal.versions)
-    events = 0
-    if removal.trim_upto and isinstance(spec.events, SqliteFile):
-        events = trim(spec.events.path, removal.trim_upto)
-    return rows, events
+    return rows, _trimmed(spec, removal.trim_upto) if removal.trim_upto else 0
 
 
-def _trimmable(spec: Spec, checkpoints: Checkpoints, older: Pointer | None, pointer: Pointer) -> tuple[int, str]:
-    """Return up to where the embedded log may be trimmed, and who holds the rest."""
-    if not isinstance(spec.events, SqliteFile):
-        return 0, "nobody: the session log on Kafka is never trimmed"
+def _trimmed(spec: Spec, upto: Offsets) -> int:
+    if isinstance(spec.events, SqliteFile):
+        return trim(spec.events.path, upto[0])
+    from iothub_spark.stores.log_kafka import KafkaStretches
+
+    with closing(KafkaStretches(spec.events)) as log:
+        return log.trim(upto)
+
+
+def _trimmable(spec: Spec, checkpoints: Checkpoints, older: Pointer | None, pointer: Pointer) -> tuple[Offsets, str]:
+    """Return up to where the session log may be trimmed, and who holds the rest."""
+    if not isinstance(spec.events, SqliteFile) and isinstance(spec.state, SqliteFile):
+        return (), "perhaps other hubs: session states in a file are of one hub alone, those in HBase of all"
     if older is None:
-        return 0, "there is only one checkpoint"
+        return (), "there is only one checkpoint"
     wanted: list[tuple[Offsets, str]] = [(each.offsets, f"checkpoint {each.version}") for each in (older, pointer)]
     wanted += [(offsets, f"job {job}") for job, offsets in marks.job_marks(checkpoints).items()]
     wanted.append((_applied(spec), "the session states"))
-    upto, name = min((offsets[0] if len(offsets) == 1 else 0, name) for offsets, name in wanted)
-    return upto, name
+    nothing = (0,) * len(pointer.offsets)
+    known = [(offsets if len(offsets) == len(nothing) else nothing, name) for offsets, name in wanted]
+    upto = tuple(min(places) for places in zip(*(offsets for offsets, _ in known), strict=True))
+    return upto if any(upto) else (), min((sum(offsets), name) for offsets, name in known)[1]
 
 
 def _applied(spec: Spec) -> Offsets:

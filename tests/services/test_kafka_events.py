@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,14 +12,19 @@ from iothub.errors import BackendError, ConflictError
 from iothub.records import events
 from iothub.records.events import Event, Subject, Topic
 from iothub.settings import Kafka
-from iothub.testing.event_contract import CASES, Case, event
+from iothub.testing.event_contract import CASES, Case, event, sample
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.events.kafka_topics import open_topics, topic_name
+from iothub_services.events.port import NOWHERE
+from iothub_services.events.reading import read_between, refuse_damage
+from iothub_services.events.statistics import StatisticsLane
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.service import StateService
 from ops.services.house import Services
 from tests.support.kafka import change_topic, delete_topic, own_topics
+
+_ATTEMPTS = 20  # each as long as the timeout; a broker removes a topic when it has time
 
 
 @pytest.fixture
@@ -133,6 +139,51 @@ def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
 
     with pytest.raises(BackendError, match="was replaced or cut while the hub ran; restart the hub"):
         house.service([[resumed("a", 3)]])
+
+
+def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
+    services: Services, kafka: Kafka, house: House
+) -> None:
+    """Nothing of a session waits for it, and the lane makes it anew by itself (!)."""
+    log = KafkaEvents(kafka)
+    lane = StatisticsLane(log)
+    lane.idle()
+    lane([[sample(1)]])
+    house.start()
+    house.service([[created("a")]])
+    delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
+
+    with pytest.raises(BackendError):
+        lane([[sample(2)]])
+    house.service([[resumed("a", 2)], [created("b")]])
+    house.log.probe()
+    assert {state.client_id: state.epoch for state in House(kafka, house.store).service.load()} == {"a": 2, "b": 1}
+
+    for _ in range(_ATTEMPTS):
+        with suppress(BackendError):
+            lane([[sample(2)]])
+            break
+    lane.probe()
+    assert [logged.event.at_ms for logged in house.log.read((), 9, Topic.ANALYTICS)] == [2]
+    log.close()
+
+
+def test_trimmed_log_is_read_from_where_it_begins(kafka: Kafka, house: House) -> None:
+    """By who asks for all of it; who stands in the gap hears of it, and who has neither states nor checkpoint does not start."""
+    house.start()
+    names = [f"client-{number}" for number in range(40)]
+    house.service([[created(name)] for name in names])
+    assert not house.service.idle()
+    end = house.log.end()
+    house.log.trim((*end[:-1], end[-1] - 1))
+
+    assert house.log.begin() == (*(offset + 1 for offset in end[:-1]), end[-1])
+    assert len(list(read_between(house.log, NOWHERE, end, refuse_damage))) == 1
+    with pytest.raises(BackendError, match="the topic was trimmed above what is to be read"):
+        KafkaEvents(kafka, is_read_only=True).read(tuple(1 for _ in end), 9)
+    assert len(House(kafka, house.store).start()) == len(names)
+    with pytest.raises(ConflictError, match="neither checkpoint nor session states have what was before"):
+        House(kafka).start()
 
 
 def test_gap_between_log_and_states_is_refused(kafka: Kafka, house: House) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
 
 from iothub.settings import Kafka
@@ -121,10 +121,11 @@ class FakeConsumer:
         found: dict[TopicPartition, list[Any]] = {}
         for each, offset in self._at.items():
             topic = self._cluster.topics[each.topic]
-            first = max(offset, topic.begins[each.partition])
-            values = topic.partitions[each.partition][first : first + max_records]
+            if offset < topic.begins[each.partition]:
+                raise OffsetOutOfRangeError({each: offset})
+            values = topic.partitions[each.partition][offset : offset + max_records]
             records = [
-                SimpleNamespace(partition=each.partition, offset=first + index, value=value)
+                SimpleNamespace(partition=each.partition, offset=offset + index, value=value)
                 for index, value in enumerate(values)
             ]
             if records:

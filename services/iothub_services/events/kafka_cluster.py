@@ -94,7 +94,7 @@ class KafkaCluster:
             **self._common(),
             group_id=None,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",  # a place that was trimmed away is a gap, never another place (!)
             fetch_max_bytes=_FETCH_BYTES,
             fetch_max_wait_ms=wait_ms,
             max_partition_fetch_bytes=_FETCH_BYTES // 4,

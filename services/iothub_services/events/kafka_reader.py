@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafka import KafkaConsumer
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import OffsetOutOfRangeError
 from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError
@@ -49,11 +51,15 @@ class KafkaReader:
             return self._ends(_all(topic, partitions))
 
     def fetch(self, topic: str, starts: Mapping[int, int], count: int) -> list[Fetched]:
-        """At most `count` records from these offsets on; an empty list: there are none now."""
+        """At most `count` records from these offsets on; an empty list: there are none now.
+
+        0 is where the topic begins now. Another offset that was trimmed away is an error: who had read up to there would miss what was trimmed.
+        """
         with self._lock, self._cluster.errors_translated():
             wanted = {TopicPartition(topic, partition): start for partition, start in starts.items()}
             ends = dict(zip(wanted, self._ends(list(wanted)), strict=True))
-            unread = {partition: start for partition, start in wanted.items() if start < ends[partition]}
+            starts = self._from_the_beginning(wanted)
+            unread = {partition: start for partition, start in starts.items() if start < ends[partition]}
             return self._poll(unread, count) if unread else []
 
     def close(self) -> None:
@@ -65,6 +71,13 @@ class KafkaReader:
         if self._consumer is None:
             self._consumer = self._cluster.consumer(self._wait_ms)
         return self._consumer
+
+    def _from_the_beginning(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Put where a topic begins in the place of 0."""
+        unknown = [partition for partition, start in starts.items() if start == 0]
+        if not unknown:
+            return starts
+        return {**starts, **self._open().beginning_offsets(unknown, timeout_ms=self._timeout_ms())}
 
     def _ends(self, partitions: list[TopicPartition]) -> list[int]:
         found = self._open().end_offsets(partitions, timeout_ms=self._timeout_ms())
@@ -81,7 +94,7 @@ class KafkaReader:
                 consumer.seek(partition, start)
                 self._next[partition] = start
         deadline = time.monotonic() + self._timeout_ms() / 1000
-        while not (found := consumer.poll(timeout_ms=200, max_records=count)):
+        while not (found := self._polled(consumer, count)):
             if time.monotonic() > deadline:
                 self._next = {}
                 raise BackendError(f"{self._cluster.name}: no records came, although there are some", retryable=True)
@@ -90,6 +103,17 @@ class KafkaReader:
         return [
             Fetched(record.partition, record.offset, record.value) for records in found.values() for record in records
         ]
+
+    def _polled(self, consumer: KafkaConsumer, count: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        try:
+            found: dict[TopicPartition, list[ConsumerRecord]] = consumer.poll(timeout_ms=200, max_records=count)
+        except OffsetOutOfRangeError as error:
+            self._next = {}
+            raise BackendError(
+                f"{self._cluster.name}: the topic was trimmed above what is to be read ({error}): restart what reads it",
+                retryable=True,
+            ) from error
+        return found
 
     def _timeout_ms(self) -> int:
         return int(self._cluster.settings.timeout_s * 1000)

@@ -10,11 +10,12 @@ knows the offset that it includes. Where others append to the same log, what is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from types import MappingProxyType
 from typing import TypeAlias
 
 from iothub.clock import Clock
@@ -114,6 +115,7 @@ class StateService:
     def _load_from(self, checkpoint: Checkpoint) -> list[SessionState] | None:
         """Fold the tail over a checkpoint, and write what the store has not applied yet; None: the store has seen more (!)."""
         applied, states, pointer = self.folded, checkpoint.states, checkpoint.pointer
+        records = checkpoint.lacking
         end = self._log.end()
         folded = list(map(max, end, pointer.offsets))
         damaged: list[DamagedEventError] = []
@@ -121,6 +123,7 @@ class StateService:
             state = fold(states.get((event.tenant_id, event.client_id)), event, offset)
             if state is not None:
                 states[state.key] = state
+                records.pop(state.key, None)
             folded[partition] = max(offset, folded[partition])
         seen = [error for error in damaged if error.offset <= reached(applied, error.partition)]
         if seen and includes(applied, pointer):
@@ -133,7 +136,7 @@ class StateService:
             key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
         }
         self._folded = folded
-        self._flush()
+        self._flush(records)
         return [state for state in states.values() if not state.is_ended]
 
     def _on_unusable_checkpoint(self, why: str) -> None:
@@ -160,6 +163,7 @@ class StateService:
         first, last = self._log.begin(), self._log.end()
         if not any(self._folded):
             if any(begin > 1 for begin in first):
+                self._require_own_log(first)
                 text = f"the session log begins at {_shown(first)}: sessions not changed since are lost"
                 self._on_alarm("state_incomplete", text)
         elif len(self._folded) != len(last):
@@ -173,6 +177,14 @@ class StateService:
             raise ConflictError(
                 f"the session log begins at offset {_shown(first)}, the session states need it from {_shown(needed)}: "
                 "restore both from one backup, or remove both to start without sessions"
+            )
+
+    def _require_own_log(self, first: Offsets) -> None:
+        """Of a log that others write, too, what is trimmed is kept elsewhere: nobody starts without it."""
+        if self._log.is_shared:
+            raise ConflictError(
+                f"the session log begins at offset {_shown(first)}, neither checkpoint nor session states have what was before: "
+                "choose the state.driver and hbase.namespace that have them, or another kafka.topic_prefix to start without sessions"
             )
 
     def _check_end(self) -> None:
@@ -372,12 +384,16 @@ class StateService:
             self._on_alarm("state_corrupt", f"{error}: the session is not restored")
             return None
 
-    def _flush(self) -> None:
+    def _flush(self, records: Mapping[Key, bytes] = MappingProxyType({})) -> None:
+        """Write what was folded. `records`: those of states that nothing has changed since they were read."""
         if self._is_behind:
             self._catch_up()
         if self.folded == self._store.applied_offsets():
             return
-        writes = [StateWrite(*key, state.offset, encode_state(state)) for key, state in self._changed.items()]
+        writes = [
+            StateWrite(*key, state.offset, records.get(key) or encode_state(state))
+            for key, state in self._changed.items()
+        ]
         self._store.apply(self.folded, writes)
         self._written = self.folded
         self._changed.clear()

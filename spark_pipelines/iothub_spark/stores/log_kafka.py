@@ -1,4 +1,4 @@
-"""The event log on Kafka, read by place and in no group: offsets are captured once, then each partition is read up to there.
+"""The event log on Kafka, read by place and in no group: offsets are captured once, then each partition is read up to there. And trimmed.
 
 Knows topics, generations and bytes. The session log is the newest generation of its topic; a generation is the upper part of every offset, so what
 an older one was read up to lies below, as a gap.
@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    PolicyViolationError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError, ConfigError, NotFoundError
@@ -22,6 +27,7 @@ from iothub.records.layout import kafka_base, kafka_topic, newest_generation
 from iothub_spark.spec import KafkaLog, KafkaSecurity
 from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
 
+_REFUSED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError, PolicyViolationError)
 _PAGE = 10_000  # records per poll
 _FETCH_BYTES = 16 << 20
 _POLL_MS = 500
@@ -71,6 +77,34 @@ class KafkaStretches:
     def holes(self, wanted: LogRange) -> int:
         del wanted
         return 0  # Kafka removes from the head alone; its offsets may have gaps that are no events
+
+    def trim(self, upto: Offsets) -> int:
+        """Remove the session events up to and including these offsets; returns how many. What lies in an older generation is not looked for.
+
+        Raises ConfigError: the cluster does not let us.
+        """
+        place, begin = self._place(Topic.SESSIONS), self.begin()
+        wanted = [(part, offset) for part, offset in enumerate(upto) if offset >= begin[part]]
+        keep = {TopicPartition(place.name, part): offset - place.base + 1 for part, offset in wanted}
+        if keep:
+            self._delete(place, keep)
+        return sum(offset - begin[part] + 1 for part, offset in wanted)
+
+    def _delete(self, place: _Place, keep: dict[TopicPartition, int]) -> None:
+        try:
+            with self._errors_translated():
+                admin = KafkaAdminClient(**self._options())
+                try:
+                    admin.delete_records(keep)
+                finally:
+                    admin.close()
+        except BackendError as error:
+            if not isinstance(error.__cause__, _REFUSED):
+                raise
+            raise ConfigError(
+                f"{self._name} does not let the session log be trimmed ({error.__cause__}): give the job's user the right Delete "
+                f"on topic {place.name}; the new checkpoint counts all the same"
+            ) from error
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
         place = self._place(topic)

@@ -11,8 +11,8 @@ from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFou
 from iothub.records.events import Event, Topic, encode_event
 from iothub.testing.event_contract import CASES, Case, event, sample
 from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.port import NOWHERE, DamagedEventError
-from iothub_services.events.reading import read_between
+from iothub_services.events.port import NOWHERE, DamagedEventError, raised
+from iothub_services.events.reading import read_between, refuse_damage
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 LOG = "iothub.session-events"
@@ -153,6 +153,31 @@ def test_reader_makes_no_topics(cluster: FakeCluster) -> None:
     assert reader.end() == (0, 0, 0)
     assert sum(reader.end(Topic.ANALYTICS)) == 1
     assert len(cluster.producers) == 2
+
+
+def test_log_that_was_trimmed_is_read_from_where_it_begins(log: KafkaEvents) -> None:
+    """Also a partition of which nothing is left beside others that have something."""
+    some = log.append([event(number, f"client-{number}") for number in range(20)])
+    log.trim(tuple(end if partition else end - 2 for partition, end in enumerate(log.end())))
+
+    found = list(read_between(log, NOWHERE, log.end(), refuse_damage))
+
+    assert found == [logged for logged in some if logged.partition == 0][-2:]
+    assert log.lacks(NOWHERE, log.end()) == 0
+
+
+def test_reader_whose_place_was_trimmed_away_hears_of_it(log: KafkaEvents) -> None:
+    """It would miss what was between, and fold on (!)."""
+    first, *_ = log.append([event(number) for number in range(5)])
+    after = raised(NOWHERE, first.partition, 2)
+    assert len(log.read(after, 1)) == 1
+    log.trim(raised(NOWHERE, first.partition, 4))
+
+    for _ in range(2):
+        with pytest.raises(BackendError, match="the topic was trimmed above what is to be read") as caught:
+            log.read(after, 9)
+        assert caught.value.retryable
+    assert [logged.offset for logged in log.read(raised(NOWHERE, first.partition, 4), 9)] == [5]
 
 
 def test_topic_with_other_settings_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:

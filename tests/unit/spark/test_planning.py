@@ -14,9 +14,10 @@ from iothub.errors import ConflictError
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub.units import Endpoint
+from iothub_spark import retention
 from iothub_spark.planning import plan_compaction, plan_from_states
 from iothub_spark.retention import Removal, plan_removal, remove
-from iothub_spark.spec import KafkaLog
+from iothub_spark.spec import HBaseTables, KafkaLog
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch, range_after
 from iothub_spark.stores.log_sqlite import SqliteLog
@@ -165,7 +166,7 @@ def test_what_goes_lies_below_the_two_that_stay(folder: Path) -> None:
         spec = sqlite_spec(folder)
         removal = plan_removal(spec, store, pointers[-1])
 
-        assert removal == Removal((1, 2, 5), 40, "checkpoint 4")
+        assert removal == Removal((1, 2, 5), (40,), "checkpoint 4")
         assert remove(spec, store, removal) == (6, 40)
         assert store.versions() == [4, 6, 9]
         assert marks.marked_versions(store) == {4, 6}
@@ -177,14 +178,14 @@ def test_log_is_held_by_whoever_needs_most_of_it(folder: Path) -> None:
     spec, older, newer = sqlite_spec(folder), pointer_to(2, (), (97,)), pointer_to(3, (), (99,))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         marks.keep(store, newer)
-        assert plan_removal(spec, store, newer) == Removal((), 0, "there is only one checkpoint")
+        assert plan_removal(spec, store, newer) == Removal((), (), "there is only one checkpoint")
         marks.keep(store, older)
-        assert plan_removal(spec, store, newer) == Removal((), 95, "the session states")
+        assert plan_removal(spec, store, newer) == Removal((), (95,), "the session states")
         marks.set_job_mark(store, "archive", (50,))
         marks.set_job_mark(store, "archive", (1,), Topic.ANALYTICS)
-        assert plan_removal(spec, store, newer) == Removal((), 50, "job archive")
+        assert plan_removal(spec, store, newer) == Removal((), (50,), "job archive")
         (folder / "state.db").unlink()
-        assert plan_removal(spec, store, newer).trim_upto == 0
+        assert plan_removal(spec, store, newer).trim_upto == ()
 
 
 def test_log_is_kept_from_the_checkpoint_that_counts_on(folder: Path) -> None:
@@ -193,14 +194,32 @@ def test_log_is_kept_from_the_checkpoint_that_counts_on(folder: Path) -> None:
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         marks.keep(store, older)
         marks.keep(store, newer)
-        assert plan_removal(sqlite_spec(folder), store, newer) == Removal((), 60, "checkpoint 3")
+        assert plan_removal(sqlite_spec(folder), store, newer) == Removal((), (60,), "checkpoint 3")
 
 
-def test_log_on_kafka_is_never_trimmed(folder: Path) -> None:
-    """And the one who reads why is not told of a retention that the topic must not have."""
+def test_log_on_kafka_is_trimmed_by_partition(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each goes by whoever needs most of it; a mark of another log holds all."""
+    hbase = HBaseTables((Endpoint("hbase", 9090),))
+    spec = replace(sqlite_spec(folder), events=KafkaLog((Endpoint("kafka", 9092),)), state=hbase)
+    older, newer = pointer_to(2, (), (97, 10, 0)), pointer_to(3, (), (99, 20, 5))
+    monkeypatch.setattr(retention, "_applied", lambda _: (99, 15, 5))
+    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
+        marks.keep(store, newer)
+        assert plan_removal(spec, store, newer) == Removal((), (), "there is only one checkpoint")
+        marks.keep(store, older)
+        assert plan_removal(spec, store, newer) == Removal((), (97, 10, 0), "checkpoint 2")
+        marks.set_job_mark(store, "archive", (50, 12, 0))
+        assert plan_removal(spec, store, newer) == Removal((), (50, 10, 0), "job archive")
+        marks.set_job_mark(store, "archive", (50,))
+        assert plan_removal(spec, store, newer) == Removal((), (), "job archive")
+
+
+def test_log_that_hubs_with_states_in_files_share_is_not_trimmed(folder: Path) -> None:
+    """What another hub's file has applied cannot be seen from here."""
     spec = replace(sqlite_spec(folder), events=KafkaLog((Endpoint("kafka", 9092),)))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         for version in (2, 3):
             marks.keep(store, pointer_to(version, (), (version,)))
         removal = plan_removal(spec, store, pointer_to(3, (), (3,)))
-    assert removal == Removal((), 0, "nobody: the session log on Kafka is never trimmed")
+    assert (removal.versions, removal.trim_upto) == ((), ())
+    assert removal.held_by.startswith("perhaps other hubs")

@@ -21,6 +21,7 @@ from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
+from iothub_services.state.checkpoints_memory import MemoryCheckpoints
 from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
 from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.memory import MemoryStates
@@ -198,6 +199,18 @@ def test_trim_keeps_what_a_start_from_the_checkpoint_needs(house: House) -> None
     assert service.trim((5,)) == 3
     assert house.log.begin() == (4,)
     assert house.start() == {"a": 2, "b": 2, "c": 1}
+
+
+def test_shared_log_without_its_beginning_is_no_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither states nor checkpoint are here: sessions of others would be missing, so the start is refused; a checkpoint is enough."""
+    monkeypatch.setattr(MemoryEvents, "is_shared", True)
+    house.log.trim((3,))
+    assert house.start() == {"a": 2, "b": 2, "c": 1}
+    house.store, house.checkpoints = MemoryStates(), MemoryCheckpoints()
+
+    with pytest.raises(ConflictError, match="begins at offset 4, neither checkpoint nor session states have"):
+        house.start()
+    assert house.alarms == []
 
 
 @pytest.mark.parametrize(

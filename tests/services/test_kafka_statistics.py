@@ -1,0 +1,71 @@
+"""A whole hub on the real Kafka whose topic for statistics goes away: no client notices, and usage is written again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import IotHubError
+from iothub.records.events import EventType, Topic
+from iothub.settings import Kafka
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka_topics import topic_name
+from iothub_services.events.port import NOWHERE
+from ops.services.house import Services
+from tests.support.hub import Hub
+from tests.support.kafka import delete_topic, own_topics
+from tests.support.kafka_hub import Subscribing, kafka_hub, readiness
+from tests.support.waiting import until
+
+WRITTEN_S = 60.0  # a period is a second; a broker that removes a topic takes its time
+FILTERS = 200
+
+
+@pytest.fixture
+def kafka(services: Services) -> Iterator[Kafka]:
+    with own_topics(services) as settings:
+        yield settings
+
+
+@pytest.fixture
+def hub(tmp_path: Path, kafka: Kafka) -> Iterator[Hub]:
+    hub = kafka_hub(tmp_path, kafka, events__usage_interval="1s")
+    yield hub
+    hub.close()
+
+
+def usage_of(kafka: Kafka) -> set[object]:
+    """The numbers of the records of usage that the topic has now."""
+    with closing(KafkaEvents(kafka, is_read_only=True)) as log:
+        try:
+            page = log.read(NOWHERE, 10_000, Topic.ANALYTICS)
+        except IotHubError:
+            return set()
+    return {logged.event.facts["sequence"] for logged in page if logged.event.type is EventType.USAGE_COUNTED}
+
+
+def subscribe(hub: Hub, client_id: str) -> set[str]:
+    subscriber = Subscribing(hub.ports["tcp"], client_id, FILTERS)
+    subscriber.start()
+    subscriber.close()
+    return subscriber.granted
+
+
+def test_no_client_waits_for_the_topic_of_the_statistics(services: Services, kafka: Kafka, hub: Hub) -> None:
+    """SUBACKs leave, the hub stays ready, its topic is made anew by itself, and the alarm has ended."""
+    hub.start()
+    assert len(subscribe(hub, "before")) == FILTERS
+    until(lambda: bool(usage_of(kafka)), "usage in the log", WRITTEN_S)
+
+    delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
+    for number in range(5):
+        assert len(subscribe(hub, f"client-{number}")) == FILTERS
+        assert readiness(hub)[0]
+
+    until(lambda: bool(usage_of(kafka)), "usage in a topic that was made anew", WRITTEN_S)
+    until(lambda: hub.log.count("alarm cleared") == hub.log.count("alarm raised"), "the end of the alarm", WRITTEN_S)
+    assert '"subject":"events"' not in hub.log.replace(" ", "")
+    assert hub.stop() == 0
