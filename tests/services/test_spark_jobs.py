@@ -20,6 +20,7 @@ from iothub_services.events.kafka import KafkaEvents
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.checkpoints_hbase import HBaseCheckpoints as HubCheckpoints
 from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.memory import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.spec import HBaseTables, KafkaLog, Spec
@@ -176,3 +177,47 @@ def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
             log.trim(tuple(offset + 20 for offset in pointer.offsets))
             with pytest.raises(ConflictError, match="does not fit the log: the log begins at offset"):
                 compact_events.run(spark, spec, Quiet())
+
+
+def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
+    spark: SparkSession, services: Services, kafka: Kafka, tmp_path: Path
+) -> None:
+    """As the embedded one is: never past another job's mark, nor past what the states have; a hub goes on from what is kept."""
+    tables = Tables("sparktrim")
+    wanted = [each for each in layouts(tables.namespace, 1) if each.name.endswith((":state", ":checkpoints"))]
+    mill, spec = EventMill(60, 3), _spec(services, kafka, tables.namespace, tmp_path)
+    logged: list[Event] = []
+
+    def compact(own: object) -> dict[str, object]:
+        more = list(mill.events(400))
+        logged.extend(more)
+        _append(kafka, more)
+        with closing(KafkaEvents(kafka)) as log:
+            StateService(log, HBaseStates(own, tables), lambda name, text: None, HubCheckpoints(own, tables)).load()
+        return dict(compact_events.run(spark, spec, Quiet()))
+
+    with made_tables(services, wanted), caller(services) as own, closing(KafkaEvents(kafka)) as log:
+        place = HBaseTables((Endpoint(HOST, services.ports.thrift),), tables.namespace)
+        with closing(HBaseCheckpoints(place)) as checkpoints:
+            marks.set_job_mark(checkpoints, "archive", (7, 7, 7))
+            assert compact(own)["events_trimmed"] == 0
+            first = log.end()
+            assert compact(own)["events_trimmed"] == 21
+            assert log.begin() == (8, 8, 8)
+            marks.set_job_mark(checkpoints, "archive", None)
+
+        second = log.end()
+        assert compact(own)["events_trimmed"] == sum(second) - 21
+        assert log.begin() == tuple(offset + 1 for offset in second)
+        assert first != second
+
+        whole = replay(logged, PARTITIONS)
+        alarms: list[str] = []
+        for states in (HBaseStates(own, tables), MemoryStates()):
+            hub = StateService(log, states, lambda name, text: alarms.append(name), HubCheckpoints(own, tables))
+            live = {state.key: facts_of(state) for state in hub.load()}
+            assert live == {key: facts for key, facts in whole.sessions.items() if not facts["is_ended"]}
+        assert alarms == []
+        assert verify.run(spark, replace(spec, job="verify"), Quiet())["sides"].startswith("checkpoint ")
+        with pytest.raises(ConflictError, match="neither checkpoint nor session states have what was before"):
+            StateService(log, MemoryStates(), lambda name, text: None).load()
