@@ -6,7 +6,6 @@ Knows no log and trims nothing. Marks for the log of the sessions are beside the
 from __future__ import annotations
 
 from iothub.datadir import DataDir
-from iothub.errors import NotFoundError
 from iothub.jobs import specs
 from iothub.records.events import Topic
 from iothub.settings import Config
@@ -21,13 +20,12 @@ def forget(settings: Config, data_dir: DataDir, store: AccountStore, job: str) -
     """Remove a job's marks; returns the logs that it held. A job that is under way sets its own again at its end.
 
     Raises:
-        NotFoundError: There is no such job, or it holds nothing.
+        NotFoundError: There is no such job, and nothing is held by that name.
     """
     held = {log for name, log in marks.moved(store) if name == job}
     held |= _forget_beside_checkpoints(settings, data_dir, job)
     if not held:
         specs.entry_of(job)  # says which there are
-        raise NotFoundError(f"job {job} holds no log: nothing is to be let go")
     marks.forget(store, job)
     return sorted(held)
 
