@@ -14,6 +14,7 @@ from iothub.records.state import SessionState, encode_state, fold
 from iothub_spark.transforms.fold import Bounds, Row, fold_rows
 from iothub_spark.transforms.glance import _DOES, Does, Session
 from iothub_spark.transforms.needed import needed
+from tests.support.night import by_day
 
 CLIENTS = st.sampled_from(["c", "dévice", 'q"uote', "back\\slash", "1/2", ""])
 EVERYTHING = Bounds((1,))
@@ -128,7 +129,7 @@ def _rows(key: str, values: list[bytes], state: SessionState | None = None, firs
     return head + [(key.encode(), 1, offset, value) for offset, value in enumerate(values, first)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(120, 300), deadline=None)
 @given(logs, CLIENTS)
 def test_job_makes_of_a_log_what_the_fold_makes_of_every_event(
     log: list[tuple[Event, str | None]], client_id: str
@@ -145,7 +146,7 @@ def test_job_makes_of_a_log_what_the_fold_makes_of_every_event(
     assert unread == [offset for offset, (_, damage) in enumerate(log, 1) if damage]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(60, 150), deadline=None)
 @given(logs, st.integers(0, 40), st.integers(0, 5))
 def test_job_goes_on_from_a_checkpoint_wherever_it_was_taken(
     log: list[tuple[Event, str | None]], cut: int, again: int
@@ -161,7 +162,7 @@ def test_job_goes_on_from_a_checkpoint_wherever_it_was_taken(
     assert records == ([] if expected is None else [encode_state(expected)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 200), deadline=None)
 @given(any_event, CLIENTS)
 def test_glance_at_an_event_sees_what_decoding_it_shows(event: Event, client_id: str) -> None:
     """What the patterns accept, and what they leave to the decoder."""
@@ -176,7 +177,7 @@ def test_glance_at_an_event_sees_what_decoding_it_shows(event: Event, client_id:
         assert seen.has_expiry == (facts.get("session_expiry_s") is not None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(120, 300), deadline=None)
 @given(any_event, st.integers(0, 400), st.binary(min_size=0, max_size=2))
 def test_glance_refuses_whatever_the_decoder_refuses(event: Event, at: int, octets: bytes) -> None:
     """Bytes put into the stored form at any place: the patterns take nothing for whole that is not."""

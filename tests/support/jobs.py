@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.hub import IOTHUB
+from tests.support.hub import IOTHUB, iothub
 
 FAKE = Path(__file__).with_name("fake_job.py")
 
@@ -53,9 +53,7 @@ class JobHouse:
         return subprocess.Popen(self.command(*words), env=self.environment, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*words), env=self.environment, capture_output=True, text=True, check=False, timeout=60
-        )
+        return iothub(self.data_dir, "job", *words, check=False, environment=self.environment)
 
     def history(self) -> list[dict[str, Any]]:
         return list(json.loads(self.run("history", "-o", "json").stdout))

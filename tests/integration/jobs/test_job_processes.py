@@ -18,6 +18,10 @@ from tests.support.hub import Hub, free_port
 from tests.support.jobs import JobHouse
 from tests.support.waiting import until
 
+WAIT_S = 120.0  # for what takes a second on a quiet machine: the suite runs other processes beside these
+
+pytestmark = pytest.mark.timeout(400)
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> JobHouse:
@@ -30,7 +34,7 @@ def under_way(house: JobHouse, tmp_path: Path, *steps: str) -> tuple[subprocess.
     java, ready = tmp_path / "java.pid", tmp_path / "ready"
     house.does("note:hello", f"java:{java}", f"touch:{ready}", *(steps or ("forever",)))
     running = house.start("run", "compact_events", "-o", "json")
-    until(ready.exists, "the job's process", 30)
+    until(ready.exists, "the job's process", WAIT_S)
     name = next(house.data_dir.glob("jobs/run-*/process")).read_text()
     java_name = process.name_of(int(java.read_text()))
     assert java_name is not None
@@ -44,13 +48,13 @@ def test_of_runs_that_begin_at_once_one_is_done_and_the_others_are_told(house: J
     started = [house.start("run", "compact_events") for _ in range(4)]
     refused = []
 
-    until(lambda: len([each for each in started if each.poll() is not None]) == 3, "three that are refused", 60)
+    until(lambda: len([each for each in started if each.poll() is not None]) == 3, "three that are refused", WAIT_S)
     for each in started:
         if each.poll() is not None:
             refused.append((each.returncode, each.communicate()[1]))
     go.touch()
     (winner,) = [each for each in started if each.returncode is None]
-    winner.communicate(timeout=60)
+    winner.communicate(timeout=WAIT_S)
 
     assert winner.returncode == 0
     assert [code for code, _ in refused] == [4, 4, 4]
@@ -64,7 +68,7 @@ def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Pat
     running, job, java = under_way(house, tmp_path)
 
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 130
     assert "interrupted: compact_events has ended, nothing of it counts" in said
@@ -80,7 +84,7 @@ def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
     running, job, java = under_way(house, tmp_path)
 
     os.kill(int(job.split("/")[-2]), signal.SIGKILL)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 1
     assert "its process was ended by SIGKILL" in said
@@ -93,9 +97,9 @@ def test_job_of_a_killed_runner_ends_and_the_next_run_finds_out(house: JobHouse,
     running, job, java = under_way(house, tmp_path)
 
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=WAIT_S)
 
-    until(lambda: not process.lives(job) and not process.lives(java), "the end of both processes", 30)
+    until(lambda: not process.lives(job) and not process.lives(java), "the end of both processes", WAIT_S)
     assert [run["result"] for run in house.history()] == ["running"]
     house.does("done:{}")
     assert house.run("run", "usage").returncode == 0
@@ -119,7 +123,7 @@ def test_hubs_with_one_accounts_database_have_one_turn(house: JobHouse, tmp_path
 
     assert (refused.returncode, "compact_events is running since" in refused.stderr) == (4, True)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    running.communicate(timeout=WAIT_S)
 
 
 def test_patient_run_follows_the_one_before(house: JobHouse, tmp_path: Path) -> None:
@@ -130,8 +134,8 @@ def test_patient_run_follows_the_one_before(house: JobHouse, tmp_path: Path) -> 
     said = second.stderr.readline()
 
     go.touch()
-    first.communicate(timeout=60)
-    second.communicate(timeout=60)
+    first.communicate(timeout=WAIT_S)
+    second.communicate(timeout=WAIT_S)
 
     assert json.loads(said)["text"].startswith("waiting: compact_events is running since")
     assert (first.returncode, second.returncode) == (0, 0)
@@ -149,7 +153,7 @@ def test_terminal_is_told_in_words(house: JobHouse) -> None:
         stderr=theirs,
         text=True,
         check=False,
-        timeout=60,
+        timeout=WAIT_S,
     )
 
     os.close(theirs)
