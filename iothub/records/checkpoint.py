@@ -102,10 +102,8 @@ def decode_row(value: bytes) -> tuple[int, bytes]:
 def row_checksum(tenant_id: int, client_id: str, offset: int, record: bytes) -> int:
     """Return the checksum of one row, 64 bits."""
     name = client_id.encode()
-    digest = blake2b(_SUMMED.pack(tenant_id, offset, len(name)), digest_size=8)
-    digest.update(name)
-    digest.update(record)
-    return int.from_bytes(digest.digest(), "big")
+    summed = b"".join((_SUMMED.pack(tenant_id, offset, len(name)), name, record))
+    return int.from_bytes(blake2b(summed, digest_size=8).digest(), "big")
 
 
 def add_checksums(checksums: Iterable[int]) -> int:

@@ -25,7 +25,7 @@ from iothub_services.sqlite.store import SqliteStore
 from iothub_services.state.checkpoints import in_use
 from iothub_services.state.port import StoredState
 
-_PAGE = 500  # rows per query, and per commit
+_PAGE = 2_000  # rows per query, and per commit
 
 SCHEMA = Schema(
     name="checkpoints",

@@ -433,7 +433,7 @@ def _is_tombstone(record: bytes, upto: Offsets) -> bool:
 
 def _partition(state: SessionState, partitions: int) -> int:
     """Return where the events of a session are."""
-    return partition_of(f"{state.tenant_id}/{state.client_id}", partitions) if partitions else 0
+    return partition_of(f"{state.tenant_id}/{state.client_id}", partitions) if partitions > 1 else 0
 
 
 def _last(done: Iterable[LoggedEvent]) -> int:
