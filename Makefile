@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx)
+QUEUES := services/iothub_services/queues/hbase
+SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx $(QUEUES)/*.py $(QUEUES)/*.pxd)
 PORT ?= 1883
 
 .PHONY: help install run test check bench fuzz nightly services services-stop coprocessor fmt clean
@@ -68,4 +69,4 @@ fmt: $(DEV_STAMP)  ## format and sort imports
 clean:  ## remove everything that was built or installed here (not .demo)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage bench-results
 	rm -rf tests/scenarios/node_modules tests/bench/load/mqttload tests/bench/load/mqttfloor
-	find . -name '*.so' -path './iothub/*' -delete; find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find iothub services -name '*.so' -delete; find . -name __pycache__ -type d -prune -exec rm -rf {} +

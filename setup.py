@@ -1,4 +1,4 @@
-"""Compile the message plane: every `.py` with a `.pxd` beside it, and every `.pyx`, in `iothub/engine`.
+"""Compile the message plane and the queues on HBase: every `.py` with a `.pxd` beside it, and every `.pyx`, in their packages.
 
 All metadata is in setup.cfg. Without a C compiler or Cython the build goes on and the plain twin runs; it says so.
 """
@@ -11,12 +11,19 @@ from pathlib import Path
 
 from setuptools import setup
 
-ENGINE = Path("iothub/engine")
+# Folders in which top packages lie, and the packages in them that are compiled.
+COMPILED = ((Path(), Path("iothub/engine")), (Path("services"), Path("iothub_services/queues/hbase")))
 
 
-def sources() -> list[Path]:
-    typed = [path.with_suffix(".py") for path in sorted(ENGINE.glob("*.pxd")) if path.with_suffix(".py").exists()]
-    return typed + sorted(ENGINE.glob("*.pyx"))
+def sources() -> list[tuple[str, Path]]:
+    """Return (dotted name, file) of what is compiled."""
+    found = []
+    for root, package in COMPILED:
+        folder = root / package
+        typed = [path.with_suffix(".py") for path in sorted(folder.glob("*.pxd")) if path.with_suffix(".py").exists()]
+        paths = [*typed, *sorted(folder.glob("*.pyx"))]
+        found += [(".".join((*package.parts, path.stem)), path) for path in paths]
+    return found
 
 
 def extensions() -> list[object]:
@@ -28,11 +35,11 @@ def extensions() -> list[object]:
         return []
     modules = [
         Extension(
-            ".".join(path.with_suffix("").parts),
+            name,
             [str(path)],
             extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing"],
         )
-        for path in sources()
+        for name, path in sources()
     ]
     if not modules:
         return []
@@ -40,6 +47,7 @@ def extensions() -> list[object]:
         modules,
         build_dir="build/cython",
         nthreads=os.cpu_count() or 1,
+        include_path=[str(root) for root, _ in COMPILED],
         language_level=3,
         compiler_directives={"binding": False},
     )

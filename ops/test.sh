@@ -83,7 +83,7 @@ alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_
 step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone)
 step "faults, rates and jobs, one after the other" tests $alone
 [ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
-step "the plain twin: engine and properties again" plain_tests $spread tests/unit/engine tests/property
+step "the plain twin: engine, queues and properties again" plain_tests $spread tests/unit/engine tests/unit/queues tests/property
 step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
 
 echo

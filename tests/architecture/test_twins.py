@@ -1,4 +1,4 @@
-"""The compiled engine and its plain twin are the same thing to whoever imports them."""
+"""What is compiled and its plain twin are the same thing to whoever imports them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 import subprocess
 import sys
 
-from tests.architecture.tree import ROOT, package_dirs
+from tests.architecture.tree import compiled_folders, modules, package_dirs
 
 _C_METHOD = re.compile(r"^ +cdef [^(\n]*?(\w+)\(", re.MULTILINE)
 
-# For each module of the engine: its public names, and the public names of its classes.
+# For each module: its public names, and the public names of its classes.
 _LOOK = """
-import importlib, json, sys
+import importlib, json, sys, typing
 found = {}
 for name in json.loads(sys.argv[1]):
     module = importlib.import_module(name)
     names = {}
     for key, value in vars(module).items():
-        if key.startswith("_") or getattr(value, "__module__", None) != name:
+        if key.startswith("_") or getattr(value, "__module__", None) != name or isinstance(value, typing.TypeVar):
             continue
         is_class = isinstance(value, type)
         names[key] = sorted(k for k in vars(value) if not k.startswith("_") and callable(getattr(value, k))) if is_class else []
@@ -29,8 +29,10 @@ print(json.dumps(found))
 """
 
 
-def _engine(*, is_plain: bool) -> dict[str, tuple[dict[str, list[str]], bool]]:
-    names = sorted(f"iothub.engine.{path.stem}" for path in (ROOT / "iothub/engine").glob("[a-z]*.py"))
+def _twins(*, is_plain: bool) -> dict[str, tuple[dict[str, list[str]], bool]]:
+    names = sorted(
+        f"{name}.{path.stem}" for name, folder in compiled_folders().items() for path in folder.glob("[a-z]*.py")
+    )
     folders = os.pathsep.join(sorted({str(folder.parent) for folder in package_dirs().values()}))
     environment = {**os.environ, "PYTHONPATH": folders}
     environment.pop("IOTHUB_PURE_PYTHON", None)
@@ -51,7 +53,7 @@ def _engine(*, is_plain: bool) -> dict[str, tuple[dict[str, list[str]], bool]]:
 
 def test_twins_expose_the_same_names() -> None:
     """A name that one twin lacks is a defect that only one half of the tests would see; C methods are nobody's interface."""
-    compiled, plain = _engine(is_plain=False), _engine(is_plain=True)
+    compiled, plain = _twins(is_plain=False), _twins(is_plain=True)
 
     assert {name: sorted(names) for name, (names, _) in compiled.items()} == {
         name: sorted(names) for name, (names, _) in plain.items()
@@ -64,21 +66,21 @@ def test_twins_expose_the_same_names() -> None:
 
 
 def _c_methods(module: str) -> set[str]:
-    declaration = (ROOT / module.replace(".", "/")).with_suffix(".pxd")
+    declaration = modules()[module].with_suffix(".pxd")
     return set(_C_METHOD.findall(declaration.read_text())) if declaration.exists() else set()
 
 
 def test_plain_twin_is_really_plain() -> None:
     """IOTHUB_PURE_PYTHON=1 finds sources only, even beside compiled modules."""
-    plain = _engine(is_plain=True)
+    plain = _twins(is_plain=True)
 
     assert [name for name, (_, is_source) in plain.items() if not is_source] == []
 
 
 def test_every_typed_declaration_has_its_source() -> None:
     """A `.pxd` without a `.py` or `.pyx` of its name types nothing, but for pure declarations of C calls."""
-    engine = ROOT / "iothub/engine"
-    declarations = {path.stem for path in engine.glob("*.pxd")}
-    sources = {path.stem for path in engine.glob("*.py*") if path.suffix in {".py", ".pyx"}}
+    for folder in compiled_folders().values():
+        declarations = {path.stem for path in folder.glob("*.pxd")}
+        sources = {path.stem for path in folder.glob("*.py*") if path.suffix in {".py", ".pyx"}}
 
-    assert declarations - sources <= {"syscalls"}
+        assert declarations - sources <= {"syscalls"}

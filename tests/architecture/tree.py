@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+COMPILED = ("iothub.engine", "iothub_services.queues.hbase")  # packages with a plain twin, as setup.py has them
 NOT_OURS = frozenset(("__pycache__", "node_modules", "build", "dist", "bench-results"))
 BINARY = frozenset((".so", ".pyc", ".bin", ".png", ".db"))
 
@@ -85,3 +86,9 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             yield node.name, (node.end_lineno or node.lineno) - first + 1
+
+
+def compiled_folders() -> dict[str, Path]:
+    """Return the compiled packages: dotted name -> folder."""
+    tops = package_dirs()
+    return {name: tops[name.partition(".")[0]].parent.joinpath(*name.split(".")) for name in COMPILED}

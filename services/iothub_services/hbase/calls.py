@@ -63,8 +63,12 @@ class Call(Generic[T_co]):
         return _PREFIX_BYTES + self.verb.body_at + len(self.body)
 
     def frame(self, sequence: int) -> bytes:
+        return b"".join(self.pieces(sequence))
+
+    def pieces(self, sequence: int) -> tuple[bytes, bytes]:
+        """Return the frame in two pieces: whoever writes it copies the large one anyway."""
         verb, body = self.verb, self.body
-        return b"".join((thrift.i32(verb.body_at + len(body)), verb.head, thrift.i32(sequence), body))
+        return thrift.i32(verb.body_at + len(body)) + verb.head + thrift.i32(sequence), body
 
     def pinned(self, pin: bytes) -> Call[T_co]:
         """Return the same call with another pin."""
@@ -151,6 +155,13 @@ class Mutation(NamedTuple):
 
 def append(table: bytes, row: bytes, column: bytes, value: bytes, pin: bytes | None = None) -> Call[bytes]:
     """Append to a cell; the answer is its new value, or what a coprocessor puts in its place (b"" for nothing)."""
+    return append_pieces(table, row, column, (value,), pin)
+
+
+def append_pieces(
+    table: bytes, row: bytes, column: bytes, pieces: Sequence[bytes], pin: bytes | None = None
+) -> Call[bytes]:
+    """The same with a value in pieces: each is copied once."""
     body = b"".join(
         (
             _STRUCT[1],
@@ -161,7 +172,8 @@ def append(table: bytes, row: bytes, column: bytes, value: bytes, pin: bytes | N
             _LIST[3],
             thrift.texts((column,)),
             _LIST[4],
-            thrift.texts((value,)),
+            thrift.one_text(sum(map(len, pieces))),
+            *pieces,
             END,
             END,
         )

@@ -132,7 +132,8 @@ class DirectCaller(Caller):
     def _fill(self, waiting: deque[_Ticket], unsent: bytearray) -> None:
         pipeline, bounds = self._pipeline, self._bounds
         while waiting and pipeline.in_flight < bounds.in_flight and pipeline.in_flight_bytes < bounds.in_flight_bytes:
-            unsent += pipeline.send(waiting.popleft())
+            for piece in pipeline.send(waiting.popleft()):
+                unsent += piece
 
     def _receive(self, connection: socket.socket) -> list[tuple[_Ticket, bytes]]:
         octets = connection.recv(_READ_BYTES)

@@ -283,16 +283,16 @@ class Lane:
         """Fill the pipeline, all in one write."""
         pipeline, bounds = self._pipeline, self._bounds
         now = self._reactor.seconds()
-        frames = []
+        pieces: list[bytes] = []
         while pipeline.in_flight < bounds.in_flight and pipeline.in_flight_bytes < bounds.in_flight_bytes:
             ticket = self._next()
             if ticket is None:
                 break
             if not ticket.sink.is_over:
                 ticket.began = now
-                frames.append(pipeline.send(ticket))
-        if frames:
-            wire.send(frames)
+                pieces += pipeline.send(ticket)
+        if pieces:
+            wire.send(pieces)
 
     def _next(self) -> Ticket | None:
         """Return whose turn it is: single calls and batches take turns, and so do the batches."""
@@ -348,8 +348,8 @@ class _Wire(TwistedProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
         self._lane.lost(self, f"closed the connection ({_words(reason)})")
 
-    def send(self, frames: Sequence[bytes]) -> None:
-        self.transport.writeSequence(frames)  # type: ignore[union-attr]
+    def send(self, pieces: Sequence[bytes]) -> None:
+        self.transport.writeSequence(pieces)  # type: ignore[union-attr]
 
     def drop(self) -> None:
         """End the connection without another word; what is still to be written is not."""

@@ -49,12 +49,12 @@ class Pipeline(Generic[Ticket]):
     def in_flight(self) -> int:
         return len(self._sent)
 
-    def send(self, ticket: Ticket) -> bytes:
-        """Return the frame of a call, which is now in flight."""
+    def send(self, ticket: Ticket) -> tuple[bytes, bytes]:
+        """Return the frame of a call, in two pieces; it is now in flight."""
         self._sequence = (self._sequence + 1) & _SEQUENCES
         self._sent.append((ticket, self._sequence))
         self.in_flight_bytes += ticket.call.size
-        return ticket.call.frame(self._sequence)
+        return ticket.call.pieces(self._sequence)
 
     def receive(self, octets: bytes) -> list[tuple[Ticket, bytes]]:
         """Take what has arrived; return the calls that it answers, each with its frame, in order. Look at `broken` afterwards."""

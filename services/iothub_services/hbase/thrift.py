@@ -59,6 +59,11 @@ def texts(values: Sequence[bytes]) -> bytes:
     return _LIST_HEAD.pack(STRING, len(values)) + b"".join([text(value) for value in values])
 
 
+def one_text(size: int) -> bytes:
+    """Encode what goes before the bytes of a list that has one value."""
+    return _LIST_HEAD.pack(STRING, 1) + _U32.pack(size)
+
+
 def structs(values: Sequence[bytes]) -> bytes:
     """Encode a list of structs that are encoded already."""
     return _LIST_HEAD.pack(STRUCT, len(values)) + b"".join(values)

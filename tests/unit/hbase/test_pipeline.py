@@ -31,6 +31,11 @@ def append(value: bytes) -> Asked:
     return Asked(calls.append(b"t", b"r", b"f:a", value))
 
 
+def sent_by(pipeline: Pipeline[Asked], asked: Asked) -> bytes:
+    """Send a call; return its frame whole."""
+    return b"".join(pipeline.send(asked))
+
+
 def answers(gateway: FakeGateway, *frames: bytes) -> bytes:
     return b"".join(framed(gateway.answer(frame[4:])) for frame in frames)
 
@@ -38,7 +43,7 @@ def answers(gateway: FakeGateway, *frames: bytes) -> bytes:
 def test_answers_are_matched_with_their_calls(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
     """In order; what is in flight is counted."""
     asked = [append(b"a"), append(b"b")]
-    sent = [pipeline.send(each) for each in asked]
+    sent = [sent_by(pipeline, each) for each in asked]
     assert (pipeline.in_flight, pipeline.in_flight_bytes) == (2, sum(map(len, sent)))
 
     answered = pipeline.receive(answers(gateway, *sent))
@@ -51,7 +56,7 @@ def test_answers_are_matched_with_their_calls(gateway: FakeGateway, pipeline: Pi
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 40])
 def test_answers_may_come_in_any_pieces(gateway: FakeGateway, pipeline: Pipeline[Asked], size: int) -> None:
     """TCP keeps no boundaries."""
-    octets = answers(gateway, *[pipeline.send(append(b"a")) for _ in range(3)])
+    octets = answers(gateway, *[sent_by(pipeline, append(b"a")) for _ in range(3)])
 
     found = [each for at in range(0, len(octets), size) for each in pipeline.receive(octets[at : at + size])]
 
@@ -60,7 +65,7 @@ def test_answers_may_come_in_any_pieces(gateway: FakeGateway, pipeline: Pipeline
 
 def test_answer_out_of_step_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
     """It is somebody else's data. Those before it are good, nothing after it is read."""
-    first, second, third = (pipeline.send(append(b"a")) for _ in range(3))
+    first, second, third = (sent_by(pipeline, append(b"a")) for _ in range(3))
 
     answered = pipeline.receive(answers(gateway, first, third, second))
 
@@ -81,7 +86,7 @@ def test_answer_out_of_step_breaks_the_connection(gateway: FakeGateway, pipeline
 )
 def test_stranger_is_given_up(pipeline: Pipeline[Asked], octets: bytes, what: str) -> None:
     """No answer is made of what is none, and no buffer grows for it."""
-    pipeline.send(append(b"a"))
+    sent_by(pipeline, append(b"a"))
 
     assert pipeline.receive(octets) == []
     assert what in pipeline.broken
@@ -89,7 +94,7 @@ def test_stranger_is_given_up(pipeline: Pipeline[Asked], octets: bytes, what: st
 
 def test_answer_that_nobody_asked_for_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
     """There is no unasked answer in Thrift."""
-    sent = pipeline.send(append(b"a"))
+    sent = sent_by(pipeline, append(b"a"))
 
     assert len(pipeline.receive(answers(gateway, sent, sent))) == 1
     assert "nobody asked" in pipeline.broken
@@ -98,10 +103,10 @@ def test_answer_that_nobody_asked_for_breaks_the_connection(gateway: FakeGateway
 def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
     """And the pipeline begins anew: half an answer of the old connection is forgotten."""
     asked = append(b"a")
-    octets = answers(gateway, pipeline.send(asked))
+    octets = answers(gateway, sent_by(pipeline, asked))
     pipeline.receive(octets[:-3])
 
     assert list(pipeline.lost()) == [asked]
 
-    sent = pipeline.send(append(b"b"))
+    sent = sent_by(pipeline, append(b"b"))
     assert len(pipeline.receive(answers(gateway, sent))) == 1

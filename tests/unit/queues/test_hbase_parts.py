@@ -151,7 +151,8 @@ def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
     regions = Regions(caller, TABLES.queues)
     regions.load()
     caller.made.clear()
-    large = [(b"\1\1\0\0" + bytes(8) + (REQUEST_BYTES // 2).to_bytes(4) + bytes(2), b"x" * (REQUEST_BYTES // 2))]
+    size = REQUEST_BYTES // 2
+    large = [requests.sized(b"\1\1\0\0" + bytes(8) + size.to_bytes(4) + bytes(2), size), b"x" * size]
     steps = [
         requests.append(keys.queue_key(queue_id, TENANT), 5, number, (-1, -1), large)
         for number, queue_id in enumerate((1, 2, 1, 3, 1), 1)
@@ -160,7 +161,7 @@ def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
     told = require(regions.send(steps))
 
     assert len(caller.made) == 5
-    assert [requests.appended_one(octets)[2] for _, octets in told] == [1, 1, 2, 1, 3]
+    assert [requests.appended_run(octets, 1)[2] for _, octets in told] == [1, 1, 2, 1, 3]
 
 
 def test_regions_that_are_others_now_are_read_again() -> None:

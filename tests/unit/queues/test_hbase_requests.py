@@ -11,7 +11,7 @@ from iothub.errors import CorruptRecordError
 from iothub.records.queued import encode_record, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import inline
-from iothub_services.queues.hbase.requests import Dropped, StatsTold, Status
+from iothub_services.queues.hbase.requests import Dropped, StatsTold, Status, Step
 from iothub_services.queues.port import Move, MoveKind, Overflow, QueueLimits
 from tests.support import queue_bytes
 
@@ -26,17 +26,22 @@ def example(way: str) -> dict[str, bytes]:
     return {name: bytes.fromhex(octets) for name, octets in found}
 
 
+def requested(steps: list[Step]) -> bytes:
+    """Return a request whole."""
+    return b"".join(requests.request(steps))
+
+
 def test_requests_are_those_of_the_reference_page() -> None:
     """Each operation of its example, built here, has its bytes."""
     asked = example(">")
     head = record_head(1, 0, (), 0, b"", 3, is_apart=False)
     acknowledge = requests.move(Move(MoveKind.ACK, 1, 1, 1))
 
-    assert requests.request([requests.append(KEY, 99, 1, (-1, -1), [(head, b"abc")])]) == asked["append"]
-    assert requests.request([requests.claim(KEY, 5, b"w1")]) == asked["claim"]
-    assert requests.request([requests.moves(KEY, 1, 2, [acknowledge])]) == asked["moves"]
+    assert requested([requests.append(KEY, 99, 1, (-1, -1), [requests.sized(head, 3), b"abc"])]) == asked["append"]
+    assert requested([requests.claim(KEY, 5, b"w1")]) == asked["claim"]
+    assert requested([requests.moves(KEY, 1, 2, [acknowledge])]) == asked["moves"]
     assert requests.page(1, 0, 100, 65_536) == asked["m:deq"]
-    created = requests.request([requests.create(KEY, 0x1122334455667788, 1, LIMITS)])
+    created = requested([requests.create(KEY, 0x1122334455667788, 1, LIMITS)])
     assert (created[:17], created[-17:]) == (asked["create"][:17], asked["create"][-17:])
 
 
@@ -49,7 +54,8 @@ def test_answers_are_read_as_the_reference_page_says() -> None:
 
     assert status == Status.DONE
     assert requests.appended(appended) == (1, 3, [1], {}, [])
-    assert requests.appended_one(appended) == (1, 3, 1)
+    assert requests.appended_run(appended, 1) == (1, 3, 1)
+    assert requests.appended_run(appended, 2) == (0, 0, 0)
     assert requests.claimed(claimed) == (1, 0, 1, 0, 1, 3, (), [])
     assert page == (1, 1, True, [(1, encode_record(1, 0, (), 0, b"", inline(b"abc")))])
     assert requests.stats(told["m:sta"]) == StatsTold(1, 0, 1, 1024, 1, 3, LIMITS)
@@ -59,9 +65,10 @@ def test_several_records_are_one_operation() -> None:
     """The same bytes as the tests' own client writes."""
     records = [queue_bytes.record(b"a"), queue_bytes.record(b"bc", 2, message_id=b"i" * 16)]
 
-    step = requests.append(KEY, 9, 7, (3, 4), [(record[:5], record[5:]) for record in records])
+    parts = [part for each in records for part in (requests.sized(each[:5], len(each) - 5), each[5:])]
+    step = requests.append(KEY, 9, 7, (3, 4), parts)
 
-    assert requests.request([step]) == queue_bytes.request(queue_bytes.append(1, 9, 7, records, (3, 4)))
+    assert requested([step]) == queue_bytes.request(queue_bytes.append(1, 9, 7, records, (3, 4)))
 
 
 def test_answer_with_refusals_and_drops_is_taken_apart() -> None:
@@ -79,7 +86,7 @@ def test_answer_with_refusals_and_drops_is_taken_apart() -> None:
     assert (told.messages, told.size_bytes, told.positions) == (5, 9, [7, 8, -1, 3])
     assert told.full == {2: "session_queued_bytes"}
     assert told.dropped == [Dropped(1, "session_queued_messages", 4, 2)]
-    assert requests.appended_one(octets) == (0, 0, 0)
+    assert requests.appended_run(octets, 4) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\2\0\0\0\1", b"\1\0\0\0\2" + bytes(5), b"\1"])
@@ -103,3 +110,4 @@ def test_shortened_append_answer_is_refused() -> None:
     for size in range(len(whole)):
         with pytest.raises(CorruptRecordError):
             requests.appended(whole[:size])
+        assert requests.appended_run(whole[:size], 1) == (0, 0, 0)

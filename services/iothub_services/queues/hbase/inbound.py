@@ -19,10 +19,11 @@ from iothub.records.queued import Body, Intent, Target, decode_intent, encode_in
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.queues.hbase import requests
-from iothub_services.queues.hbase.append import Appending, Item, Progress
+from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.moves import Reader, Readers
+from iothub_services.queues.hbase.shares import Item, Progress
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
 
 log = logging.get(__name__)

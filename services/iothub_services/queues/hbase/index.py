@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Which queues there are on HBase, whose they are, and what each tenant has stored: for both drivers.
 
 Knows the rows of table `queue_index` and keys; knows no record and no driver's state.

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The regions of table `queues`, and operations on their way into them: one call of the coprocessor takes queues of one region.
 
 Knows how operations are grouped, and what an error of a call means for each of them; knows nothing of what they do.
@@ -131,7 +132,7 @@ class Regions:
 
     def _call(self, start: bytes, steps: Sequence[Step]) -> Call[bytes]:
         row = keys.meta_row(steps[0][0])
-        return calls.append(self._table, row, requests.CHANGE, requests.request(steps), pin=b"region " + start)
+        return calls.append_pieces(self._table, row, requests.CHANGE, requests.request(steps), pin=b"region " + start)
 
 
 _UNSENT = BackendError("not sent to HBase", retryable=True)

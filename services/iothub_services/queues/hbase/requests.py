@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What the queue coprocessor is asked, and what it answers, as bytes: the client's side of docs/reference/coprocessor.md.
 
 Knows no connection and no region. Numbers are big-endian; K is a queue's key, `iothub.records.keys.queue_key`.
@@ -35,7 +36,6 @@ _HITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages
 _REQUEST = Struct(">Bi")
 _STEP = Struct(">B12si")
 _APPEND_STEP = Struct(">B12siqqqqi")
-_APPEND_ONE = Struct(">B12siqqqqii")
 _APPEND_BYTES = 36
 _MOVES_HEAD = Struct(">qqi")
 _MOVE = Struct(">Bq")
@@ -52,6 +52,7 @@ _RESULT = Struct(">Bi")
 _OWNER_AT = 9  # in the answer to an append, behind `is repeat` and the epoch
 _HOLDS = Struct(">16xqqi")  # head and tail, messages, bytes, number of runs
 _ONE_RUN = Struct(">16xqqiBqii")  # the same, one run, nothing dropped
+_ONE_RUN_BYTES = _ONE_RUN.size
 _RUN = Struct(">Bqi")
 _DROPPED = Struct(">iBqi")
 _STANDS = Struct(">qqqq")
@@ -85,34 +86,32 @@ Told = tuple[int, bytes]
 # --- what is asked
 
 
-def request(steps: Sequence[Step]) -> bytes:
-    """Return the value of an append to `CHANGE`; all queues are in one region."""
-    return _REQUEST.pack(VERSION, len(steps)) + b"".join([octets for _, octets in steps])
+def request(steps: Sequence[Step]) -> list[bytes]:
+    """Return the value of an append to `CHANGE`, in pieces; all queues are in one region."""
+    return [_REQUEST.pack(VERSION, len(steps)), *[step[1] for step in steps]]
 
 
 def create(key: bytes, token: int, first_epoch: int, limits: QueueLimits) -> Step:
     return _step(_CREATE, key, _CREATE_HEAD.pack(token, first_epoch) + _limits(limits))
 
 
-def append(
-    key: bytes, writer: int, sequence: int, room: tuple[int, int], records: Sequence[tuple[bytes, bytes]]
-) -> Step:
-    """Return the append of records, each in two parts, at most `MOST_RECORDS`.
+def sized(head: bytes, body_bytes: int) -> bytes:
+    """Return what goes before a record's body: the record's length, and the record up to there."""
+    return _I32.pack(len(head) + body_bytes) + head
+
+
+def append(key: bytes, writer: int, sequence: int, room: tuple[int, int], records: list[bytes]) -> Step:
+    """Return the append of records, at most `MOST_RECORDS`, each in two parts: what `sized` gives, and its body.
 
     `room`: messages and bytes that the tenant has left, -1 for no bound.
     """
-    if len(records) == 1:
-        ((head, body),) = records
-        size = len(head) + len(body)
-        start = _APPEND_ONE.pack(_APPEND, key, _APPEND_BYTES + 4 + size, writer, sequence, *room, 1, size)
-        return key, b"".join((start, head, body))
-    parts = [b""]
     total = _APPEND_BYTES
-    for head, body in records:
-        size = len(head) + len(body)
-        total += 4 + size
-        parts += (_I32.pack(size), head, body)
-    parts[0] = _APPEND_STEP.pack(_APPEND, key, total, writer, sequence, *room, len(records))
+    for part in records:
+        total += len(part)
+    messages, size_bytes = room
+    start = _APPEND_STEP.pack(_APPEND, key, total, writer, sequence, messages, size_bytes, len(records) // 2)
+    parts = [start]
+    parts += records
     return key, b"".join(parts)
 
 
@@ -254,15 +253,20 @@ def answers(raw: bytes) -> list[Told]:
     return told
 
 
-def appended_one(raw: bytes) -> tuple[int, int, int]:
-    """Read the usual answer to an append of one record: messages, bytes, position; position 0: it is not that, read it by `appended`."""
+def appended_run(raw: bytes, records: int) -> tuple[int, int, int]:
+    """Read the usual answer to an append of so many records: messages, bytes, and the first of positions without a gap.
+
+    Position 0: the answer is not that; read it by `appended`.
+    """
+    if len(raw) <= _OWNER_AT:
+        return 0, 0, 0
     at = _OWNER_AT + 1 + raw[_OWNER_AT]
-    if len(raw) != at + _ONE_RUN.size:
+    if len(raw) != at + _ONE_RUN_BYTES:
         return 0, 0, 0
-    messages, size_bytes, runs, kind, position, count, drops = _ONE_RUN.unpack_from(raw, at)
-    if runs != 1 or kind == _FULL or count != 1 or drops:
+    messages, size_bytes, runs, kind, first, count, drops = _ONE_RUN.unpack_from(raw, at)
+    if runs != 1 or kind == _FULL or count != records or drops:
         return 0, 0, 0
-    return messages, size_bytes, position
+    return messages, size_bytes, first
 
 
 def appended(raw: bytes) -> AppendTold:
