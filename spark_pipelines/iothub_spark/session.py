@@ -11,6 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from iothub_spark import daemon
 from iothub_spark.spec import SparkSettings
 
 _ATTEMPTS = 4  # of a task, as a cluster has it
@@ -48,6 +49,7 @@ def session_options(settings: SparkSettings) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.extraJavaOptions": _JAVA,
+            "spark.python.daemon.module": daemon.NAME,
         }
     return options
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 
 from iothub.jobs.process import kill_session
+from iothub_spark import daemon
 from iothub_spark.spec import Spec, write_spec
 
 WAIT_S = 400.0  # for Java on a busy machine
@@ -107,7 +108,7 @@ def _kill_workers(pid: int) -> int:
     killed = 0
     for process in psutil.Process(pid).children(recursive=True):
         try:
-            if process.name().startswith("python") and "pyspark.daemon" in process.cmdline():
+            if process.name().startswith("python") and daemon.NAME in process.cmdline():
                 process.kill()
                 killed += 1
         except (psutil.NoSuchProcess, psutil.ZombieProcess):

@@ -17,13 +17,20 @@ def test_session_on_one_machine_listens_nowhere_else_and_does_not_optimize(maste
 
     assert (options["spark.driver.host"], options["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
     assert options["spark.driver.extraJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    assert options["spark.python.daemon.module"] == "iothub_spark.daemon"
 
 
 def test_session_on_a_cluster_leaves_java_and_addresses_to_it() -> None:
     """What spark-submit says of them counts."""
     options = session_options(SparkSettings(master="yarn"))
 
-    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.driver.extraJavaOptions"} & options.keys()
+    ours = {
+        "spark.driver.host",
+        "spark.driver.bindAddress",
+        "spark.driver.extraJavaOptions",
+        "spark.python.daemon.module",
+    }
+    assert not ours & options.keys()
 
 
 def test_session_has_as_many_partitions_and_as_much_memory_as_was_set(tmp_path: Path) -> None:
