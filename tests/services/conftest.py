@@ -19,6 +19,7 @@ from ops.services.servers import ALWAYS, NAMES, ports_of
 from ops.services.thrift import Gateway
 from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.kafka import create_topic, delete_topic
+from tests.support.own_tables import drop_tables
 
 _HERE = Path(__file__).parent
 _TIMEOUT_S = 900  # the first start may fetch 200 MB
@@ -90,17 +91,23 @@ def topic(services: Services) -> Iterator[str]:
     delete_topic(services, name)
 
 
+@pytest.fixture(scope="session")
+def _used_tables(_house: Services) -> Iterator[list[bytes]]:
+    """Dropped together, at the end: each would wait seconds for the master."""
+    names: list[bytes] = []
+    yield names
+    _house.up()
+    drop_tables(_house, names)
+
+
 @pytest.fixture
-def table(services: Services) -> Iterator[bytes]:
-    """A table of its own for each test, gone afterwards."""
+def table(services: Services, _used_tables: list[bytes]) -> bytes:
+    """A table of its own for each test."""
     name = f"smoke_{uuid.uuid4().hex}".encode()
     with Gateway(services.ports.thrift) as gateway:
         gateway.call("createTable", name, [{1: b"f:", 2: 1}])
-    yield name
-    services.up()
-    with Gateway(services.ports.thrift) as gateway:
-        gateway.call("disableTable", name)
-        gateway.call("deleteTable", name)
+    _used_tables.append(name)
+    return name
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import layouts
 from ops.services.house import Services
 from ops.services.places import HOST
+from tests.support.own_tables import drop_tables
 
 REGIONS = 4
 
@@ -30,14 +31,12 @@ def caller(services: Services) -> Iterator[DirectCaller]:
 
 
 @pytest.fixture
-def namespace(caller: DirectCaller) -> Iterator[str]:
+def namespace(services: Services, caller: DirectCaller) -> Iterator[str]:
     """A namespace of its own for each test; its tables are gone afterwards."""
     name = f"t{uuid.uuid4().hex}"
     yield name
-    for table in caller.call(calls.table_names()):
-        if table.startswith(f"{name}:".encode()):
-            caller.call(calls.disable_table(table))
-            caller.call(calls.delete_table(table))
+    made = caller.call(calls.table_names())
+    drop_tables(services, [table for table in made if table.startswith(f"{name}:".encode())])
 
 
 @pytest.fixture

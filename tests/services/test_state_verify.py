@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +18,7 @@ from iothub.records.layout import encode_state_cell
 from iothub.settings import Kafka
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.hbase import calls
-from iothub_services.hbase.administration import TableAdmin
-from iothub_services.hbase.tables import Tables, layouts
+from iothub_services.hbase.tables import Tables
 from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
 from iothub_services.state.service import StateService
 from ops.services.house import Services
@@ -28,6 +26,7 @@ from ops.services.places import HOST
 from tests.support.datadirs import fresh_hub
 from tests.support.hbase_tables import caller
 from tests.support.kafka import own_topics
+from tests.support.own_tables import own_tables
 
 NAMES = [f"client-{number}" for number in range(50)]
 
@@ -43,14 +42,8 @@ def kafka(services: Services) -> Iterator[Kafka]:
 @pytest.fixture
 def tables(services: Services) -> Iterator[Tables]:
     """States and checkpoints, as hubs have them."""
-    made = Tables(f"t{uuid.uuid4().hex}")
-    wanted = [layout for layout in layouts(made.namespace, 8) if layout.name.encode() in (made.state, made.checkpoints)]
-    TableAdmin(services.places.folder / "hbase-java").create(wanted)
-    yield made
-    with caller(services, 30.0) as tools:
-        for layout in wanted:
-            tools.call(calls.disable_table(layout.name.encode()))
-            tools.call(calls.delete_table(layout.name.encode()))
+    with own_tables(services, 8, "state", "checkpoints") as made:
+        yield made
 
 
 def created(client_id: str, epoch: int = 1) -> Event:

@@ -15,6 +15,7 @@ import pytest
 from ops.services.house import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub
+from tests.support.night import by_day
 from tests.support.party import Party
 from tests.support.server_hub import PLAIN_TENANT, own_stores
 from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
@@ -22,6 +23,7 @@ from tests.support.waiting import until
 
 TENANTS = ["acme", PLAIN_TENANT]
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
+KILLS_S = by_day(22.0, 32.0)
 
 At = Callable[[Hub], Party]
 
@@ -268,7 +270,7 @@ def test_hubs_that_are_killed_in_turn_lose_double_and_swap_nothing(pair: Pair) -
     for hub in (pair.first, pair.second):
         hub.close()
 
-    outcome = asyncio.run(run_pair(pair, 4, 32.0, rate_per_s=15, drain_s=60, seed=39))
+    outcome = asyncio.run(run_pair(pair, 4, KILLS_S, rate_per_s=15, drain_s=60, seed=39))
     sys.stdout.write(outcome.report() + "\n")
 
     assert not outcome.wrong, outcome.report()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -38,11 +38,16 @@ def caller(services: Services, timeout_s: float = 5.0) -> DirectCaller:
     return caller_of(services, timeout_s=timeout_s)
 
 
-@contextmanager
-def fresh_tables(services: Services, name: str, count: int) -> Iterator[list[Tables]]:
+def fresh_tables(services: Services, name: str, count: int) -> AbstractContextManager[list[Tables]]:
     """Make `count` empty tables of this name, gone afterwards."""
+    return fresh_sets(services, (name,), count)
+
+
+@contextmanager
+def fresh_sets(services: Services, names: Sequence[str], count: int) -> Iterator[list[Tables]]:
+    """Make `count` sets of empty tables of these names, gone afterwards."""
     made = [Tables(f"t{uuid.uuid4().hex}") for _ in range(count)]
-    with made_tables(services, [_layout(tables, name) for tables in made]):
+    with made_tables(services, [_layout(tables, name) for tables in made for name in names]):
         yield made
 
 

@@ -21,6 +21,7 @@ from ops.services.places import HOST
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.kafka import own_topics
+from tests.support.own_tables import drop_tables
 
 REGIONS = 2
 TIMEOUT_S = 3.0
@@ -99,7 +100,5 @@ def alarms(hub: Hub) -> set[tuple[str, str]]:
 
 def _drop_tables(services: Services, namespace: str) -> None:
     with DirectCaller([Endpoint(HOST, services.ports.thrift)]) as caller:
-        for table in caller.call(calls.table_names()):
-            if table.startswith(f"{namespace}:".encode()):
-                caller.call(calls.disable_table(table))
-                caller.call(calls.delete_table(table))
+        names = caller.call(calls.table_names())
+    drop_tables(services, [name for name in names if name.startswith(f"{namespace}:".encode())])
