@@ -40,7 +40,8 @@ fi
 
 if [ "${1:-}" = --nightly ]; then
     [ -n "$has_servers" ] && servers=tests/services || servers=
-    IOTHUB_NIGHTLY=1 exec $bin/python -m pytest -q tests/nightly $servers
+    larger="tests/integration/spark tests/property/test_spark_fold.py"  # more events and examples than by day
+    IOTHUB_NIGHTLY=1 exec $bin/python -m pytest -q tests/nightly $larger $servers
 fi
 
 status=0
@@ -75,13 +76,15 @@ step "format" $bin/ruff format --check -q .
 step "lint" $bin/ruff check -q .
 step "types" $bin/mypy
 step "import contracts" env PYTHONPATH=. $bin/lint-imports --config setup.cfg
-step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance
+jobs="tests/unit/spark tests/integration/spark tests/integration/usage tests/integration/jobs/test_real_job.py"  # a Java for each worker, and the runs' own
+step "units, contracts, properties, structure" tests $spread tests/unit tests/contract tests/property tests/architecture tests/conformance --ignore tests/unit/spark
+step "jobs on Spark" tests $spread $jobs
 words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
-alone="tests/integration/faults tests/integration/jobs tests/integration/spark tests/integration/usage tests/integration/test_usage_kill.py"
+alone="tests/integration/faults tests/integration/test_usage_kill.py"
 alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
-step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone)
-step "faults, rates and jobs, one after the other" tests $alone
+step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
+step "faults and rates, one after the other" tests $alone
 [ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
 step "the plain twin: engine, queues and properties again" plain_tests $spread tests/unit/engine tests/unit/queues tests/property
 step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
