@@ -111,7 +111,7 @@ def test_verify_reads_everything(busy: Cli) -> None:
 def test_verify_names_what_is_damaged(busy: Cli) -> None:
     """With exit code 1; the tail leaves it out, with a warning."""
     with sqlite3.connect(busy.data_dir / "events.db") as connection:
-        connection.execute("UPDATE session_event SET value = 'damaged' WHERE offset = 2")
+        connection.execute("UPDATE session_event SET value = CAST('damaged' AS BLOB) WHERE offset = 2")
 
     result = busy("events", "verify", "-o", "json", code=1)
 
