@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,15 @@ from pyspark.sql import SparkSession
 from iothub.errors import IotHubError
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
+from iothub_spark.spec import Spec
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log, replay
+from tests.support.night import by_day
 from tests.support.spark import Quiet, live_states, require_same, sqlite_spec, states_of_checkpoint
 from tests.support.spark_child import seen, started
 
-MADE, MORE = 20_000, 1_000
-SESSIONS, TENANTS = 2_000, 50
+MADE, MORE = by_day(6_000, 20_000), by_day(500, 1_000)
+SESSIONS, TENANTS = by_day(600, 2_000), 50
 
 
 @pytest.fixture
@@ -36,6 +39,12 @@ def folder(tmp_path: Path, mill: EventMill) -> Path:
 
 def _compact(spark: SparkSession, folder: Path) -> Figures:
     return compact_events.run(spark, sqlite_spec(folder), Quiet())
+
+
+def _to_kill(folder: Path) -> Spec:
+    """A run with a Java of its own: with one task at a time, half as many Python workers have to import everything."""
+    spec = sqlite_spec(folder)
+    return replace(spec, spark=replace(spec.spark, master="local[1]"))
 
 
 def _require_finished(spark: SparkSession, folder: Path) -> None:
@@ -98,7 +107,7 @@ def test_compaction_runs_beside_a_hub_that_writes(spark: SparkSession, folder: P
 )
 def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder: Path, moment: str) -> None:
     """Kill -9: there is no pointer, or a whole checkpoint; the next run makes the same as if nothing had been."""
-    with started(sqlite_spec(folder), folder) as child:
+    with started(_to_kill(folder), folder) as child:
         child.kill_when(lambda: seen(folder, moment))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         assert store.pointer() is None
@@ -109,7 +118,7 @@ def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder:
 
 def test_killed_workers_change_nothing(spark: SparkSession, folder: Path) -> None:
     """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run fails and the next one does it."""
-    with started(sqlite_spec(folder), folder) as child:
+    with started(_to_kill(folder), folder) as child:
         assert child.kill_workers_when(lambda: seen(folder, "SELECT 1 FROM checkpoint")) > 0
 
     _require_finished(spark, folder)
