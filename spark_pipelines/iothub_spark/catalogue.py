@@ -35,6 +35,9 @@ class JobEntry:
 FULL = JobOption("full", "flag", "From the beginning of the log, not from where the last run ended.")
 DRY_RUN = JobOption("dry_run", "flag", "Only say what would be done.")
 FROM_STATE = JobOption("from_state", "flag", "From the live session states, when the log alone does not tell all.")
+LEAVE_OUT_DAMAGED = JobOption(
+    "leave_out_damaged", "flag", "With from_state: without what nobody can read; it is lost then."
+)
 COMPACTION = "compact_events"
 
 CATALOGUE: dict[str, JobEntry] = {
@@ -43,7 +46,7 @@ CATALOGUE: dict[str, JobEntry] = {
         JobEntry(
             COMPACTION,
             "Fold the session-event log into a new checkpoint, so that a hub starts fast.",
-            (FULL, DRY_RUN, FROM_STATE),
+            (FULL, DRY_RUN, FROM_STATE, LEAVE_OUT_DAMAGED),
         ),
         JobEntry("verify", "Prove that checkpoint, log and live session states say the same."),
         JobEntry("usage", "Add up what each tenant used, by the hour.", (DRY_RUN,)),

@@ -32,7 +32,8 @@ def check_rows(spark: SparkSession, spec: Spec, pointer: Pointer, picks: int = 0
     if (found.rows, found.checksum) != (pointer.rows, pointer.checksum):
         raise CorruptRecordError(
             f"checkpoint {pointer.version} has {found.rows} rows with checksum {found.checksum:016x}, "
-            f"expected were {pointer.rows} with {pointer.checksum:016x}: run compact_events again, with --full if it was so before"
+            f"expected were {pointer.rows} with {pointer.checksum:016x}: "
+            "`iothub job run compact_events --full` makes it again"
         )
     return found.picked
 

@@ -14,7 +14,7 @@ from iothub_spark.stores.log import Log, LogRange, Offsets, range_after, shown
 
 _REMEDY = (
     "restore both from one backup, or make the first checkpoint of this log from the live session states: "
-    "iothub job run compact_events --option from_state=true"
+    "`iothub job run compact_events --option from_state=true`"
 )
 
 

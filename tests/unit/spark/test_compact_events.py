@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.errors import ConfigError, ConflictError, CorruptRecordError
 from iothub.records.checkpoint import encode_row
-from iothub.records.state import encode_state
+from iothub.records.events import Event
+from iothub.records.state import SessionState, encode_state, fold
 from iothub_spark import checking
 from iothub_spark.jobs import compact_events
 from iothub_spark.report import Figures
@@ -66,6 +67,22 @@ def _rows(folder: Path, version: int) -> list[tuple[object, ...]]:
 def _change(folder: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(folder / "checkpoints.db")) as file, file:
         assert file.execute(statement, values).rowcount > 0
+
+
+def _make_states(folder: Path, states: Mapping[tuple[int, str], SessionState], applied: int) -> None:
+    """Live states as a hub has them that has folded the log up to there."""
+    rows = [(*key, state.offset, encode_state(state)) for key, state in states.items()]
+    with closing(sqlite3.connect(folder / "state.db")) as file, file:
+        file.execute("UPDATE applied SET offset = ?", (applied,))
+        file.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?)", rows)
+
+
+def _folded(events: Iterable[Event]) -> dict[tuple[int, str], SessionState]:
+    states: dict[tuple[int, str], SessionState] = {}
+    for offset, event in enumerate(events, 1):
+        state = fold(states.get((event.tenant_id, event.client_id)), event, offset)
+        states |= {} if state is None else {state.key: state}
+    return states
 
 
 def test_checkpoint_is_what_a_plain_replay_makes_and_goes_on_from_there(
@@ -146,14 +163,47 @@ def test_session_that_ended_is_forgotten_when_the_log_begins_behind_it(
     assert left == set()
 
 
-def test_damaged_events_are_left_out_and_told(spark: SparkSession, folder: Path) -> None:
+def test_damaged_events_end_the_run_and_the_live_states_are_the_way_out(
+    folder: Path, mill: EventMill, compact: Compact
+) -> None:
+    """They were whole when the hub folded them: no session is lost, and no event goes before a checkpoint has it."""
+    first = compact()
+    append(folder / "events.db", mill.events(100))
+    whole = replay(EventMill(SESSIONS, TENANTS).events(MADE + 100))
     with closing(sqlite3.connect(folder / "events.db")) as log, log:
-        log.execute("UPDATE session_event SET value = 'damaged' WHERE offset IN (5, 77)")
-    report = Quiet()
-    figures = compact_events.run(spark, sqlite_spec(folder), report)
+        log.execute("UPDATE session_event SET value = 'damaged' WHERE offset IN (?, ?)", (MADE + 5, MADE + 77))
 
-    assert figures["damaged"] == 2
-    assert any("2 damaged events were left out, such as: event of " in note for note in report.notes)
+    with pytest.raises(CorruptRecordError, match=r"2 damaged events \(event of .*offset 3005: .*from_state=true`"):
+        compact()
+    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
+        pointer = store.pointer()
+        assert (pointer and pointer.version, store.versions()) == (first["version"], [first["version"]])
+        assert not any(
+            name.startswith("written/") and not name.endswith(f"/{first['version']}") for name in store.marks()
+        )
+    with closing(sqlite3.connect(folder / "events.db")) as log:
+        assert log.execute("SELECT count(*) FROM session_event").fetchone() == (MADE + 100,)
+
+    _make_states(folder, _folded(EventMill(SESSIONS, TENANTS).events(MADE + 100)), MADE + 100)
+    figures = compact(from_state=True)
+    assert (figures["events"], figures["damaged"]) == (0, 0)
+    require_same(states_of_checkpoint(folder), whole)
+
+
+def test_damaged_events_that_no_state_has_seen_are_left_out_by_word_alone(
+    folder: Path, mill: EventMill, compact: Compact
+) -> None:
+    compact()
+    _make_states(folder, states_of_checkpoint(folder), MADE)
+    append(folder / "events.db", mill.events(100))
+    with closing(sqlite3.connect(folder / "events.db")) as log, log:
+        log.execute("UPDATE session_event SET value = 'damaged' WHERE offset = ?", (MADE + 5,))
+
+    with pytest.raises(ConfigError, match="leave_out_damaged=true wants from_state=true, too"):
+        compact(leave_out_damaged=True)
+    with pytest.raises(CorruptRecordError, match="leave_out_damaged=true` goes without it"):
+        compact(from_state=True)
+    assert compact(from_state=True, leave_out_damaged=True)["damaged"] == 1
 
 
 def test_checkpoint_that_is_damaged_is_refused_and_made_anew_with_full(
@@ -219,11 +269,8 @@ def test_log_without_its_beginning_makes_no_checkpoint_alone(
     whole = replay(EventMill(SESSIONS, TENANTS).events(MADE))
     compact()
     states = states_of_checkpoint(folder)
+    _make_states(folder, states, MADE)
     with closing(sqlite3.connect(folder / "state.db")) as file, file:
-        for (tenant_id, client_id), state in states.items():
-            file.execute(
-                "INSERT INTO session VALUES (?, ?, ?, ?)", (tenant_id, client_id, state.offset, encode_state(state))
-            )
         file.execute("INSERT INTO session VALUES (1, 'damaged', 7, '{')")
     (folder / "checkpoints.db").unlink()
     trim(folder / "events.db", MADE)
@@ -232,8 +279,10 @@ def test_log_without_its_beginning_makes_no_checkpoint_alone(
 
     more = list(mill.events(60))
     append(folder / "events.db", more)
+    with pytest.raises(CorruptRecordError, match="session state of 1/damaged: "):
+        compact(from_state=True)
     report = Quiet()
-    figures = compact_events.run(spark, sqlite_spec(folder, from_state=True), report)
+    figures = compact_events.run(spark, sqlite_spec(folder, from_state=True, leave_out_damaged=True), report)
     assert (figures["events"], figures["damaged"]) == (60, 1)
     assert any(
         "1 damaged session states and events were left out, such as: session state of 1/damaged: " in note
