@@ -37,6 +37,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Alone, Company
 from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.absent import rights_of
 from iothub_tenants.broker.allowance import Allowance
@@ -279,7 +280,14 @@ class Loopback:
 class House:
     """One worker with tenant `acme` (id 7, everything allowed) and devices `dev1` and `dev2`, whose secret is "secret"."""
 
-    def __init__(self, path: Path, *, hooks: Hooks | None = None, settings: Config | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        hooks: Hooks | None = None,
+        settings: Config | None = None,
+        company: Company | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
         self.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,)), device("dev1"), device("dev2"))
@@ -299,7 +307,8 @@ class House:
         self.store.plane = self.plane
         directory = LocalDirectory()
         queue_admin = cast("Any", self.queues)
-        self.sessions = SessionManager(self.plane, directory, queue_admin, self.journal, self.clock, b"w")
+        company = company or Alone()
+        self.sessions = SessionManager(self.plane, directory, queue_admin, self.journal, self.clock, b"w", company)
         pool = cast("Any", run)
         observer = cast("Any", self.told)
         self.hub = Hub(
@@ -316,6 +325,7 @@ class House:
             message_ids=message_ids,
             counters=self.told,
             later=self.later,
+            company=company,
         )
         self.control.attach(self.hub)
         sys_topics = SysTopics(self.plane, self.hub.brokers, lambda _id: TenantUsage(0, 0))

@@ -45,11 +45,9 @@ class Together(Alone):
 class Stage:
     """A hub with node number 1, and what hub 2 writes."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, path: Path) -> None:
         self.company = Together()
-        house.hub.company = self.company
-        house.sessions._company = self.company
+        self.house = house = House(path, company=self.company)
         registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
         self.abroad = Abroad(house.hub, cast("Any", registry), cast("Any", run), ME, 1)
         self.epoch = 500 << 24
@@ -106,9 +104,9 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Any:
-    house = House(tmp_path)
-    yield Stage(house)
-    house.close()
+    stage = Stage(tmp_path)
+    yield stage
+    stage.house.close()
 
 
 def filters(house: House, client_id: str = "c") -> list[bytes]:
