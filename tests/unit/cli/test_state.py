@@ -48,7 +48,7 @@ def busy(acme: Cli) -> Cli:
 def spoil(cli: Cli, client_id: str) -> None:
     with sqlite3.connect(cli.data_dir / "state.db") as connection:
         connection.execute(
-            "UPDATE session SET record = replace(record, '\"epoch\":1', '\"epoch\":4') WHERE client_id = ?",
+            "UPDATE session SET record = CAST(replace(record, '\"epoch\":1', '\"epoch\":4') AS BLOB) WHERE client_id = ?",
             (client_id,),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -89,7 +90,8 @@ def test_interrupted_run_ends_its_process_and_says_so(
     """Ctrl-C, a service manager, a closed terminal."""
     note = tmp_path / "java"
     runner = make_runner()
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests with nohup ignores it
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, usual)  # whoever runs the tests with nohup, or in the background, ignores some
 
     def interrupt(_: Said) -> None:
         os.kill(os.getpid(), number)
@@ -99,7 +101,7 @@ def test_interrupted_run_ends_its_process_and_says_so(
         with pytest.raises(InterruptedWorkError, match="nothing of it counts"):
             runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
 
     (run,) = job_runs.history(store)
     assert run.result is Result.INTERRUPTED
@@ -127,6 +129,17 @@ def test_run_that_takes_too_long_is_ended(make_runner: MakeRunner, fake: Fake) -
 
     assert (run.result, run.kind) == (Result.FAILED, "timeout")
     assert "longer than jobs.max_runtime" in run.text
+
+
+def test_full_disk_is_told_with_its_place(make_runner: MakeRunner, store: AccountStore) -> None:
+    """What a write says of itself has no file."""
+
+    def start(_: Run, folder: Path) -> tuple[list[str], dict[str, str]]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(UnavailableError, match=r"jobs/run-1: cannot be written: No space left on device"):
+        make_runner().run("verify", {}, start)
+    assert job_runs.show(store, 1).result is Result.FAILED
 
 
 def test_process_that_cannot_be_started_is_a_failed_run(make_runner: MakeRunner, store: AccountStore) -> None:
