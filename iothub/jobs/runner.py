@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from iothub.clock import Clock, SystemClock
-from iothub.errors import BackendError, ConflictError, InterruptedWorkError
+from iothub.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
 from iothub.jobs import process
 from iothub.jobs.child import GRACE_S, Child
 from iothub.jobs.lines import Done, Failed, Note, Said
@@ -141,10 +141,12 @@ class Runner:
         with self._places.scratch(run.id) as folder:
             log = RunLog(self._places.log_file(run.id))
             try:
-                command, environment = start(run, folder)
+                with _file_named(folder):
+                    command, environment = start(run, folder)
                 child = Child(command, environment, folder, log)
                 try:
-                    note_process(folder, child.pid)
+                    with _file_named(folder):
+                        note_process(folder, child.pid)
                     return self._listen(run, child, log)
                 finally:
                     child.end(self._timing.grace_s)
@@ -209,6 +211,15 @@ def _judge(done: Done | None, failed: Failed | None, code: int | None, log: RunL
         how = f"ended with exit code {code}" + ("" if code else " without saying what it did")
     last = f"; its last line: {log.last}" if log.last else ""
     return _Outcome(text=f"its process {how}{last}", figures=figures)
+
+
+@contextmanager
+def _file_named(folder: Path) -> Iterator[None]:
+    """A write that fails does not say of itself where: a full disk is told with the run's folder at least."""
+    try:
+        yield
+    except OSError as error:
+        raise UnavailableError(f"{error.filename or folder}: cannot be written: {error.strerror}") from None
 
 
 def _signal(number: int) -> str:

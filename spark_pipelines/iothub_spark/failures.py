@@ -22,6 +22,8 @@ _MADE = {
     each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError)
 }
 _WORDS = 400  # characters of a foreign error
+_FULL = "No space left on device"
+_FULL_FILE = re.compile(rf"(/[^\s:'\"()]+) \({_FULL}\)|{_FULL}: '([^']+)'")  # as Java says it, and Python
 
 
 def translated(error: BaseException) -> IotHubError:
@@ -31,6 +33,8 @@ def translated(error: BaseException) -> IotHubError:
     found = _OURS.findall(str(error))
     if found:
         return _made(*found[-1])
+    if _FULL in str(error):
+        return _no_space(str(error))
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return UnavailableError(f"Spark: {type(error).__name__}: {first}"[:_WORDS])
 
@@ -42,6 +46,13 @@ def kind_of(error: IotHubError) -> str:
     if isinstance(error, ConfigError | NotFoundError):
         return "config"
     return "corrupt" if isinstance(error, CorruptRecordError) else "unavailable"
+
+
+def _no_space(text: str) -> UnavailableError:
+    """Of a file that Spark wanted to write: what does not fit into memory lies below the run's folder."""
+    found = _FULL_FILE.search(text)
+    where = (found[1] or found[2]) if found else "Spark's files below the run's folder"
+    return UnavailableError(f"{where}: no space is left on the disk: make room, then run the job again")
 
 
 def _made(name: str, text: str) -> IotHubError:

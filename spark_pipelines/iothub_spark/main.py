@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iothub.errors import ConfigError, IotHubError
+from iothub_spark import before
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import kind_of, translated
 from iothub_spark.jobs.table import JOBS
@@ -43,6 +44,7 @@ def _failed(report: Report, error: IotHubError) -> int:
 
 
 def _run(spec: Spec, report: Report) -> int:
+    before.look(spec)
     spark = start_session(spec.spark, spec.job)
     try:
         report.done(JOBS[spec.job](spark, spec, report))

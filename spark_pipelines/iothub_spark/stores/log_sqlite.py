@@ -5,13 +5,14 @@ Knows rows as bytes. Reading is done page by page, each a statement of its own: 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from iothub.errors import BackendError, NotFoundError
+from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.records.events import Topic
 from iothub.records.layout import EVENT_TABLES
 from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
@@ -21,6 +22,8 @@ _PAGE = 20_000  # events
 _KEYS = 500  # asked for in one statement
 _TRIMMED = 2_000  # in one transaction: a hub that wants to commit waits for milliseconds
 _PAUSE_S = 0.005  # between them, so that it comes first
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_SCARCE_BYTES = 1 << 20  # a disk with less is full: SQLite calls that an I/O error, too
 
 
 class SqliteLog:
@@ -88,7 +91,7 @@ def trim(path: Path, upto: int) -> int:
 
 
 def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
-    """Open a file of a hub, in autocommit mode; text comes as bytes. Raises BackendError."""
+    """Open a file of a hub, in autocommit mode; text comes as bytes. Raises BackendError, CorruptRecordError."""
     uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "?mode=rw")
     with errors_translated(path):
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
@@ -98,8 +101,24 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
 
 @contextmanager
 def errors_translated(path: Path) -> Iterator[None]:
-    """Put the errors of SQLite into the house's words."""
+    """Put the errors of SQLite into the house's words. Raises BackendError; CorruptRecordError: the file itself is damaged."""
     try:
         yield
     except sqlite3.Error as error:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code in _DAMAGED:
+            raise CorruptRecordError(
+                f"{path}: {error}: restart the hub, whose start saves what can be read of the file, then run the job again"
+            ) from error
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
+            text = f"{path}: no space is left on its disk ({error}): make room, then run the job again"
+            raise BackendError(text, retryable=True, is_written=True) from error
         raise BackendError(f"{path.name}: {error}", retryable=True, is_written=True) from error
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _SCARCE_BYTES

@@ -84,6 +84,25 @@ def test_error_of_a_task_is_told_as_it_was_raised() -> None:
     assert kind_of(NotFoundError("x")) == kind_of(ConfigError("x")) == "config"
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (
+            "java.io.FileNotFoundException: /hub/jobs/run-3/spark/x.data (No space left on device)",
+            "/hub/jobs/run-3/spark/x.data",
+        ),
+        ("OSError: [Errno 28] No space left on device: '/hub/archive/part 1'", "/hub/archive/part 1"),
+        ("Job aborted\njava.io.IOException: No space left on device", "Spark's files below the run's folder"),
+    ],
+)
+def test_full_disk_is_told_as_one(text: str, where: str) -> None:
+    """With the file where Java or Python names one."""
+    found = translated(RuntimeError(text))
+
+    assert str(found) == f"{where}: no space is left on the disk: make room, then run the job again"
+    assert kind_of(found) == "unavailable"
+
+
 def test_progress_of_the_stages_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """In records, and whole at the end."""
     monkeypatch.setattr("iothub_spark.report._EVERY_S", 0.05)

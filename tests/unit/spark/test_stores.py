@@ -15,7 +15,8 @@ from iothub.testing.clock import ManualClock
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints_sqlite import SCHEMA
 from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints as HubCheckpoints
-from iothub_spark.stores import marks, rows_sqlite
+from iothub_spark.stores import log_sqlite, marks, rows_sqlite
+from iothub_spark.stores.log_sqlite import connect, errors_translated
 from iothub_spark.stores.marks import Written
 from iothub_spark.stores.rows import Part, StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints, SqliteStates
@@ -110,6 +111,29 @@ def test_states_of_a_hub_are_read(tmp_path: Path) -> None:
 
     with (
         closing(SqliteStates(tmp_path / "state.db")) as states,
-        pytest.raises(BackendError, match=r"state\.db: file is not"),
+        pytest.raises(CorruptRecordError, match=r"state\.db: file is not a database: restart the hub"),
     ):
         states.applied()
+
+
+def test_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    """Not as damage: room mends it."""
+    path = tmp_path / "checkpoints.db"
+    SqliteCheckpoints(path).close()
+    with closing(connect(path)) as file:
+        file.execute("PRAGMA max_page_count=1")  # as small a disk as it can be
+        with (
+            pytest.raises(BackendError, match=r"checkpoints\.db: no space is left on its disk \(.*\): make room"),
+            errors_translated(path),
+        ):
+            file.execute("CREATE TABLE more AS SELECT zeroblob(100000)")
+
+
+def test_error_of_a_full_disk_by_another_name_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for its log SQLite speaks of an I/O error; with room it is one."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    for is_full, text in ((True, "no space is left on its disk"), (False, "state.db: disk I/O error")):
+        monkeypatch.setattr(log_sqlite, "_SCARCE_BYTES", 1 << 62 if is_full else 0)
+        with pytest.raises(BackendError, match=text), errors_translated(tmp_path / "state.db"):
+            raise error
