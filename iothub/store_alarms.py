@@ -13,6 +13,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 
 _FAILING = "_failing"
 _GONE = "_gone"
+_UNUSED = "checkpoint_unused"  # no store is damaged: a checkpoint can be made again
 _DISK_FULL = ("disk is full", "no space left", "disk quota exceeded")  # of SQLite and of the system
 
 
@@ -26,6 +27,9 @@ class StoreAlarms:
         """`word`: `queues_failing`, `events_corrupt` and so on: the subject of the alarm."""
         if word.endswith(_GONE):
             self._alarms.set(AlarmName.STORE_LOST, bool(text), subject=word.removesuffix(_GONE), detail=text)
+            return
+        if word == _UNUSED:
+            self._alarms.set(AlarmName.CHECKPOINT_UNUSED, bool(text), detail=text)
             return
         if not word.endswith(_FAILING):
             self._alarms.set(AlarmName.STORE_CORRUPT, bool(text), subject=word, detail=text)

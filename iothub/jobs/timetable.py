@@ -75,7 +75,7 @@ def systemd_service(installation: Installation) -> str:
     return f"""\
 # /etc/systemd/system/{NAME}.service - by hand: systemctl start {NAME}.service; what it says: journalctl -u {NAME}
 [Unit]
-Description=iothub: the jobs of the night (compaction, usage, archive, insights)
+Description=iothub: the jobs of the night (those of jobs.nightly)
 After=network-online.target
 Wants=network-online.target
 

@@ -95,9 +95,9 @@ def _words(summary: Summary | None) -> str:
     if summary is None:
         return f"{COMPACTION} is scheduled (jobs.at) and has never run: is the timer installed?"
     good = (
-        "there is none yet"
+        "there is no good checkpoint yet"
         if summary.success is None
-        else f"the last is of {moment(int(_ended_s(summary.success) * 1000))}"
+        else f"the last good checkpoint is of {moment(int(_ended_s(summary.success) * 1000))}"
     )
     last = summary.last
-    return f"good checkpoints: {good}; run {last.id}, the last one: {last.result.value} {last.text}".rstrip()
+    return f"{good}; last run: {last.id}, {last.result.value}{f': {last.text}' if last.text else ''}"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
-PROGRAM = "/usr/local/bin/iothub"
+PROGRAM = "/opt/iothub/bin/iothub"
 DATA_DIR = "/var/lib/iothub"
 JOBS = ("compact_events", "usage", "archive", "insights")
 

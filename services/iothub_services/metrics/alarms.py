@@ -43,6 +43,12 @@ class AlarmName(Enum):
         "warning",
         "Look at `iothub job history compact_events`; starts take longer and the log grows until it succeeds.",
     )
+    CHECKPOINT_UNUSED = (
+        "checkpoint_unused",
+        "warning",
+        "The start went on from the session states; `iothub job run compact_events` makes a checkpoint that serves, "
+        "with `--option from_state=true` where the log has lost something.",
+    )
     JOB_MARK_STALE = (
         "job_mark_stale",
         "warning",

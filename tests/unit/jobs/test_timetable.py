@@ -14,7 +14,7 @@ import pytest
 from iothub.jobs.timetable import USUAL_AT, Installation, cron_line, next_at, systemd_service, systemd_timer
 
 ROOT = Path(__file__).parents[3]
-USUAL = Installation(Path("/usr/local/bin/iothub"), Path("/var/lib/iothub"))
+USUAL = Installation(Path("/opt/iothub/bin/iothub"), Path("/var/lib/iothub"))
 ODD = Installation(
     Path("/opt/my hub/iothub"), Path("/srv/100% mine/$HOME"), Path("/etc/hub's.toml"), "hub", Path("/archive")
 )

@@ -70,15 +70,15 @@ def test_attempts_that_fail_do_not_count(house: House) -> None:
     detail = house.stale(hours=7)
 
     assert detail is not None
-    assert "the last is of " in detail
-    assert "run 2, the last one: failed" in detail
+    assert "the last good checkpoint is of " in detail
+    assert "; last run: 2, failed" in detail
 
 
 def test_compaction_that_never_succeeds_is_an_alarm_after_its_first_attempt(house: House) -> None:
     house.run(Result.FAILED)
     assert house.stale(hours=25.9) is None
 
-    assert "there is none yet" in str(house.stale(hours=0.2))
+    assert "there is no good checkpoint yet" in str(house.stale(hours=0.2))
 
 
 def test_schedule_without_a_timer_is_an_alarm(store: AccountStore) -> None:

@@ -85,7 +85,7 @@ def test_commands_of_airflow_are_understood(
     for task in airflow[1]:
         program, *words = task.options["bash_command"].removeprefix("exec ").split()
 
-        assert program == "/usr/local/bin/iothub"
+        assert program == "/opt/iothub/bin/iothub"
         assert is_understood(words, tmp_path / "none", capsys)
 
 
