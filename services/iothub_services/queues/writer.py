@@ -5,7 +5,8 @@ Knows record formats, order and back-pressure; knows no MQTT packet, no window a
 Theory: one publish becomes at most one append (all its queues, one body, the publisher's QoS 2 identifier) and one retained write. They are
 committed side by side; the plane hears `stored` when both are durable, in the order in which it asked. A commit that fails is tried again
 every 250 ms, with an alarm, by the thread that holds the batch, so that order survives; after 30 s the plane hears `not_stored`. What a reader
-moved is never given up: it is asked for again, and consumers go on meanwhile.
+moved is never given up: it is asked for again, and consumers go on meanwhile. A publish that was given up takes with it what its connection
+sent behind it (`sources`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from iothub.errors import BackendError, NotFoundError
 from iothub.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Move, MoveKind, QueueStore, StaleEpochError
+from iothub_services.queues.sources import Sources
 from iothub_services.queues.threads import (
     Call,
     LoadedPage,
@@ -36,7 +38,7 @@ from iothub_services.queues.threads import (
     WriteOp,
 )
 from iothub_services.retained.port import RetainedStore, RetainedWrite
-from iothub_services.sqlite.group import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience
+from iothub_services.sqlite.group import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
 
 RETRY_S = 0.25
 GIVE_UP_S = 30.0
@@ -108,10 +110,11 @@ class Plane(Protocol):
 class _Pending:
     """One publish on its way to disk."""
 
-    __slots__ = ("answer", "awaited", "error", "is_written", "publish")
+    __slots__ = ("answer", "awaited", "error", "is_written", "publish", "source")
 
-    def __init__(self, publish: StoredPublish) -> None:
+    def __init__(self, publish: StoredPublish, source: Source | None) -> None:
         self.publish = publish
+        self.source = source
         self.awaited = 0
         self.answer = Appended(())
         self.error: Exception | None = None
@@ -146,6 +149,7 @@ class QueueWriter:
         self.on_stale: OnStale | None = None
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
+        self._sources = Sources()
         self._call_in_reactor = call_in_reactor
         self._clock = clock
         patience = patience or Patience(RETRY_S, GIVE_UP_S)
@@ -220,7 +224,8 @@ class QueueWriter:
     def append(self, publish: StoredPublish) -> None:
         if self._writes.is_closing:
             return  # nothing is acknowledged any more
-        pending = _Pending(publish)
+        source = self._sources.enter(publish)
+        pending = _Pending(publish, source)
         body = encode_message(_stored_form(publish))
         self._order.append(pending)
         if publish.retain:
@@ -229,7 +234,8 @@ class QueueWriter:
             self._retains.submit(write, partial(self._retain_done, pending, write), len(body))
         if publish.targets or publish.inbound is not None or not publish.retain:
             pending.awaited += 1
-            self._writes.submit(_append_of(publish, body), partial(self._append_done, pending), len(body))
+            done = partial(self._append_done, pending)
+            self._writes.submit(_append_of(publish, body), done, len(body), source=source)
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:
@@ -313,7 +319,9 @@ class QueueWriter:
     def _one_done(self, pending: _Pending) -> None:
         pending.awaited -= 1
         while self._order and not self._order[0].awaited:
-            self._tell(self._order.popleft())
+            pending = self._order.popleft()
+            self._tell(pending)
+            self._sources.leave(pending.publish, pending.source, is_failed=pending.error is not None)
 
     def _tell(self, pending: _Pending) -> None:
         if pending.error is not None:

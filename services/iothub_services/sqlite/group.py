@@ -5,7 +5,8 @@ Knows no driver and no reactor: `execute` does a batch in one commit, `call_in_r
 Theory: order is kept through every failure. A batch whose commit failed for a reason that may pass is tried again, before
 anything that came later, until each of its operations has waited `Patience.give_up_s` (or what `submit` said); then it is answered
 with the error. What waits behind such a batch has the same patience. A batch that can never succeed is taken apart, so that one bad
-operation does not fail its neighbours. The alarm about a failing store ends when a commit has really written something: an operation
+operation does not fail its neighbours. What is of one source keeps its order all the same: behind an operation that was given up none of its
+source is done, until the source has heard of it (!). The alarm about a failing store ends when a commit has really written something: an operation
 that had nothing to write proves nothing, so `probe` is asked, and it is asked again and again while nobody else writes. Without a probe what
 failed must itself succeed: a commit for a commit, idle work for idle work.
 """
@@ -29,7 +30,9 @@ log = logging.get(__name__)
 Op = TypeVar("Op")
 Answer = TypeVar("Answer")
 
-_Waiting = tuple[Op, Callable[[Answer | Exception], None], int, float]  # operation, callback, bytes, given up at
+_Waiting = tuple[  # operation, callback, bytes, given up at, source
+    Op, Callable[[Answer | Exception], None], int, float, "Source | None"
+]
 
 FOREVER_S = math.inf
 
@@ -59,6 +62,21 @@ class Patience:
 
     retry_s: float = 0.0
     give_up_s: float = 0.0
+
+
+class Source:
+    """Where operations come from that must not overtake each other: none is done behind one of them that was given up.
+
+    `may_skip`: those behind one that was given up, and that is not written for certain, are done all the same: the source is told of each.
+    Written by the reactor thread; `is_cut` by the one that does the batches.
+    """
+
+    __slots__ = ("is_cut", "may_skip", "waiting")
+
+    def __init__(self, *, may_skip: bool = False) -> None:
+        self.is_cut = False
+        self.may_skip = may_skip
+        self.waiting = 0  # for whoever submits
 
 
 class GroupThread(Generic[Op, Answer]):
@@ -143,6 +161,7 @@ class GroupThread(Generic[Op, Answer]):
         callback: Callable[[Answer | Exception], None],
         size_bytes: int = 0,
         give_up_s: float | None = None,
+        source: Source | None = None,
     ) -> None:
         """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread.
 
@@ -153,7 +172,7 @@ class GroupThread(Generic[Op, Answer]):
         self._submitted += 1
         self._submitted_bytes += size_bytes
         patience_s = self._patience.give_up_s if give_up_s is None else give_up_s
-        self._pending.append((op, callback, size_bytes, self._clock.monotonic() + patience_s))
+        self._pending.append((op, callback, size_bytes, self._clock.monotonic() + patience_s, source))
         if self._is_asleep:  # set before the thread looks at what is pending: no operation is overlooked
             with self._wakeup:
                 self._wakeup.notify()
@@ -235,7 +254,7 @@ class GroupThread(Generic[Op, Answer]):
 
     def _do(self, batch: list[_Waiting[Op, Answer]]) -> None:
         was_uncertain = False
-        while batch:
+        while batch := self._without_cut(batch, was_uncertain):
             begun = self._clock.monotonic()
             try:
                 answers = self._execute([waiting[0] for waiting in batch])
@@ -261,9 +280,19 @@ class GroupThread(Generic[Op, Answer]):
             for waiting in batch:
                 self._do([waiting])
         else:
+            _cut(batch, error)
             self._deliver(batch, [error])
             if isinstance(error, BackendError):  # damage, above all: somebody must look at it
                 self._fails(error)
+
+    def _without_cut(self, batch: list[_Waiting[Op, Answer]], was_uncertain: bool) -> list[_Waiting[Op, Answer]]:
+        """Answer those that are behind one of their source that was given up; return the others."""
+        cut = [waiting for waiting in batch if waiting[4] is not None and waiting[4].is_cut]
+        if not cut:
+            return batch
+        text = f"{self.name}: what its source sent before was given up"
+        self._deliver(cut, [BackendError(text, retryable=True, is_written=was_uncertain)] * len(cut))
+        return [waiting for waiting in batch if waiting[4] is None or not waiting[4].is_cut]
 
     def _after_failure(self, batch: list[_Waiting[Op, Answer]], error: BackendError) -> list[_Waiting[Op, Answer]]:
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""
@@ -271,6 +300,7 @@ class GroupThread(Generic[Op, Answer]):
         is_over = self._is_closing or not self._patience.retry_s
         given_up = [waiting for waiting in batch if is_over or waiting[3] <= now]
         if given_up:
+            _cut(given_up, error)
             self._deliver(given_up, [error] * len(given_up))
         self._give_up_pending(now, error)
         self._fails(error)
@@ -288,6 +318,7 @@ class GroupThread(Generic[Op, Answer]):
         given_up = [one for one in waiting if one[3] <= now]
         if given_up:
             untried = BackendError(str(error), retryable=True)
+            _cut(given_up, untried)
             self._deliver(given_up, [untried] * len(given_up))
 
     def _fails(self, error: BackendError, kind: str = _COMMIT) -> None:
@@ -343,3 +374,12 @@ class GroupThread(Generic[Op, Answer]):
         finally:
             if calls:  # one callback raised: the others get their answers all the same
                 self._call_in_reactor(lambda: self._call_back(calls))
+
+
+def _cut(given_up: list[_Waiting[Op, Answer]], error: Exception) -> None:
+    """Let nothing be done that is behind these."""
+    is_written = getattr(error, "is_written", False)
+    for waiting in given_up:
+        source = waiting[4]
+        if source is not None and (is_written or not source.may_skip):
+            source.is_cut = True

@@ -60,6 +60,19 @@ def test_claim_finishes_what_was_not_routed(house: HBase, changes: int, is_there
     assert later.append([publish(claim.epoch, 9)]) == [Appended((), is_duplicate=True)]
 
 
+def test_claim_finishes_in_the_order_of_publishing(house: HBase) -> None:
+    """Packet Identifiers begin anew at 1: receivers get what came first all the same [MQTT-4.6.0-5]."""
+    store, caller = house.store(1)
+    store.open()
+    stopped(caller, 1)
+    with pytest.raises(BackendError):
+        store.append([publish(number=1, packet_id=65_535), publish(number=2, packet_id=1)])
+    later, _ = house.store(2)
+
+    assert later.claim(PUBLISHER, b"later").inbound == (1, 65_535)
+    assert records(later) == [b"m1", b"m2"]
+
+
 def test_repeat_is_routed_under_the_first_message_id(house: HBase) -> None:
     """The client was faster than any claim: its second PUBLISH finds the intent open, and doubles nothing."""
     store, caller = house.store(1)

@@ -219,6 +219,21 @@ def test_inbound_that_is_open_is_finished_by_the_next_claim() -> None:
     assert store.append([repeated]) == [Appended((), is_duplicate=True)]
 
 
+def test_open_inbound_is_finished_in_the_order_of_publishing() -> None:
+    """Packet Identifiers begin anew at 1: receivers get what came first all the same [MQTT-4.6.0-5]."""
+    hbase = PlainHBase()
+    store, caller = hbase.store()
+    reader, publisher = made(store, 1), made(store, 2)
+    swaps = count(1)
+    caller.fault = lambda call: Fault.UNSENT if call.verb.name == "checkAndPut" and next(swaps) > 1 else Fault.NONE
+    inbound = [Inbound(2, publisher.epoch, packet_id) for packet_id in (65_535, 1)]
+    refused(store, [one(1, number, qos=2, inbound=each) for number, each in enumerate(inbound, 1)])
+    other, _ = hbase.store(2)
+
+    assert other.claim(2, b"later").inbound == (1, 65_535)
+    assert [record.body for record in other.read(1, reader.epoch, 0, MANY, MANY).records] == [b"m1", b"m2"]
+
+
 def test_inbound_without_its_message_is_given_back() -> None:
     """Nothing but the meta row is left of it: it was never answered, so the client sends it again."""
     hbase = PlainHBase()

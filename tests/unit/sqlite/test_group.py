@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from iothub.errors import BackendError
 from iothub.testing.clock import ManualClock
 from iothub_services.sqlite import group as group_module
-from iothub_services.sqlite.group import FOREVER_S, Bounds, GroupThread, Patience
+from iothub_services.sqlite.group import FOREVER_S, Bounds, GroupThread, Patience, Source
 
 Answers = list[object]
 
@@ -448,3 +448,65 @@ def test_group_thread_survives_a_defect_in_idle_work(monkeypatch: pytest.MonkeyP
 
     assert {(line["log_level"], line["store"]) for line in lines} == {("error", "things")}
     assert thread.close()
+
+
+def given_up(thread: GroupThread[int, object], clock: ManualClock, driver: Driver, source: Source) -> list[object]:
+    """One is given up after 30 s; three came 20 s later: of the same source, of none, of another one."""
+    answers: list[object] = []
+    thread.submit(1, answers.append, source=source)
+    late = [(2, source), (3, None), (4, Source())]
+
+    def meanwhile() -> None:
+        clock.advance(20)
+        while late:
+            number, its_source = late.pop(0)
+            thread.submit(number, answers.append, source=its_source)
+
+    driver.before = meanwhile
+    thread.drain()
+    return answers
+
+
+def test_group_does_nothing_of_a_source_behind_what_was_given_up() -> None:
+    """It has patience left, and would overtake the first one when that is sent again."""
+    clock, driver, source = ManualClock(), Driver(), Source()
+    driver.failures = [full(), full()]
+    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0))
+
+    answers = given_up(thread, clock, driver, source)
+
+    assert [type(answer) for answer in answers] == [BackendError, BackendError, int, int]
+    assert driver.batches == [[1], [1], [3, 4]]
+    assert source.is_cut
+
+
+@pytest.mark.parametrize(("is_written", "batches"), [(False, [2, 3, 4]), (True, [3, 4])])
+def test_group_goes_on_behind_what_was_not_written_where_that_may_be_skipped(
+    is_written: bool, batches: list[int]
+) -> None:
+    """A source that is told of each refusal loses only what was refused; what may be written is another matter."""
+    clock, driver, source = ManualClock(), Driver(), Source(may_skip=True)
+    driver.failures = [full(is_written=is_written), full()]
+    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0))
+
+    given_up(thread, clock, driver, source)
+
+    assert driver.batches[-1] == batches
+
+
+def test_group_keeps_a_source_in_order_when_a_batch_is_taken_apart() -> None:
+    """What can never succeed stops its own source, not its neighbours; those behind it are not written for certain."""
+    driver, source = Driver(), Source()
+    answers: list[object] = []
+    damaged = BackendError("damaged", retryable=False)
+    driver.failures = [damaged, damaged]
+    thread = group(driver)
+    for number, its_source in ((1, source), (2, source), (3, Source())):
+        thread.submit(number, answers.append, source=its_source)
+
+    thread.drain()
+
+    assert answers[0] is damaged
+    assert isinstance(answers[1], BackendError)
+    assert (answers[1].retryable, answers[1].is_written, answers[2]) == (True, False, 30)
+    assert driver.batches == [[1, 2, 3], [1], [3]]

@@ -10,6 +10,7 @@ publisher's queue finishes what was not routed; if that cannot be read, the inte
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from iothub import log as logging
@@ -86,9 +87,12 @@ class Inbounds:
     def finish(self, known: KnownQueue, epoch: int, intents: Sequence[tuple[int, bytes]]) -> list[int]:
         """Route what a publisher's queue says is not routed, (Packet Identifier, message id); return those that are now.
 
+        They go in the order in which they came, which is that of message ids; Packet Identifiers begin anew [MQTT-4.6.0-5].
+
         Raises:
             BackendError: HBase cannot be reached, or refused; some may be routed.
         """
+        intents = sorted(intents, key=itemgetter(1))
         rows = [keys.intent_row(known.key, packet_id) for packet_id, _ in intents]
         found = {row.key: row for row in self._caller.call(calls.get_rows(self._table, rows, (requests.INTENT,)))}
         items: dict[int, Item] = {}

@@ -117,10 +117,12 @@ class Moves:
     def _finish_intents(self, queue: LogQueue) -> None:
         """Bring open inbound messages to their queues: nobody else will before the publisher comes again.
 
+        They go in the order in which they came, which is that of message ids; Packet Identifiers begin anew [MQTT-4.6.0-5].
         One whose message is not there, or damaged, stays open. It was not answered, so the client sends it again, and then it goes under the
         message id that is kept to those queues that do not have it yet.
         """
-        waiting = {packet_id: each for packet_id, each in queue.meta.inbound.items() if not each.is_routed}
+        opened = sorted(queue.meta.inbound.items(), key=lambda item: item[1].message_id)
+        waiting = {packet_id: each for packet_id, each in opened if not each.is_routed}
         if not waiting:
             return
         columns = [intent_column(packet_id) for packet_id in waiting]

@@ -1,0 +1,47 @@
+"""The connections whose publishes wait for the store: what keeps each one's order when some are given up.
+
+Knows connections by identity alone, and no store.
+
+Theory: a client whose publish was given up is closed, and sends all that was not answered again, in order. Were a later one
+stored meanwhile, receivers would get it before the earlier ones [MQTT-4.6.0-5] (!). So what waits of a connection has one `Source`, and a
+thread that gives one up does none behind it; whoever was told of that begins anew: as another connection, or with what it sends from now on.
+"""
+
+from __future__ import annotations
+
+from iothub.engine.connection import Connection
+from iothub.engine.outbox import StoredPublish
+from iothub_services.sqlite.group import Source
+
+
+class Sources:
+    """All for the reactor thread. Invariant: a connection is here as long as publishes of it wait, and it was not told of a failure."""
+
+    def __init__(self) -> None:
+        self._sources: dict[Connection, Source] = {}
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def enter(self, publish: StoredPublish) -> Source | None:
+        """Return the source of a publish that begins to wait; None: the hub itself publishes, and repeats nothing."""
+        connection = publish.connection
+        if connection is None:
+            return None
+        source = self._sources.get(connection)
+        if source is None:  # 5.0 is told of each that was refused, and goes on if that is certain
+            source = self._sources[connection] = Source(may_skip=connection.version == 5)
+        if publish.retain:
+            source.may_skip = False  # its other half may be written all the same: then the connection is closed
+        source.waiting += 1
+        return source
+
+    def leave(self, publish: StoredPublish, source: Source | None, *, is_failed: bool) -> None:
+        """The publish was answered."""
+        connection = publish.connection
+        if source is None or connection is None:
+            return
+        source.waiting -= 1
+        is_over = not source.waiting or (is_failed and source.is_cut)
+        if is_over and self._sources.get(connection) is source:
+            del self._sources[connection]
