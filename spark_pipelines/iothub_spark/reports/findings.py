@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 
 Cells = Mapping[str, object]
 
+CONNECTED = (
+    "connected",
+    "brief_connected",
+)  # words of `transforms.insights.churn`: of sessions that are kept, and of others
+
 
 @dataclass(slots=True)
 class TenantFindings:
@@ -25,10 +30,14 @@ class TenantFindings:
     growth: dict[str, dict[str, int]] = field(default_factory=dict)
     traffic: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    def has(self, day: str) -> bool:
+        """Say whether there are events of a day: a hub that is on samples each of its tenants."""
+        return any(day in by_day for by_day in (self.churn, self.growth, self.traffic))
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure of the last whole day and of the day before. `percent` is None when there was nothing before."""
+    """A figure of the last whole day and of the day before. `percent` is None when there was nothing before and there is something now."""
 
     name: str
     before: int
@@ -36,6 +45,8 @@ class Change:
 
     @property
     def percent(self) -> float | None:
+        if self.before == self.now:
+            return 0.0
         return None if self.before == 0 else 100.0 * (self.now - self.before) / self.before
 
 
@@ -56,17 +67,19 @@ class Findings:
         return found
 
     def changes(self, tenant: TenantFindings) -> list[Change]:
-        """Compare the last whole day with the one before it; the last day of all is not over."""
+        """Compare the last whole day with the one before it; the last day of all is not over. Empty where either has no events."""
         if len(self.days) < 3:
             return []
         before, now = self.days[-3], self.days[-2]
+        if not (tenant.has(before) and tenant.has(now)):
+            return []
         figures = [("messages in", tenant.traffic, "messages_in"), ("messages out", tenant.traffic, "messages_out")]
         figures += [("sessions", tenant.growth, "sessions"), ("queued bytes", tenant.growth, "queued_bytes")]
         changes = [
             Change(word, by_day.get(before, {}).get(name, 0), by_day.get(now, {}).get(name, 0))
             for word, by_day, name in figures
         ]
-        connects = [tenant.churn.get(day, Counter())["connected"] for day in (before, now)]
+        connects = [sum(tenant.churn.get(day, Counter())[word] for word in CONNECTED) for day in (before, now)]
         return [*changes, Change("connects", *connects)]
 
 

@@ -24,6 +24,11 @@ table { border-collapse: collapse; } th, td { text-align: left; padding: .15rem 
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } nav a { color: inherit; margin-right: 1rem; }
 """
 
+_LACKING = (
+    "<p>What the log does not have: a SUBSCRIBE that rules refuse (metric <code>iothub_tenant_authorizations_denied_total</code>), "
+    "and who stood behind a limit that is counted for the tenant: such refusals name no device.</p>"
+)
+
 
 def page(findings: Findings, made_at: str) -> str:
     """Return the whole page; tenants by name, those with the most messages not first, so that a reader finds his."""
@@ -64,7 +69,11 @@ def _plots(days: Sequence[str], tenant: TenantFindings) -> Iterator[str]:
     if tenant.churn:
         words = [word.rpartition(".")[2] for word in CHURN]
         happened = {word: [tenant.churn[day][word] if day in tenant.churn else 0 for day in days] for word in words}
-        yield stacks("Sessions come and go", days, {word: counts for word, counts in happened.items() if any(counts)})
+        yield stacks(
+            "Sessions that are kept: come and go",
+            days,
+            {word: counts for word, counts in happened.items() if any(counts)},
+        )
     if tenant.growth:
         sessions = {
             name: [tenant.growth.get(day, {}).get(name, 0) for day in days] for name in ("sessions", "connected")
@@ -76,18 +85,34 @@ def _plots(days: Sequence[str], tenant: TenantFindings) -> Iterator[str]:
 
 
 def _tables(findings: Findings, tenant: TenantFindings) -> Iterator[str]:
-    changes = [(c.name, c.before, c.now, _percent(c.percent)) for c in findings.changes(tenant)]
-    yield _table("Day over day", ("", "the day before", "last whole day", "change"), changes)
-    yield _table("Why connections ended", ("reason", "times"), tenant.disconnects.most_common(12))
+    yield _day_over_day(findings, tenant)
+    yield _table("Why connections of kept sessions ended", ("reason", "times"), tenant.disconnects.most_common(12))
     refused = [(kind, reason, times) for (kind, reason), times in tenant.refusals.most_common(16)]
     yield _table("Drops, refusals, failed logins", ("what", "reason", "times"), refused)
     names = ("device", "connects", "drops", "refusals", "failed_logins")
     rows = [tuple(device[name] for name in names) for device in tenant.devices]
     yield _table("Devices that stand out", tuple(name.replace("_", " ") for name in names), rows)
+    if refused or rows:
+        yield _LACKING
+
+
+def _day_over_day(findings: Findings, tenant: TenantFindings) -> str:
+    changes = [(c.name, c.before, c.now, _percent(c.percent)) for c in findings.changes(tenant)]
+    if changes:
+        return _table("Day over day", ("", "the day before", "last whole day", "change"), changes)
+    if not (tenant.churn or tenant.growth or tenant.traffic):
+        return ""  # logins without a tenant
+    if len(findings.days) < 3 or not tenant.has(findings.days[-2]):
+        why = "Nothing to compare: there are no events of the last whole day; today is not over."
+    else:
+        why = "Nothing to compare: there are no events of the day before the last whole one."
+    return f"<div><h3>Day over day</h3><p>{why}</p></div>"
 
 
 def _percent(percent: float | None) -> str:
-    return "new" if percent is None else f"{percent:+.0f} %"
+    if percent is None:
+        return "new"
+    return f"{percent:+.0f} %" if percent else "none"
 
 
 def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

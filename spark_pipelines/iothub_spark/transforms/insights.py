@@ -14,15 +14,24 @@ from iothub.records.events import EventType
 from iothub_spark.schemas.statistics import COUNT, RECORD
 from iothub_spark.transforms.usage import of_types
 
-CHURN = ("session.created", "session.connected", "session.disconnected", "session.taken_over", "session.expired")
+CHURN = (
+    "session.created",
+    "session.connected",
+    "session.disconnected",
+    "session.taken_over",
+    "session.expired",
+    "session.discarded",
+)
+BRIEF = "brief_"  # before the word of what a session did that is not kept: the log has its coming alone
 _REFUSALS = (EventType.MESSAGE_DROPPED, EventType.QUOTA_REFUSED, EventType.AUTH_FAILED)
 
 
 def churn(sessions: DataFrame) -> DataFrame:
-    """Return (tenant_id, day, happening, times): how often sessions came and went."""
+    """Return (tenant_id, day, happening, times): how often sessions came and went; those that end with their connection apart (`BRIEF`)."""
     is_churn = F.col("type").isin(*CHURN) & F.col("damage").isNull()
-    word = F.substring_index("type", ".", -1).alias("happening")
-    rows = sessions.where(is_churn).select("tenant_id", _day(), word)
+    word = F.substring_index("type", ".", -1)
+    happening = F.when(F.col("epoch") > 0, word).otherwise(F.concat(F.lit(BRIEF), word)).alias("happening")
+    rows = sessions.where(is_churn).select("tenant_id", _day(), happening)
     return rows.groupBy("tenant_id", "day", "happening").agg(F.count("*").alias("times"))
 
 

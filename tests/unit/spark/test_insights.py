@@ -35,9 +35,9 @@ def frame(spark: SparkSession, made: Iterable[Event]) -> DataFrame:
     return spark.createDataFrame(rows, EVENTS)
 
 
-def connected(tenant_id: int, device: str, at_ms: int) -> Event:
+def connected(tenant_id: int, device: str, at_ms: int, epoch: int = 0) -> Event:
     return events.session_connected(
-        Subject(tenant_id, device, 0, at_ms),
+        Subject(tenant_id, device, epoch, at_ms),
         device=device,
         protocol_version=5,
         session_expiry_s=0,
@@ -47,7 +47,7 @@ def connected(tenant_id: int, device: str, at_ms: int) -> Event:
 
 
 def gone(tenant_id: int, device: str, at_ms: int, reason: str) -> Event:
-    return events.session_disconnected(Subject(tenant_id, device, 0, at_ms), reason=reason)
+    return events.session_disconnected(Subject(tenant_id, device, 1, at_ms), reason=reason)
 
 
 def period(sequence: int, from_ms: int) -> Period:
@@ -59,20 +59,24 @@ def rows(found: DataFrame) -> list[tuple[object, ...]]:
 
 
 def test_comings_and_goings_are_counted_by_day(spark: SparkSession) -> None:
-    """Days are UTC's; subscriptions are no churn."""
+    """Days are UTC's; subscriptions are no churn; sessions of which the log has no end are apart."""
     made = [
-        connected(1, "a", MONDAY_MS),
-        connected(1, "a", MONDAY_MS + DAY_MS - 1),
-        connected(1, "a", MONDAY_MS + DAY_MS),
+        connected(1, "a", MONDAY_MS, 1),
+        connected(1, "a", MONDAY_MS + DAY_MS - 1, 2),
+        connected(1, "a", MONDAY_MS + DAY_MS, 3),
+        connected(1, "brief", MONDAY_MS),
+        events.session_discarded(Subject(1, "a", 3, MONDAY_MS + DAY_MS), reason="clean_start"),
     ]
     made += [gone(1, "a", MONDAY_MS, "network"), gone(2, "b", MONDAY_MS, "keepalive_timeout")]
     made.append(events.session_unsubscribed(Subject(1, "a", 1, MONDAY_MS), topic_filter="x", group=None))
     sessions = frame(spark, made)
 
     assert rows(insights.churn(sessions)) == [
+        (1, "2026-09-21", "brief_connected", 1),
         (1, "2026-09-21", "connected", 2),
         (1, "2026-09-21", "disconnected", 1),
         (1, "2026-09-22", "connected", 1),
+        (1, "2026-09-22", "discarded", 1),
         (2, "2026-09-21", "disconnected", 1),
     ]
     assert rows(insights.disconnects(sessions)) == [

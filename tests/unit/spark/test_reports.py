@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub_spark.reports.findings import Change, gathered
 from iothub_spark.reports.page import page
 from iothub_spark.reports.plots import lines, stacks
@@ -22,9 +24,64 @@ def test_last_whole_day_is_compared_with_the_one_before() -> None:
 
     changes = {change.name: change for change in found.changes(found.tenants[1])}
 
-    assert (changes["messages in"].percent, changes["messages out"].percent) == (50.0, None)
+    assert (changes["messages in"].percent, changes["messages out"].percent) == (50.0, 0.0)
     assert found.changes(found.tenants[1])[0] == Change("messages in", 100, 150)
     assert gathered(DAYS[:2], {}, **EMPTY).changes(found.tenants[1]) == []
+
+
+def test_connections_of_all_sessions_are_compared() -> None:
+    """Of those that are kept and of those that end with their connection."""
+    churn = [
+        {"tenant_id": 1, "day": day, "happening": word, "times": times}
+        for day, word, times in (
+            (DAYS[0], "connected", 2),
+            (DAYS[1], "connected", 3),
+            (DAYS[1], "brief_connected", 4),
+            (DAYS[1], "brief_taken_over", 9),
+        )
+    ]
+    found = gathered(DAYS, {1: "acme"}, **{**EMPTY, "churn": churn})
+
+    (connects,) = [change for change in found.changes(found.tenants[1]) if change.name == "connects"]
+    assert connects == Change("connects", 2, 7)
+    assert "brief" not in page(found, "now")
+
+
+def test_change_is_told_in_words_where_there_is_none() -> None:
+    """Two noughts are nothing new; what began is."""
+    traffic = [
+        {"tenant_id": 1, "day": day, "messages_in": count, "messages_out": 0}
+        for day, count in zip(DAYS, (0, 5, 1), strict=True)
+    ]
+    text = page(gathered(DAYS, {1: "acme"}, **{**EMPTY, "traffic": traffic}), "now")
+
+    assert "<td>messages in</td><td class=n>0</td><td class=n>5</td><td>new</td>" in text
+    assert "<td>messages out</td><td class=n>0</td><td class=n>0</td><td>none</td>" in text
+
+
+@pytest.mark.parametrize(
+    ("day", "why"),
+    [
+        (DAYS[2], "there are no events of the last whole day; today is not over"),
+        (DAYS[1], "there are no events of the day before the last whole one"),
+    ],
+)
+def test_first_days_of_a_tenant_are_compared_with_nothing(day: str, why: str) -> None:
+    """Noughts of days that were not would look like a fall, or a rise from nothing."""
+    traffic = [{"tenant_id": 1, "day": day, "messages_in": 5, "messages_out": 0}]
+    found = gathered(DAYS, {1: "acme"}, **{**EMPTY, "traffic": traffic})
+
+    assert found.changes(found.tenants[1]) == []
+    assert f"Nothing to compare: {why}." in page(found, "now")
+
+
+def test_page_says_which_refusals_no_log_has() -> None:
+    """A nought beside a device is no proof; logins without a tenant have no days to compare."""
+    refused = [{"tenant_id": 0, "day": DAYS[1], "kind": "auth.failed", "reason": "unknown_tenant", "times": 3}]
+    text = page(gathered(DAYS, {}, **{**EMPTY, "refusals": refused}), "now")
+
+    assert "iothub_tenant_authorizations_denied_total" in text
+    assert "Nothing to compare" not in text
 
 
 def test_same_numbers_give_the_same_plot_in_the_colours_of_the_page() -> None:
