@@ -93,6 +93,7 @@ class DataDir:
         self.hub_file = path / "hub.json"
         self.obeyed_file = path / "obeyed.json"
         self.member_file = path / "member.json"
+        self.installation_file = path / "installation.json"
         self.heartbeat_file = path / "heartbeat"
 
     @property
@@ -298,6 +299,17 @@ class DataDir:
         note = _read_note(self.member_file)
         incarnation = None if note is None else note.get("incarnation")
         return incarnation if isinstance(incarnation, int) else None
+
+    def write_installation(self, installation: str) -> None:
+        """Note which installation the stores here are of. Raises UnavailableError."""
+        with _unavailable(self.path):
+            write_atomically(self.installation_file, (json.dumps({"installation": installation}) + "\n").encode())
+
+    def read_installation(self) -> str | None:
+        """Return which that is, None when no hub has noted it here yet."""
+        note = _read_note(self.installation_file)
+        installation = None if note is None else note.get("installation")
+        return installation if isinstance(installation, str) else None
 
     def remove_hub(self) -> None:
         self.hub_file.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ Knows settings and drivers, and no room that uses them. A driver whose packages 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from iothub.datadir import DataDir, write_atomically
 from iothub.errors import ConfigError, UnavailableError
+from iothub.installation import Installation, Owned
 from iothub.settings import QUEUE_DRIVERS, Config
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite import SCHEMA as EVENTS
@@ -20,6 +21,7 @@ from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.events.statistics import StatisticsLog
 from iothub_services.hbase.administration import require_tables
 from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.owners import owner_columns
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.schema import SCHEMA as QUEUES
@@ -55,23 +57,36 @@ class Drivers:
     Args:
         connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
 
+        installation: Whose the stores on servers must be.
+
     `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
+    `owned`: for each of them, its stores that must be this installation's; `needed` has looked at that as well.
     """
 
-    def __init__(self, settings: Config, data_dir: DataDir, open_file: OpenFile, connect: Connect) -> None:
+    def __init__(
+        self,
+        settings: Config,
+        data_dir: DataDir,
+        open_file: OpenFile,
+        connect: Connect,
+        installation: Callable[[], Installation],
+    ) -> None:
         self._settings = settings
         self._data_dir = data_dir
         self._open_file = open_file
         self._connect = connect
+        self._installation = installation
         self._caller: Caller | None = None
         self.needed: dict[str, Callable[[], None]] = {}
+        self.owned: dict[str, Owned] = {}
 
     def event_log(self) -> EventLog:
         """Open the session-event log. Raises ConfigError: the extra is not installed."""
         if self._settings.events.driver == "sqlite":
             return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
         log = kafka_log(self._settings)
-        self.needed["Kafka"] = log.open
+        self.owned["Kafka"] = owned = self._installation().topics(log)
+        self.needed["Kafka"] = partial(_each, owned.check, log.open)
         return log
 
     def statistics_log(self) -> StatisticsLog | None:
@@ -116,8 +131,21 @@ class Drivers:
         if self._caller is None:
             self._caller = self._connect()
             wanted = needed_tables(self._settings, self._data_dir)
-            self.needed["HBase"] = partial(require_tables, self._caller, wanted)
+            self.owned["HBase"] = owned = owned_tables(self._installation(), self._caller, wanted, self._settings)
+            self.needed["HBase"] = partial(_each, partial(require_tables, self._caller, wanted), owned.check)
         return self._caller
+
+
+def _each(*calls: Callable[[], None]) -> None:
+    for call in calls:
+        call()
+
+
+def owned_tables(installation: Installation, caller: Caller, wanted: Sequence[TableLayout], settings: Config) -> Owned:
+    """Return the stores on HBase that have these tables."""
+    names = {layout.name.encode() for layout in wanted}
+    columns = owner_columns(Tables(settings.hbase.namespace))
+    return installation.tables(caller, {table: column for table, column in columns.items() if table in names})
 
 
 def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:

@@ -96,6 +96,7 @@ class Life:
         if node.hbase is not None:
             node.hbase.open()
         await node.waiting.until_all_answer(node.drivers.needed)
+        await self._take_stores()
         shared = node.shared_stores
         neighbours = None if shared is None else await shared.join(self._replaced)
         is_first = neighbours is None or not neighbours.living
@@ -128,6 +129,12 @@ class Life:
         _settle_garbage()
         node.hub_happened("hub.started")
         self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
+
+    async def _take_stores(self) -> None:
+        """Leave word whose the stores are, once all have been looked at and none is somebody else's."""
+        node = self._node
+        await node.waiting.until_all_answer({name: owned.claim for name, owned in node.drivers.owned.items()})
+        await node.threads.run("housekeeping.installation", node.installation.note, node.data_dir)
 
     async def _load_sessions(self) -> list[SessionState]:
         """Every session that is not lost has a queue after this, also when a damaged page took its own."""

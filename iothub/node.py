@@ -28,6 +28,7 @@ from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError
 from iothub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
 from iothub.ids import MessageIds, TenantId
+from iothub.installation import Installation
 from iothub.life import Life
 from iothub.metering import Metering
 from iothub.net.backend import select_backend
@@ -61,6 +62,7 @@ from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.sqlite.group import Bounds, Patience
 from iothub_services.state.service import StateService, journal_thread
 from iothub_services.threads import Threads
+from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.generator import BlockSource, QueueIds
 from iothub_tenants.accounts.registry import Registry
@@ -131,11 +133,13 @@ class Node:
         """Open every file; a damaged one is set aside and reported, a future one stops the start."""
         settings, data_dir = self.settings, self.data_dir
         self.hbase: HBaseClient | None = None  # where a store is on it: one for all rooms
-        self.drivers = Drivers(settings, data_dir, self._open, self._connect_hbase)
-        report_lost(data_dir, self.store_alarms, unused_files(settings, data_dir))
         url = accounts_url(settings.sql.url_file, data_dir.accounts)
         self.pepper = data_dir.pepper(settings.auth.pepper_file)
         self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)
+        self.installation = Installation(settings, installations.own(self.accounts), self.clock)
+        self.installation.check_directory(data_dir)
+        self.drivers = Drivers(settings, data_dir, self._open, self._connect_hbase, lambda: self.installation)
+        report_lost(data_dir, self.store_alarms, unused_files(settings, data_dir))
         self.queues = self.drivers.queues()
         self.retained = self.drivers.retained()
         log, states = self.drivers.event_log(), self.drivers.states()

@@ -5,8 +5,12 @@ Knows no table: `iothub_migrations` does.
 
 from __future__ import annotations
 
+import click
+
 from iothub.cli.app import App, noun, verb
+from iothub.installation import installation_of
 from iothub_migrations import schema
+from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.database import open_engine
 from iothub_tenants.accounts.store import create_schema, errors_translated
 
@@ -27,7 +31,15 @@ def status(app: App) -> None:
             state = schema.check(engine)
     finally:
         engine.dispose()
-    app.record({"name": "accounts", "state": state.value, "schema_version": schema.SCHEMA_VERSION})
+    is_known = state in (schema.SchemaState.CURRENT, schema.SchemaState.NEWER)
+    app.record(
+        {
+            "name": "accounts",
+            "state": state.value,
+            "schema_version": schema.SCHEMA_VERSION,
+            "installation": installation_of(app.loaded.config, app.data_dir).id if is_known else None,
+        }
+    )
 
 
 @verb(command, "upgrade")
@@ -46,3 +58,27 @@ def upgrade(app: App) -> None:
     is_done = before in (schema.SchemaState.FRESH, schema.SchemaState.OLD)
     text = f"upgraded to schema version {schema.SCHEMA_VERSION}" if is_done else "nothing to do"
     app.done(text, {"name": "accounts", "before": before.value, "schema_version": schema.SCHEMA_VERSION})
+
+
+@verb(command, "adopt")
+@click.argument("installation")
+def adopt(app: App, installation: str) -> None:
+    """Say that these accounts are those of another INSTALLATION, whose id a refused start names; no hub may run.
+
+    Every accounts database has an id, made by `init` or `db upgrade`, and the stores on servers belong to one. Only accounts that were made
+    together with what the stores hold may take their id: a backup from before schema version 6, restored. With others, sessions and messages
+    of strangers would be those of your tenants, for all accounts number their tenants from 1.
+
+    Example:
+      iothub --data-dir ./hub db adopt 4f0c2b6f2f9be04d7c5b0a6d3d1c9e88
+    """
+    store = app.store()
+    lock = app.data_dir.lock("iothub db adopt")
+    try:
+        before = installations.adopt(store, installation)
+    finally:
+        lock.release()
+    app.done(
+        f"these accounts are of installation {installation} now, they were of {before}",
+        {"name": "accounts", "before": before, "installation": installation},
+    )

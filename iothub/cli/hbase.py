@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli.app import DRY_RUN, App, noun, verb
+from iothub.cli.app import App, noun, verb
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
 from iothub_services.hbase.tables import TableLayout, layouts
@@ -21,7 +21,7 @@ _PLAIN = click.option(
 
 @verb(command, "create-tables")
 @_PLAIN
-@DRY_RUN
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be created.")
 def create_tables(app: App, is_plain: bool, is_dry_run: bool) -> None:
     """Create the tables that are missing, split into regions beforehand. Safe to repeat.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -22,10 +23,13 @@ from iothub.drivers import (
     hbase_retained,
     hbase_states,
     kafka_log,
+    needed_tables,
+    owned_tables,
     queue_drivers,
     unused_files,
 )
 from iothub.errors import ConflictError, NotFoundError, UnavailableError
+from iothub.installation import installation_of
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, fold
@@ -93,12 +97,15 @@ class Stores:
 
         self._data_dir = data_dir
         report_lost(data_dir, _report, unused_files(settings, data_dir))
-        drivers = Drivers(settings, data_dir, opened, lambda: _connected(settings, stack))
+        installation = cache(lambda: installation_of(settings, data_dir))
+        drivers = Drivers(settings, data_dir, opened, lambda: _way(settings, stack), installation)
         self.queues = drivers.queues()
         self.retained = drivers.retained()
         self.log = drivers.event_log()
         stack.callback(self.log.close)
         self.states = drivers.states()
+        for owned in drivers.owned.values():
+            owned.check()
 
     def sessions(self, tenant_id: int) -> dict[str, SessionState]:
         return fold_sessions(self.states, self.log, tenant_id)
@@ -148,7 +155,7 @@ def reading_retained(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterato
     """Open the retained messages to read; None when no hub has made the file yet."""
     if settings.retained.driver != "sqlite":
         with ExitStack() as stack:
-            yield hbase_retained(_connected(settings, stack), settings)
+            yield hbase_retained(_connected(settings, data_dir, stack), settings)
         return
     with _reading(data_dir.retained, RETAINED_SCHEMA) as database:
         yield cast("RetainedStore", SqliteRetained(database)) if database is not None else None
@@ -161,7 +168,7 @@ def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
         queues: dict[str, QueueStore] = {}
         for driver in queue_drivers(settings, data_dir):
             if driver != "sqlite":
-                queues[driver] = hbase_queues(driver, _connected(settings, stack), settings)
+                queues[driver] = hbase_queues(driver, _connected(settings, data_dir, stack), settings)
             elif database := stack.enter_context(_reading(data_dir.queues, queue_schema.SCHEMA)):
                 queues[driver] = cast("QueueStore", SqliteQueues(database))
         if len(queues) > 1:
@@ -178,6 +185,7 @@ def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
             yield SqliteEvents(database) if database is not None else None
         return
     with closing(kafka_log(settings, is_read_only=True)) as log:
+        installation_of(settings, data_dir).topics(log).check()
         try:
             log.open()
         except NotFoundError:
@@ -191,7 +199,7 @@ def reading_states(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
     """Open the session states to read; None when no hub has made the file yet."""
     if settings.state.driver != "sqlite":
         with ExitStack() as stack:
-            yield hbase_states(_connected(settings, stack), settings)
+            yield hbase_states(_connected(settings, data_dir, stack), settings)
         return
     with _reading(data_dir.state, STATE_SCHEMA) as database:
         yield cast("StateStore", SqliteStates(database)) if database is not None else None
@@ -202,7 +210,7 @@ def reading_checkpoints(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iter
     """Open the checkpoints to read; None when no job has made any yet."""
     if settings.state.driver != "sqlite":
         with ExitStack() as stack:
-            yield hbase_checkpoints(_connected(settings, stack), settings)
+            yield hbase_checkpoints(_connected(settings, data_dir, stack), settings)
         return
     with _reading(data_dir.checkpoints, CHECKPOINTS_SCHEMA) as database:
         yield SqliteCheckpoints(database) if database is not None else None
@@ -234,8 +242,26 @@ def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str
     return {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
 
 
-def _connected(settings: Config, stack: ExitStack) -> Caller:
-    """Return a way to HBase of this command's own, closed with the stack."""
+def require_own_stores(data_dir: DataDir, settings: Config) -> None:
+    """Raise ConflictError when a store on a server, or the files beside, are not those of these accounts."""
+    with ExitStack() as stack:
+        installation = installation_of(settings, data_dir)
+        installation.check_directory(data_dir)
+        if needed_tables(settings, data_dir):
+            _connected(settings, data_dir, stack)
+        if settings.events.driver == "kafka":
+            with closing(kafka_log(settings, is_read_only=True)) as log:
+                installation.topics(log).check()
+
+
+def _connected(settings: Config, data_dir: DataDir, stack: ExitStack) -> Caller:
+    """Return a way to HBase of this command's own, closed with the stack. Raises ConflictError: the stores are not those of these accounts."""
+    caller = _way(settings, stack)
+    owned_tables(installation_of(settings, data_dir), caller, needed_tables(settings, data_dir), settings).check()
+    return caller
+
+
+def _way(settings: Config, stack: ExitStack) -> Caller:
     return stack.enter_context(from_settings.direct_caller(settings.hbase))
 
 

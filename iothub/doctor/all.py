@@ -6,7 +6,7 @@ Knows the parts by name.
 from __future__ import annotations
 
 from iothub.datadir import DataDir
-from iothub.doctor import accounts, doors, hbase, kafka, machine
+from iothub.doctor import accounts, doors, hbase, installation, kafka, machine
 from iothub.doctor.findings import Look
 from iothub.drivers import needed_tables, unused_files
 from iothub.settings import Config
@@ -17,6 +17,7 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
     files = [data_dir.queues, data_dir.retained, data_dir.events, data_dir.state, data_dir.usage]
     chosen = machine.looks(data_dir, settings, [file for file in files if file not in unused])
     chosen.append(accounts.look(data_dir, settings))
+    chosen += installation.looks(data_dir, settings)
     chosen += doors.looks(data_dir, settings)
     if settings.events.driver == "kafka":
         chosen += kafka.looks(settings.kafka)

@@ -96,6 +96,11 @@ def kafka_topic(prefix: str, topic: Topic, generation: int = 0) -> str:
     return f"{name}.{generation}" if generation else name
 
 
+def kafka_owner_topic(prefix: str) -> str:
+    """Return the name of the topic that says whose the topics of a prefix are (`iothub.records.owner`)."""
+    return f"{prefix}.installation"
+
+
 def newest_generation(prefix: str, found: list[str]) -> int:
     """Return the generation of the session log among the topics of a cluster: the newest."""
     first = f"{kafka_topic(prefix, Topic.SESSIONS)}."

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from iothub.errors import ConflictError
 
-SCHEMA_VERSION = 5  # what this program writes: the newest file in versions/
+SCHEMA_VERSION = 6  # what this program writes: the newest file in versions/
 COMPAT_VERSION = 2  # the oldest program that may still use a database of SCHEMA_VERSION: older ones do not know `jwt` and token issuers
 
 

@@ -13,8 +13,10 @@ from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records.events import GENERATION_BITS, Event, Topic, decode_event, encode_event, partition_of
+from iothub.records.owner import Owner
 from iothub.settings import Kafka
 from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
+from iothub_services.events.kafka_owner import claim_topics, topics_owner
 from iothub_services.events.kafka_reader import Fetched, KafkaReader
 from iothub_services.events.kafka_topics import KafkaTopic, find_topics, open_topics
 from iothub_services.events.kafka_writer import KafkaWriter, Record
@@ -56,6 +58,14 @@ class KafkaEvents:
             NotFoundError: Nothing is to be made, and there is no topic.
         """
         self._topic(Topic.SESSIONS)
+
+    def owner(self) -> Owner | None:
+        """Return whose the topics are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+        return topics_owner(self._cluster, self._reader)
+
+    def claim(self, owner: Owner) -> Owner:
+        """Take the topics unless somebody has them; returns whose they are then. Raises ConflictError, and as `owner`."""
+        return claim_topics(self._cluster, self._reader, self._writer, owner)
 
     def begin_again(self) -> None:
         """Forget what was found and what has no answer: for events that nobody folds, once a topic or a right is gone."""

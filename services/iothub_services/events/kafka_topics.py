@@ -60,7 +60,7 @@ def open_topics(
         names = {topic: topic_name(settings, topic, generations[topic]) for topic in topics}
         for topic, name in names.items():
             if name not in found:
-                _make(admin, settings, topic, name)
+                _make(admin, settings, name, settings.partitions, wanted_settings(settings, topic))
         admin.wait_for_topics(list(names.values()), timeout_ms=int(settings.timeout_s * 1000))
         described = _described(admin, names, generations)
         if Topic.SESSIONS in names:
@@ -103,6 +103,21 @@ def wanted_settings(settings: Kafka, topic: Topic) -> dict[str, str]:
     }
 
 
+def make_owner_topic(cluster: KafkaCluster, name: str) -> None:
+    """Make the topic that says whose the others are, unless it is there: its first record stays for ever.
+
+    Raises:
+        BackendError: The cluster does not answer, or does not let us.
+        ConflictError: It refuses.
+    """
+    wanted = wanted_settings(cluster.settings, Topic.SESSIONS)
+    del wanted["max.message.bytes"]
+    with cluster.admin() as admin:
+        if name not in admin.list_topics():
+            _make(admin, cluster.settings, name, 1, wanted)
+        admin.wait_for_topics([name], timeout_ms=int(cluster.settings.timeout_s * 1000))
+
+
 def faults(settings: Kafka, found: Mapping[str, str]) -> list[str]:
     """Say what is wrong with the settings of an existing session log: under which of them events would be lost."""
     wanted = wanted_settings(settings, Topic.SESSIONS)
@@ -128,12 +143,9 @@ def _generations(settings: Kafka, found: list[str], least: int = 0) -> dict[Topi
     return {Topic.SESSIONS: max(newest, least), Topic.ANALYTICS: 0}
 
 
-def _make(admin: KafkaAdminClient, settings: Kafka, topic: Topic, name: str) -> None:
-    wanted = {
-        "num_partitions": settings.partitions,
-        "replication_factor": settings.replication,
-        "configs": wanted_settings(settings, topic),
-    }
+def _make(admin: KafkaAdminClient, settings: Kafka, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    """Make a topic unless another hub was faster. Raises ConflictError when the cluster refuses, KafkaError."""
+    wanted = {"num_partitions": partitions, "replication_factor": settings.replication, "configs": dict(configs)}
     (answer,) = admin.create_topics({name: wanted}, raise_errors=False)["topics"]
     error = for_code(answer["error_code"])
     if error is TopicAlreadyExistsError:
@@ -142,7 +154,7 @@ def _make(admin: KafkaAdminClient, settings: Kafka, topic: Topic, name: str) -> 
         raise error(answer["error_message"])
     if error is not NoError:
         raise ConflictError(
-            f"Kafka refuses to make topic {name} with kafka.partitions = {settings.partitions} and "
+            f"Kafka refuses to make topic {name} with {partitions} partition{'s' * (partitions > 1)} and "
             f"kafka.replication = {settings.replication}: {answer['error_message'] or error.__name__}"
         )
 

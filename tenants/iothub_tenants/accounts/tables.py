@@ -268,6 +268,14 @@ hub = Table(
     Column("heir", Integer, nullable=False),  # the number that took over its sessions; -1: none
 )
 
+# One row: which installation the accounts are of. Stores on servers have it, too, and are nobody else's.
+installation = Table(
+    "installation",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),  # 0
+    Column("id", exact(32), nullable=False),  # 16 random bytes in hexadecimal digits
+)
+
 schema_info = Table(
     "schema_info",
     metadata,

@@ -181,5 +181,12 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
 
     assert {"queues.db", "events.db", "state.db", "retained.db", "usage.db"} <= plain
     assert not any(name.startswith(("Kafka", "HBase", "listener")) for name in plain)
-    assert servers - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "HBase tables", "HBase gateway 127.0.0.1:1"}
+    assert servers - plain == {
+        "Kafka",
+        "Kafka broker 127.0.0.1:1",
+        "HBase tables",
+        "HBase gateway 127.0.0.1:1",
+        "installation, HBase",
+        "installation, Kafka",
+    }
     assert plain - servers == {"queues.db", "events.db"}

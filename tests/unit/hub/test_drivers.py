@@ -11,7 +11,10 @@ import pytest
 from iothub import drivers
 from iothub.datadir import DataDir
 from iothub.drivers import Drivers, needed_tables, queue_drivers, require_extra, unused_files
-from iothub.errors import BackendError, ConfigError, NotFoundError
+from iothub.errors import BackendError, ConfigError, ConflictError, NotFoundError
+from iothub.installation import Installation
+from iothub.records import keys
+from iothub.records.owner import Owner
 from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
 from iothub.testing.clock import ManualClock
 from iothub.units import Endpoint
@@ -19,11 +22,15 @@ from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
+from iothub_services.hbase.tables import layouts
 from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.state.sqlite import SqliteStates
+from tests.support.fake_kafka import FakeCluster
+from tests.support.hbase_calls import FakeCaller
+from tests.support.timed_gateway import TimedGateway
 
 T = TypeVar("T")
 ON_KAFKA = Config(events=Events(driver="kafka"), kafka=Kafka(brokers=(Endpoint("127.0.0.1", 1),)))
@@ -45,16 +52,20 @@ def nobody() -> Caller:
     pytest.fail("HBase is not chosen")
 
 
+def ours() -> Installation:
+    return Installation(Config(), "a" * 32, ManualClock())
+
+
 def test_everything_is_in_files_without_any_setting(tmp_path: Path) -> None:
     """And needs nobody."""
-    chosen = Drivers(Config(), DataDir(tmp_path), open_file, nobody)
+    chosen = Drivers(Config(), DataDir(tmp_path), open_file, nobody, ours)
     log, queues, states, retained = chosen.event_log(), chosen.queues(), chosen.states(), chosen.retained()
 
     assert isinstance(log, SqliteEvents)
     assert isinstance(queues, SqliteQueues)
     assert isinstance(states, SqliteStates)
     assert isinstance(retained, SqliteRetained)
-    assert chosen.needed == {}
+    assert (chosen.needed, chosen.owned) == ({}, {})
     assert unused_files(Config(), DataDir(tmp_path)) == ()
     for store in (log, queues, states, retained):
         store.close()
@@ -76,7 +87,7 @@ def test_stores_on_hbase_share_one_way_to_it(tmp_path: Path, driver: str, tables
         hbase=HBase(thrift=(Endpoint("127.0.0.1", 1),)),
     )
     directory, callers = DataDir(tmp_path), [SilentCaller()]
-    chosen = Drivers(settings, directory, open_file, callers.pop)
+    chosen = Drivers(settings, directory, open_file, callers.pop, ours)
     chosen.queues(), chosen.states(), chosen.retained()
 
     assert list(chosen.needed) == ["HBase"]
@@ -84,20 +95,49 @@ def test_stores_on_hbase_share_one_way_to_it(tmp_path: Path, driver: str, tables
     assert [layout.name for layout in needed_tables(settings, directory)] == [f"iothub:{table}" for table in tables]
     assert set(unused_files(settings, directory)) == {directory.queues, directory.state, directory.retained}
     assert [file.name for file in tmp_path.iterdir()] == ["queue-drivers"]
+    assert list(chosen.owned) == ["HBase"]
     with pytest.raises(NotFoundError, match="create them: iothub hbase create-tables"):
         chosen.needed["HBase"]()
 
 
 def test_log_on_kafka_needs_kafka_and_no_file(tmp_path: Path) -> None:
     """Nothing is asked of it before the start waits for it."""
-    chosen = Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody)
+    chosen = Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody, ours)
     log = chosen.event_log()
 
     assert isinstance(log, KafkaEvents)
-    assert list(chosen.needed) == ["Kafka"]
+    assert list(chosen.needed) == list(chosen.owned) == ["Kafka"]
     assert unused_files(ON_KAFKA, DataDir(tmp_path)) == (DataDir(tmp_path).events,)
     assert not DataDir(tmp_path).events.exists()
     log.close()
+
+
+def test_server_whose_stores_are_somebody_elses_is_refused_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No topic is made, no row is read; it is not waited for."""
+    cluster, theirs = FakeCluster(), Owner("b" * 32, "two", 1)
+    monkeypatch.setattr(drivers, "kafka_log", lambda _settings: KafkaEvents(ON_KAFKA.kafka, cluster=cluster))
+    chosen = Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody, ours)
+    chosen.event_log()
+    KafkaEvents(ON_KAFKA.kafka, cluster=cluster).claim(theirs)
+
+    with pytest.raises(ConflictError, match=r"^Kafka's topics iothub\.\*: belongs to installation b{32} "):
+        chosen.needed["Kafka"]()
+
+    assert list(cluster.topics) == ["iothub.installation"]
+
+
+def test_only_tables_that_are_used_are_looked_at() -> None:
+    """A namespace without the others' tables is none to stumble over."""
+    settings = Config(state=State(driver="hbase"))
+    wanted = [layout for layout in layouts("iothub", 2) if layout.name in ("iothub:state", "iothub:checkpoints")]
+    gateway = TimedGateway(b"iothub:state", b"iothub:checkpoints")
+
+    drivers.owned_tables(ours(), FakeCaller(gateway), wanted, settings).claim()
+
+    assert list(gateway.tables[b"iothub:state"]) == [keys.META]
+    assert gateway.tables[b"iothub:checkpoints"] == {}
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,7 +145,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(drivers, "find_spec", lambda package: None if package == "crc32c" else object())
 
     with pytest.raises(ConfigError) as caught:
-        Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody).event_log()
+        Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody, ours).event_log()
 
     assert caught.value.exit_code == 2
     assert str(caught.value) == (
@@ -118,11 +158,11 @@ def test_queues_stay_with_a_driver_that_the_settings_name_no_longer(tmp_path: Pa
     """From the file to HBase and back: both are open while both may have queues."""
     directory, gateways = DataDir(tmp_path), HBase(thrift=(Endpoint("127.0.0.1", 1),))
     on_hbase = Config(queues=Queues(driver="hbase"), hbase=gateways)
-    Drivers(Config(), directory, open_file, nobody).queues().close()
+    Drivers(Config(), directory, open_file, nobody, ours).queues().close()
 
     assert queue_drivers(Config(), directory) == ("sqlite",)
     assert queue_drivers(on_hbase, directory) == ("hbase", "sqlite")
-    both = Drivers(on_hbase, directory, open_file, SilentCaller).queues()
+    both = Drivers(on_hbase, directory, open_file, SilentCaller, ours).queues()
     assert isinstance(both, SeveralQueues)
     both.close()
     assert queue_drivers(Config(hbase=gateways), directory) == ("hbase", "sqlite")
@@ -136,6 +176,7 @@ def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
         directory,
         open_file,
         SilentCaller,
+        ours,
     ).queues()
 
     with pytest.raises(

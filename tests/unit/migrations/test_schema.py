@@ -22,6 +22,7 @@ from iothub_migrations.versions import (
     v0003_job_runs,
     v0004_usage_hours,
     v0005_hubs,
+    v0006_installation,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -224,9 +225,30 @@ def test_database_of_version_one_is_upgraded_with_everything_in_it(
         schema.check(engine)
 
 
+def test_every_database_gets_an_id_of_its_own_and_keeps_it(engine: Engine, tmp_path: Path) -> None:
+    """Made once, also when the step is done again after a run that was killed."""
+    other = open_engine(sqlite_url(tmp_path / "other.db"))
+    schema.upgrade(engine)
+    schema.upgrade(other)
+    first, second = _installation(engine), _installation(other)
+    other.dispose()
+    write(engine, "UPDATE alembic_version SET version_num = '0005'", "UPDATE schema_info SET value = 5")
+
+    assert schema.upgrade(engine) is SchemaState.OLD
+    assert _installation(engine) == first
+    assert len(bytes.fromhex(first)) == 16
+    assert first != second
+
+
+def _installation(engine: Engine) -> str:
+    with engine.connect() as connection:
+        return str(connection.execute(text("SELECT id FROM installation")).scalar_one())
+
+
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0005_hubs.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0006_installation.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0006_installation.down_revision == v0005_hubs.revision
     assert v0005_hubs.down_revision == v0004_usage_hours.revision
     assert v0004_usage_hours.down_revision == v0003_job_runs.revision
     assert v0003_job_runs.down_revision == v0002_token_issuers.revision

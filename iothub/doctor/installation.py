@@ -1,0 +1,54 @@
+"""Whose the stores are: those of these accounts, or those of others.
+
+Knows no store: `iothub.installation` asks them. Nothing is taken here, that is the hub's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+from iothub.datadir import DataDir
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.drivers import kafka_log, needed_tables, owned_tables
+from iothub.installation import Owned, installation_of
+from iothub.settings import Config
+from iothub_services.hbase import calls, from_settings
+
+_SILENT_S = 5.0  # an operator waits, no message does
+_NAME = "installation"
+
+
+def looks(data_dir: DataDir, settings: Config) -> list[Look]:
+    chosen = [Look(_NAME, lambda: _directory(data_dir, settings))]
+    if needed_tables(settings, data_dir):
+        chosen.append(Look(f"{_NAME}, HBase", lambda: _tables(data_dir, settings)))
+    if settings.events.driver == "kafka":
+        chosen.append(Look(f"{_NAME}, Kafka", lambda: _topics(data_dir, settings)))
+    return chosen
+
+
+def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    installation = installation_of(settings, data_dir)
+    installation.check_directory(data_dir)
+    yield Finding(_NAME, State.OK, f"{installation.id}, the accounts and the files beside them")
+
+
+def _tables(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    patient = replace(settings.hbase, timeout_s=min(settings.hbase.timeout_s, _SILENT_S))
+    with from_settings.direct_caller(patient) as caller:
+        there = set(caller.call(calls.table_names()))  # what is missing is told by another look
+        wanted = [layout for layout in needed_tables(settings, data_dir) if layout.name.encode() in there]
+        owned = owned_tables(installation_of(settings, data_dir), caller, wanted, settings)
+        yield _seen(f"{_NAME}, HBase", owned)
+
+
+def _topics(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    with closing(kafka_log(settings, is_read_only=True)) as log:
+        yield _seen(f"{_NAME}, Kafka", installation_of(settings, data_dir).topics(log))
+
+
+def _seen(name: str, owned: Owned) -> Finding:
+    _, seconds = timed(owned.check)
+    return Finding(name, State.OK, "its stores are those of these accounts, or nobody's yet", seconds=seconds)

@@ -1,0 +1,122 @@
+"""Commands and jobs touch no store of another installation: they end with one line before they read."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from iothub.cli import stores
+from iothub.datadir import DataDir
+from iothub.errors import ConflictError
+from iothub.records.owner import Owner
+from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
+from iothub.units import Endpoint
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.hbase import from_settings
+from iothub_services.hbase.owners import claim, owner_columns
+from iothub_services.hbase.tables import Tables
+from tests.support.command import Cli
+from tests.support.fake_kafka import SETTINGS, FakeCluster
+from tests.support.hbase_calls import FakeCaller
+from tests.support.timed_gateway import TimedGateway
+
+NOBODY = Endpoint("127.0.0.1", 1)
+THEIRS = Owner("b" * 32, "far", 0)
+COLUMNS = owner_columns(Tables("iothub"))
+ON_SERVERS = Config(
+    queues=Queues(driver="hbase-plain"),
+    state=State(driver="hbase"),
+    retained=Retained(driver="hbase"),
+    events=Events(driver="kafka"),
+    hbase=HBase(thrift=(NOBODY,)),
+    kafka=Kafka(brokers=(NOBODY,)),
+)
+
+
+class House:
+    """A data directory, and servers whose stores may be taken."""
+
+    def __init__(self, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.data_dir = data_dir
+        self.gateway = TimedGateway(*COLUMNS)
+        self.cluster = FakeCluster()
+        monkeypatch.setattr(from_settings, "direct_caller", lambda _settings: Borrowed(self.gateway))
+        monkeypatch.setattr("iothub.drivers.kafka_log", self._log)
+        monkeypatch.setattr(stores, "kafka_log", self._log)
+
+    def _log(self, _settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
+        return KafkaEvents(SETTINGS, cluster=self.cluster, is_read_only=is_read_only)
+
+    def opens(self) -> dict[str, bool]:
+        """Say which stores a command is let into."""
+        ways = {
+            "queues": lambda: stores.reading_queues(self.data_dir, ON_SERVERS),
+            "retained": lambda: stores.reading_retained(self.data_dir, ON_SERVERS),
+            "states": lambda: stores.reading_states(self.data_dir, ON_SERVERS),
+            "checkpoints": lambda: stores.reading_checkpoints(self.data_dir, ON_SERVERS),
+            "events": lambda: stores.reading_events(self.data_dir, ON_SERVERS),
+            "work": lambda: stores.working_alone(self.data_dir, "iothub test", ON_SERVERS),
+        }
+        opened = {}
+        for name, way in ways.items():
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(way())
+                except ConflictError:
+                    opened[name] = False
+                else:
+                    opened[name] = True
+        return opened
+
+
+@pytest.fixture
+def house(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> House:
+    return House(DataDir(cli.data_dir), monkeypatch)
+
+
+def test_stores_of_nobody_are_open(house: House) -> None:
+    """Nothing is taken by a command: that is the hub's."""
+    assert set(house.opens().values()) == {True}
+    stores.require_own_stores(house.data_dir, ON_SERVERS)
+
+    assert house.gateway.tables == {table: {} for table in COLUMNS}
+    assert "iothub.installation" not in house.cluster.topics
+
+
+def test_tables_of_others_are_shut(house: House) -> None:
+    """The log on Kafka is nobody's, and is open."""
+    claim(FakeCaller(house.gateway), COLUMNS, THEIRS)
+
+    opened = house.opens()
+
+    assert {name for name, is_open in opened.items() if is_open} == {"events"}
+    with pytest.raises(ConflictError, match="HBase's table iothub:"):
+        stores.require_own_stores(house.data_dir, ON_SERVERS)
+
+
+def test_topics_of_others_are_shut(house: House) -> None:
+    KafkaEvents(SETTINGS, cluster=house.cluster).claim(THEIRS)
+
+    opened = house.opens()
+
+    assert {name for name, is_open in opened.items() if not is_open} == {"events", "work"}
+    with pytest.raises(ConflictError, match="Kafka's topics iothub"):
+        stores.require_own_stores(house.data_dir, ON_SERVERS)
+
+
+def test_job_begins_nothing_on_files_of_others(house: House) -> None:
+    house.data_dir.write_installation(THEIRS.installation)
+
+    with pytest.raises(ConflictError, match="its stores belong to installation bbbb"):
+        stores.require_own_stores(house.data_dir, Config())
+
+
+class Borrowed(FakeCaller):
+    """A caller that is opened and closed like the real one."""
+
+    def __enter__(self) -> Borrowed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""

@@ -1,0 +1,86 @@
+"""Whose the stores are, as the doctor tells it: beside a hub, taking nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import pytest
+
+from iothub.datadir import DataDir
+from iothub.doctor import installation
+from iothub.doctor.findings import Finding, State, take
+from iothub.records.owner import Owner
+from iothub.settings import Config, Events, HBase, Kafka, Retained
+from iothub.units import Endpoint
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.hbase import from_settings
+from iothub_services.hbase.owners import claim, owner_columns
+from iothub_services.hbase.tables import Tables
+from iothub_tenants.accounts import installations
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.initial import init_store
+from tests.support.fake_kafka import SETTINGS, FakeCluster
+from tests.support.hbase_calls import FakeCaller
+from tests.support.timed_gateway import TimedGateway
+
+THEIRS = Owner("b" * 32, "far", 0)
+NOBODY = Endpoint("127.0.0.1", 1)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> DataDir:
+    directory = DataDir(tmp_path)
+    init_store(sqlite_url(directory.accounts)).close()
+    return directory
+
+
+def found(data_dir: DataDir, settings: Config) -> dict[str, Finding]:
+    return {finding.name: finding for finding in take(installation.looks(data_dir, settings), 10.0)}
+
+
+def test_id_of_the_accounts_is_told(data_dir: DataDir) -> None:
+    with closing(init_store(sqlite_url(data_dir.accounts))) as store:
+        own = installations.own(store)
+
+    (finding,) = found(data_dir, Config()).values()
+
+    assert (finding.state, finding.text) == (State.OK, f"{own}, the accounts and the files beside them")
+
+
+def test_files_of_other_accounts_fail(data_dir: DataDir) -> None:
+    data_dir.write_installation(THEIRS.installation)
+
+    (finding,) = found(data_dir, Config()).values()
+
+    assert finding.state is State.FAIL
+    assert "its stores belong to installation bbbb" in finding.text
+
+
+def test_tables_of_others_fail_and_missing_ones_do_not(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing has a line of its own elsewhere."""
+    columns, gateway = owner_columns(Tables("iothub")), TimedGateway(b"iothub:queue_index")
+    monkeypatch.setattr(from_settings, "direct_caller", lambda _settings: nullcontext(FakeCaller(gateway)))
+    settings = Config(retained=Retained(driver="hbase"), hbase=HBase(thrift=(NOBODY,)))
+    assert found(data_dir, settings)["installation, HBase"].state is State.OK
+
+    gateway.tables[b"iothub:retained"] = {}
+    claim(FakeCaller(gateway), {b"iothub:retained": columns[b"iothub:retained"]}, THEIRS)
+
+    finding = found(data_dir, settings)["installation, HBase"]
+    assert finding.state is State.FAIL
+    assert "HBase's table iothub:retained: belongs to installation bbbb" in finding.text
+
+
+def test_topics_of_others_fail(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    monkeypatch.setattr(
+        installation, "kafka_log", lambda _settings, is_read_only: KafkaEvents(SETTINGS, cluster=cluster)
+    )
+    settings = Config(events=Events(driver="kafka"), kafka=Kafka(brokers=(NOBODY,)))
+    finding = found(data_dir, settings)["installation, Kafka"]
+    assert (finding.state, finding.text) == (State.OK, "its stores are those of these accounts, or nobody's yet")
+    assert cluster.topics == {}
+
+    KafkaEvents(SETTINGS, cluster=cluster).claim(THEIRS)
+    assert found(data_dir, settings)["installation, Kafka"].state is State.FAIL
