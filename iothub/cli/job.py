@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from iothub.cli import job_plan, output
+from iothub.cli import job_plan, output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
@@ -25,16 +25,19 @@ from iothub.errors import (
     UnavailableError,
 )
 from iothub.jobs import marks as job_marks
-from iothub.jobs import specs, timetable
+from iothub.jobs import process, specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
 from iothub.jobs.timetable import Installation
 from iothub_spark.catalogue import CATALOGUE, JobEntry
 from iothub_spark.spec import Option
 from iothub_tenants.accounts import job_runs
-from iothub_tenants.accounts.job_runs import Result, Run, moment
+from iothub_tenants.accounts.job_runs import DIED, Result, Run, moment
 
-command = noun("job", "Jobs: run, list, status, history, plan. They need the extra `spark`; the hub runs without.")
+command = noun(
+    "job",
+    "Jobs: run, list, plan, status, history, show, logs, schedule, forget. They need the extra `spark`; the hub runs without.",
+)
 
 _ERRORS: dict[str, type[IotHubError]] = {
     "conflict": ConflictError,
@@ -112,6 +115,7 @@ def run(
         for entry in map(specs.entry_of, names)
     ]
     specs.require_spark(settings, os.environ)
+    stores.require_own_stores(app.data_dir, settings)
     timing = Timing(wait_s=wait_s or 0.0, max_runtime_s=settings.jobs.max_runtime_s)
     if not is_nightly:
         _run_one(app, *asked[0], timing)
@@ -150,6 +154,7 @@ def _ended(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing
     progress = JobProgress(entry.name)
 
     def start(run: Run, folder: Path) -> tuple[list[str], dict[str, str]]:
+        progress.begin()
         spec = specs.make_spec(settings, app.data_dir, entry, options, run.id, folder)
         return specs.command_of(settings, spec, folder), specs.environment_of(settings, folder, os.environ)
 
@@ -175,6 +180,8 @@ def _require_done(ended: Run) -> None:
 def status(app: App) -> None:
     """Show for each job whether it runs, what came of its last run, and when it last did what it should.
 
+    A run is `died` when its process was on this machine and is gone; the next run of any job notes that it failed.
+
     Example:
       iothub --data-dir ./hub job status
     """
@@ -189,14 +196,15 @@ def status(app: App) -> None:
         last = running or (summary.last if summary else None)
         success = summary.success if summary else None
         is_due = at is not None and name in settings.jobs.nightly
+        is_gone = running is not None and process.is_gone(running.owner.process)
         rows.append(
             {
                 "name": name,
-                "state": last.result.value if last else "never run",
+                "state": DIED if is_gone else last.result.value if last else "never run",
                 "run": last.id if last else None,
                 "started": moment(last.started_ms) if last else None,
                 "host": last.owner.host if last else None,
-                "pid": running.owner.pid if running else None,
+                "pid": running.owner.pid if running and not is_gone else None,
                 "last_success": moment(success.ended_ms or success.started_ms) if success else None,
                 "seconds": _seconds(success) if success else None,
                 "next": moment(timetable.next_at(at, now_s) * 1000) if is_due and at is not None else None,
@@ -285,6 +293,7 @@ def schedule(app: App, form: str, user: str) -> None:
       iothub --data-dir /var/lib/iothub job schedule --print systemd
       iothub --data-dir /var/lib/iothub job schedule --print cron --user hub
     """
+    app.require_initialised()
     settings = app.loaded.config
     minutes = settings.jobs.at
     archive = settings.spark.archive.absolute() if settings.spark.archive is not None else None

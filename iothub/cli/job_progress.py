@@ -35,6 +35,11 @@ class JobProgress:
         self._written = -LOG_INTERVAL_S
         self._line: Progress | None = None
 
+    def begin(self) -> None:
+        """Say at once to whoever is watching that something happens: Spark itself is silent for seconds."""
+        if self._is_terminal:
+            output.say(f"{self._job}: starting Spark ...")
+
     def __call__(self, said: Said) -> None:
         if not isinstance(said, Stage):
             self._end_stage()

@@ -48,6 +48,11 @@ def lives(name: str) -> bool:
     return pid.isdecimal() and name_of(int(pid)) == name
 
 
+def is_gone(name: str) -> bool:
+    """Say whether a process is known to run no more; one of another machine never is."""
+    return is_here(name) and not lives(name)
+
+
 def end_session(leader: int, grace_s: float) -> None:
     """End a process, then everything that it has started in its session; politely for `grace_s`, then not."""
     _signal([leader], signal.SIGTERM)

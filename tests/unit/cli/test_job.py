@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -284,6 +285,35 @@ def test_status_tells_what_runs_what_was_and_what_is_due(cli: Cli, fake: Fake) -
     assert rows["verify"]["next"] is None
 
 
+def test_status_finds_out_that_a_process_of_this_machine_is_gone(cli: Cli) -> None:
+    """Killed, it could note nothing; the next run does. Of another machine nobody here can tell."""
+    ours = process.this_process()
+    gone = replace(ours, process=f"{ours.process.rpartition('/')[0]}/1")  # the same id, at another time
+    with accounts(cli) as store:
+        job_runs.begin(store, "usage", {}, gone, lambda _: False)
+
+    row = next(row for row in cli.rows("job", "status") if row["name"] == "usage")
+
+    assert (row["state"], row["pid"], row["run"]) == ("died", None, 1)
+
+
+def test_schedule_is_for_a_directory_that_is_there(cli: Cli, tmp_path: Path) -> None:
+    """Its timer would fail every night, unseen."""
+    result = cli.call("--data-dir", str(tmp_path / "none"), "job", "schedule", "--print", "cron")
+
+    assert (result.code, result.out) == (3, "")
+
+
+def test_command_in_a_failure_works_when_pasted(cli: Cli, fake: Fake) -> None:
+    """With the data directory of this run, in the job's own words too."""
+    fake.steps["compact_events"] = ("failed:corrupt:go on with `iothub job run compact_events --full`", "exit:1")
+
+    said = cli("job", "run", "compact_events", code=1).err
+
+    assert f"`iothub --data-dir {cli.data_dir} job run compact_events --full`" in said
+    assert f"`iothub --data-dir {cli.data_dir} job logs 1`" in said
+
+
 @pytest.mark.parametrize("form", ["systemd", "cron"])
 def test_schedule_names_this_installation(cli: Cli, form: str) -> None:
     """What is printed works as it is: whole paths, the setting's time."""
@@ -302,6 +332,7 @@ def test_terminal_shows_stages_with_their_time(cli: Cli, fake: Fake, monkeypatch
 
     said = cli("job", "run", "usage").err
 
+    assert said.startswith("usage: starting Spark ...\n")
     assert "usage: read: 10 records in" in said
     assert "usage: write: 3 records in" in said
     assert "usage: hm" in said
