@@ -23,7 +23,7 @@ from iothub.errors import ConfigError, ConflictError, IotHubError, UnavailableEr
 from iothub.reasons import Reason
 from iothub.records.events import hub_name
 from iothub.records.state import SessionState
-from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
+from iothub_services.events.follower import ALARMS, ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
 from iothub_tenants.duties.abroad import Abroad
 from iothub_tenants.duties.awakening import Neighbours
@@ -40,7 +40,6 @@ JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or
 CATCH_UP_S = 10.0
 CLOSING_S = 1.0
 _TURN_S = 0.02
-_FOLLOWER_FAILING = "follower_failing"
 
 
 class SharedStores:
@@ -229,7 +228,7 @@ class SharedStores:
 
     def _alarm(self, word: str, text: str) -> None:
         """While nobody else is there, nobody misses what the follower cannot read."""
-        self._node.store_alarms(word, "" if word == _FOLLOWER_FAILING and self.is_alone else text)
+        self._node.store_alarms(word, "" if word in ALARMS and self.is_alone else text)
 
     def _knows(self, _at: float) -> None:
         self._judge()

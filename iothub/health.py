@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from iothub import log
 from iothub_services.metrics import metrics
+from iothub_services.metrics.alarms import AlarmName
 from iothub_services.metrics.exposition import TenantPages, TenantSample
 from iothub_services.quota.names import Quota, Scope
 
@@ -43,6 +44,11 @@ class NodeHealth:
         if node.watch.no_writes:
             reasons.append(node.watch.no_writes)
         return reasons
+
+    def warnings(self) -> list[str]:
+        """Say what the next start of this hub will be refused for."""
+        newer = [alarm for alarm in self._node.alarms.active() if alarm.name is AlarmName.STORE_NEWER]
+        return [f"written by a newer iothub, upgrade this hub: {alarm.subject}: {alarm.detail}" for alarm in newer]
 
     def status(self) -> Mapping[str, object]:
         node = self._node

@@ -85,14 +85,14 @@ class Life:
         if not isinstance(error, IotHubError):
             self._log.error("defect at start", exc_info=error)
         self._node.listeners.close()
-        if self._node.hbase is not None:
-            self._node.hbase.close()  # nothing was promised yet: nothing waits for a server that does not answer
+        self._give_up_hbase()  # nothing was promised yet: nothing waits for a server that does not answer
         self._leave(self._close_stores())
 
     async def _start(self) -> None:
         """Load what is durable, then open the doors; only then is the hub ready."""
         node, run = self._node, self._node.threads.run
         duties = await self._open_faces()
+        node.listeners.try_ports()  # nobody waits for servers in vain
         if node.hbase is not None:
             node.hbase.open()
         await node.waiting.until_all_answer(node.drivers.needed)
@@ -269,7 +269,7 @@ class Life:
         """Write what is on its way, while the reactor still turns: HBase is reached through it. A server that is silent is given up."""
         node, run = self._node, self._node.threads.run
         timeout_s, until = self._closing_s, node.clock.monotonic() + self._closing_s
-        given_up = node.reactor.callLater(timeout_s, node.hbase.close) if node.hbase is not None else None
+        given_up = node.reactor.callLater(timeout_s, self._give_up_hbase)
         await run("closing.queues", node.writer.close, timeout_s)
         node.journal.flush()
         Deferred.fromCoroutine(node.metering.finish()).addErrback(  # what it hands over, the close below waits for
@@ -283,10 +283,15 @@ class Life:
         if has_said_all:
             await self._close_states(self._left_s(until))  # else its thread still works with them
         await self._close_statistics(self._left_s(until))
-        if given_up is not None and given_up.active():
+        if given_up.active():
             given_up.cancel()
-        if node.hbase is not None:
-            node.hbase.close()
+        self._give_up_hbase()
+
+    def _give_up_hbase(self) -> None:
+        """Wait for HBase no longer. What fails of that is no alarm: there is nothing to look at."""
+        if self._node.hbase is not None:
+            self._node.store_alarms.end()
+            self._node.hbase.close()
 
     async def _close_states(self, timeout_s: float) -> None:
         """What is folded and not written in time is folded again by the next start."""

@@ -13,6 +13,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 
 _FAILING = "_failing"
 _GONE = "_gone"
+_NEWER = "_newer"
 _UNUSED = "checkpoint_unused"  # no store is damaged: a checkpoint can be made again
 _DISK_FULL = ("disk is full", "no space left", "disk quota exceeded")  # of SQLite and of the system
 
@@ -22,6 +23,11 @@ class StoreAlarms:
 
     def __init__(self, alarms: Alarms) -> None:
         self._alarms = alarms
+        self._is_over = False
+
+    def end(self) -> None:
+        """The hub takes its hands off its stores: what they fail of from now on is that, and no alarm."""
+        self._is_over = True
 
     def __call__(self, word: str, text: str) -> None:
         """`word`: `queues_failing`, `events_corrupt` and so on: the subject of the alarm."""
@@ -31,8 +37,13 @@ class StoreAlarms:
         if word == _UNUSED:
             self._alarms.set(AlarmName.CHECKPOINT_UNUSED, bool(text), detail=text)
             return
+        if word.endswith(_NEWER):
+            self._alarms.set(AlarmName.STORE_NEWER, bool(text), subject=word.removesuffix(_NEWER), detail=text)
+            return
         if not word.endswith(_FAILING):
             self._alarms.set(AlarmName.STORE_CORRUPT, bool(text), subject=word, detail=text)
+            return
+        if self._is_over:
             return
         store = word.removesuffix(_FAILING)
         is_full = any(words in text.lower() for words in _DISK_FULL)

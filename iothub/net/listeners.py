@@ -55,6 +55,11 @@ class Listeners:
         self._addresses: dict[str, tuple[str, int]] = {}
         self._next_tick: DelayedCall | None = None
 
+    def try_ports(self) -> None:
+        """See that every port can be had, and let go of it: who waits before the doors open hears of it first. Raises as `start`."""
+        for acceptor in self._acceptors:
+            open_listening(acceptor.listener).close()
+
     def start(self) -> None:
         """Open every port, then accept.
 

@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred
 
 from iothub import log as logging
 from iothub.clock import Clock
-from iothub.errors import BackendError, IotHubError, UnavailableError
+from iothub.errors import BackendError, FutureRecordError, IotHubError, UnavailableError
 from iothub.records.events import Event
 from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.sqlite.group import CallInReactor
@@ -31,6 +31,9 @@ ALONE_S = 1.0  # and while nobody is
 RETRY_S = 0.5
 PAGE = 500  # events that are applied in one call of the reactor
 _WAITING = 10_000  # questions at a time
+_FAILING = "follower_failing"
+_NEWER = "follower_newer"
+ALARMS = frozenset({_FAILING, _NEWER})  # nobody misses what the follower cannot read while no other hub is there
 
 Apply = Callable[[list[Event]], Coroutine[Deferred[Any], Any, None]]
 
@@ -62,7 +65,7 @@ class Follower:
         self._wakeup = threading.Condition()
         self._is_asked = False
         self._is_closing = False
-        self._is_failing = False
+        self._failing = ""  # the alarm that is raised
         self._waiting: list[tuple[float, Deferred[None]]] = []
         self.period_s = ALONE_S
         self.known_at = -math.inf
@@ -107,7 +110,7 @@ class Follower:
     def _pause(self, seconds: float) -> bool:
         """Wait until it is time or somebody asks; False: it is over."""
         with self._wakeup:
-            if seconds and not self._is_failing:
+            if seconds and not self._failing:
                 self._wakeup.wait_for(lambda: self._is_asked or self._is_closing, seconds)
             elif seconds:
                 self._wakeup.wait_for(lambda: self._is_closing, seconds)
@@ -119,6 +122,9 @@ class Follower:
         began = self._clock.monotonic()
         try:
             self._read_upto(self._events.end())
+        except FutureRecordError as error:
+            self._fails(str(error), _NEWER)
+            return False
         except IotHubError as error:
             self._fails(str(error))
             return False
@@ -164,11 +170,14 @@ class Follower:
         if failures:
             raise failures[0]
 
-    def _fails(self, text: str) -> None:
-        if text or self._is_failing:
-            self._is_failing = bool(text)
-            more = "; what other hubs' sessions do is not known, and publishers wait" if text else ""
-            self._tell("follower_failing", text + more)
+    def _fails(self, text: str, word: str = _FAILING) -> None:
+        """Raise an alarm, and end another one; an empty text: nothing fails any more."""
+        failing = word if text else ""
+        if self._failing not in ("", failing):
+            self._tell(self._failing, "")
+        self._failing = failing
+        if text:
+            self._tell(word, f"{text}; what other hubs' sessions do is not known, and publishers wait")
 
     def _tell(self, word: str, text: str) -> None:
         self._call_in_reactor(partial(self._on_alarm, word, text))

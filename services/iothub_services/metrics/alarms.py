@@ -26,6 +26,11 @@ class AlarmName(Enum):
         "critical",
         "Look at the store's disk or servers; what needs it is not acknowledged until it writes again.",
     )
+    STORE_NEWER = (
+        "store_newer",
+        "critical",
+        "Written by a newer iothub: upgrade this hub; what came behind it is not seen here, and the next start is refused.",
+    )
     STORE_CORRUPT = ("store_corrupt", "critical", "A damaged store was put aside; restore it from a backup.")
     STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
     ACCOUNTS_UNREACHABLE = (

@@ -46,6 +46,9 @@ _REMEMBERED = 20_000  # folded states in memory, changed or not
 
 PATIENCE = Patience(0.25, 30.0)
 
+_FAILING = "state_failing"
+_NEWER = "state_newer"
+
 
 @dataclass(frozen=True, slots=True)
 class DropTenant:
@@ -74,7 +77,7 @@ class StateService:
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
         self._is_begun = False  # something was loaded or appended: nothing is written before
-        self._is_failing = False
+        self._failing = ""  # the alarm that is raised: the store fails, or what is to be folded is of a newer program
         self._is_behind = (
             False  # the log has events that are not folded: others', or the store did not say what was before
         )
@@ -250,7 +253,7 @@ class StateService:
     def _is_due(self) -> bool:
         """Say whether to write without waiting for idle time. A store that fails is left alone for a while: trying lasts until it times out."""
         are_many = self._untried >= _GATHERED
-        if self._is_failing:
+        if self._failing:
             return are_many
         return len(self._changed) >= _GATHERED or (self._is_behind and are_many)
 
@@ -282,9 +285,7 @@ class StateService:
             if len(self._known) > _REMEMBERED:
                 self._begin_again()
         else:
-            if self._is_failing:
-                self._is_failing = False
-                self._on_alarm("state_failing", "")
+            self._set_failing("", "")
 
     def _begin_again(self) -> None:
         """Forget what was folded and cannot be written: memory has an end, and the log has it all."""
@@ -294,8 +295,18 @@ class StateService:
         self._is_behind = True
 
     def _failed(self, error: IotHubError) -> None:
-        self._is_failing = True
-        self._on_alarm("state_failing", f"{error}; the session log has it, the next start may take longer")
+        if isinstance(error, FutureRecordError):
+            self._set_failing(_NEWER, f"{error}; the session log has it, and the next start is refused until then")
+        else:
+            self._set_failing(_FAILING, f"{error}; the session log has it, the next start may take longer")
+
+    def _set_failing(self, word: str, text: str) -> None:
+        """Raise one alarm, and end another one."""
+        if self._failing not in ("", word):
+            self._on_alarm(self._failing, "")
+        self._failing = word
+        if word:
+            self._on_alarm(word, text)
 
     def state_of(self, tenant_id: int, client_id: str) -> SessionState | None:
         """Return the state as folded; None for unknown and ended sessions."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError, CorruptRecordError, UnavailableError
+from iothub.errors import BackendError, CorruptRecordError, FutureRecordError, UnavailableError
 from iothub.records.events import Event, Subject, session_expired
 from iothub.testing.clock import ManualClock
 from iothub_services.events.follower import Follower
@@ -129,6 +129,23 @@ def test_log_that_cannot_be_read_raises_an_alarm_and_nothing_is_known(error: Exc
 
     assert desk.applied == ["a"]
     assert desk.alarms[-1] == ("follower_failing", "")
+
+
+def test_event_of_a_newer_program_is_an_alarm_of_its_own() -> None:
+    """To be upgraded is not to be down; when it is down as well, one takes the place of the other."""
+    desk = Desk()
+    desk.write("a")
+    for error in (FutureRecordError("event of format version 2"), BackendError("away", retryable=True)):
+        desk.log.error = error
+        assert not desk.follower.round()
+    assert desk.follower.round()
+
+    assert [(word, bool(text)) for word, text in desk.alarms] == [
+        ("follower_newer", True),
+        ("follower_newer", False),
+        ("follower_failing", True),
+        ("follower_failing", False),
+    ]
 
 
 def test_page_that_could_not_be_applied_is_read_again() -> None:

@@ -105,3 +105,17 @@ def test_states_that_hang_are_given_up_in_time(others: tuple[str, ...]) -> None:
     assert [line["event"] for line in lines] == [
         "the session states did not close in time; the next start folds the rest"
     ]
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_hub_that_lets_go_of_hbase_raises_no_alarm_about_it(is_silent: bool) -> None:
+    """First the word that it is over, then the connections: at the end, or when time is."""
+    house = House(*(["states"] if is_silent else []))
+    house.node.store_alarms = SimpleNamespace(end=lambda: house.closed.append("over"))
+    house.node.hbase = SimpleNamespace(close=lambda: house.closed.append("hbase"))
+
+    done = house.close()
+    house.reactor.advance(3.1)
+
+    assert done.called
+    assert house.closed[-2:] == ["over", "hbase"]

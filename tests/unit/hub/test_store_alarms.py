@@ -63,3 +63,25 @@ def test_checkpoint_that_was_of_no_use_is_no_damaged_store(alarms: Alarms) -> No
     assert "backup" not in alarms.active()[0].name.advice
     tell("checkpoint_unused", "")
     assert raised(alarms) == []
+
+
+def test_what_a_newer_program_wrote_is_an_alarm_of_its_own(alarms: Alarms) -> None:
+    """Neither disk nor servers are to be looked at."""
+    tell = StoreAlarms(alarms)
+    tell("state_newer", "event of format version 2, this program knows 1: upgrade it")
+
+    assert raised(alarms) == [(AlarmName.STORE_NEWER, "state")]
+    assert "upgrade this hub" in alarms.active()[0].name.advice
+    tell("state_newer", "")
+    assert raised(alarms) == []
+
+
+def test_store_that_the_hub_lets_go_of_raises_nothing(alarms: Alarms) -> None:
+    """It fails of the end; damage is told all the same, and what was raised stays."""
+    tell = StoreAlarms(alarms)
+    tell("queues_failing", "no answer")
+    tell.end()
+    tell("state_failing", "HBase's client is closed")
+    tell("queues_corrupt", "3 rows saved")
+
+    assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues"), (AlarmName.STORE_CORRUPT, "queues_corrupt")]

@@ -20,11 +20,15 @@ class FakeHealth:
 
     def __init__(self) -> None:
         self.why: list[str] = []
+        self.soon: list[str] = []
         self.asked: tuple[str | None, str, int] | None = None
         self.is_broken = False
 
     def reasons(self) -> list[str]:
         return self.why
+
+    def warnings(self) -> list[str]:
+        return self.soon
 
     def status(self) -> Mapping[str, object]:
         return {"version": "0", "connections": 3}
@@ -98,10 +102,25 @@ def test_readyz_says_why_the_hub_is_not_ready(face: http.HttpFace, health: FakeH
     """503 with reasons until every listener accepts, 200 from then on."""
     health.why = ["listener ws is not open yet"]
     status, _, body = ask(face, "/readyz")
-    assert (status, json.loads(body)) == (503, {"ready": False, "reasons": ["listener ws is not open yet"]})
+    assert (status, json.loads(body)) == (
+        503,
+        {"ready": False, "reasons": ["listener ws is not open yet"], "warnings": []},
+    )
 
     health.why = []
     assert ask(face, "/readyz")[0] == 200
+
+
+def test_readyz_warns_of_what_does_not_stop_the_hub(face: http.HttpFace, health: FakeHealth) -> None:
+    """A load balancer goes on; a person reads."""
+    health.soon = ["written by a newer iothub"]
+
+    status, _, body = ask(face, "/readyz")
+
+    assert (status, json.loads(body)) == (
+        200,
+        {"ready": True, "reasons": [], "warnings": ["written by a newer iothub"]},
+    )
 
 
 def test_metrics_are_prometheus_text(face: http.HttpFace) -> None:

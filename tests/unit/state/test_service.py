@@ -326,7 +326,7 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
         assert service([[resumed(2)], [created("other")]]) == [2, 3]
         assert service([[resumed(3)]]) == [4]
         assert not service.idle()
-    assert set(house.alarms) == {"state_failing"}
+    assert set(house.alarms) == {"state_newer" if isinstance(error, FutureRecordError) else "state_failing"}
     assert house.log.end() == (4,)
 
     assert not service.idle()
@@ -440,10 +440,19 @@ def test_service_does_not_start_over_an_event_of_a_newer_program(house: House, m
         house.service([[]])
         house.service._is_behind = True
         assert not house.service.idle()
-        assert house.alarms == ["state_failing"]
+        assert house.alarms == ["state_newer"]
 
     assert not house.service.idle()
+    assert house.alarms == ["state_newer"] * 2  # raised, and cleared
     assert house.service.state_of(7, "c") is not None
+
+
+def test_store_that_fails_after_a_newer_event_is_another_alarm(house: House) -> None:
+    """One of both at a time: what to do is not the same."""
+    house.service._failed(FutureRecordError("event of format version 2"))
+    house.service._failed(BackendError("state.db: disk I/O error", retryable=True))
+
+    assert house.alarms == ["state_newer", "state_newer", "state_failing"]  # raised, cleared, raised
 
 
 def test_states_of_schema_version_1_are_taken_over(tmp_path: Path) -> None:
