@@ -44,7 +44,7 @@ check: $(DEV_STAMP)  ## the inner loop: format, lint, types, import contracts, u
 	@PYTHONPATH=. $(BIN)/lint-imports --config setup.cfg
 	@$(BIN)/python -m pytest -q tests/unit tests/architecture
 
-bench: $(DEV_STAMP)  ## compare the hub with the distribution's Mosquitto, paired (results in bench-results/)
+bench: $(DEV_STAMP)  ## compare the hub with Mosquitto, paired, and compaction with a plain fold (results in bench-results/)
 	@bash ops/bench.sh
 
 fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)

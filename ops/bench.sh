@@ -1,7 +1,24 @@
 #!/usr/bin/env bash
-# `make bench`: build the load generator, see that Mosquitto is there, compare. QUICK=1: under three minutes. ONLY='connect*': those workloads alone.
+# `make bench`: build the load generator, see that Mosquitto is there, compare; then compaction on Spark beside a plain fold.
+# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone. SPARK_EVENTS='1000000 4000000': how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+spark() {
+    if ! command -v "${JAVA_HOME:+$JAVA_HOME/bin/}java" >/dev/null 2>&1; then
+        echo "make bench: no Spark table, for there is no Java; run 'apt-get install openjdk-17-jre-headless' and try 'ONLY=spark make bench'" >&2
+        return 7
+    fi
+    mkdir -p bench-results
+    local events
+    read -ra events <<<"${SPARK_EVENTS:-200000 1000000}"
+    .venv/bin/python tests/bench/bench_spark.py --events "${events[@]}" | tee bench-results/spark.md
+}
+
+if [ "${ONLY:-}" = spark ]; then
+    spark
+    exit
+fi
 
 make --no-print-directory -C tests/bench/load
 
@@ -23,4 +40,8 @@ if ! command -v mosquitto >/dev/null 2>&1; then
     export PATH="$PATH:/usr/sbin"
 fi
 
-exec .venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"}
+.venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"} || code=$?
+if [ -z "${QUICK:-}${ONLY:-}" ]; then
+    spark || code=$?
+fi
+exit "${code:-0}"
