@@ -6,21 +6,25 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from iothub.jobs import process
 from tests.support.hub import IOTHUB, iothub
 
 FAKE = Path(__file__).with_name("fake_job.py")
+_END_S = 30.0
 
 
 @dataclass
 class JobHouse:
-    """A data directory whose `spark.python` does the given steps, whatever job is asked for."""
+    """A data directory whose `spark.python` does the given steps, whatever job is asked for. `end` it, whatever happens."""
 
     data_dir: Path
     folder: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         java = self.folder / "java/bin/java"
@@ -50,7 +54,27 @@ class JobHouse:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        return subprocess.Popen(self.command(*words), env=self.environment, stdout=pipe, stderr=pipe, text=True)
+        running = subprocess.Popen(self.command(*words), env=self.environment, stdout=pipe, stderr=pipe, text=True)
+        self.started.append(running)
+        return running
+
+    def end(self) -> None:
+        """End what a test that failed has left: the runs, politely first, then the processes that they looked after."""
+        for running in self.started:
+            running.terminate()
+            try:
+                running.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+            for pipe in (running.stdout, running.stderr):
+                if pipe is not None:
+                    pipe.close()
+        for note in self.data_dir.glob("jobs/run-*/process"):
+            with suppress(OSError, ValueError):
+                name = note.read_text()
+                if process.lives(name):
+                    process.kill_session(int(name.split("/")[-2]))
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return iothub(self.data_dir, "job", *words, check=False, environment=self.environment)

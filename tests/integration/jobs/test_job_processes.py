@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,11 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> JobHouse:
+def house(tmp_path: Path) -> Iterator[JobHouse]:
     (tmp_path / "fake").mkdir()
-    return JobHouse(fresh_hub(tmp_path).data_dir, tmp_path / "fake")
+    house = JobHouse(fresh_hub(tmp_path).data_dir, tmp_path / "fake")
+    yield house
+    house.end()
 
 
 def under_way(house: JobHouse, tmp_path: Path, *steps: str) -> tuple[subprocess.Popen[str], str, str]:
@@ -101,6 +104,8 @@ def test_job_of_a_killed_runner_ends_and_the_next_run_finds_out(house: JobHouse,
 
     until(lambda: not process.lives(job) and not process.lives(java), "the end of both processes", WAIT_S)
     assert [run["result"] for run in house.history()] == ["running"]
+    status = {row["name"]: row["state"] for row in json.loads(house.run("status", "-o", "json").stdout)}
+    assert status["compact_events"] == "died"
     house.does("done:{}")
     assert house.run("run", "usage").returncode == 0
     assert [(run["job"], run["result"], run["kind"]) for run in house.history()] == [
@@ -141,6 +146,17 @@ def test_patient_run_follows_the_one_before(house: JobHouse, tmp_path: Path) -> 
     assert (first.returncode, second.returncode) == (0, 0)
 
 
+def test_house_ends_what_a_failed_test_leaves(house: JobHouse, tmp_path: Path) -> None:
+    """The run, its process, and what that has started."""
+    running, job, java = under_way(house, tmp_path)
+
+    house.end()
+
+    assert running.returncode == 130
+    assert not process.lives(job)
+    assert not process.lives(java)
+
+
 def test_terminal_is_told_in_words(house: JobHouse) -> None:
     """One line for each stage, no JSON."""
     house.does("stage:read:1:10", "stage:read:10:10", "stage:write:3:3", "note:all is well", 'done:{"rows": 3}')
@@ -160,6 +176,7 @@ def test_terminal_is_told_in_words(house: JobHouse) -> None:
     said = os.read(ours, 1 << 16).decode()
     os.close(ours)
     assert done.returncode == 0
+    assert said.startswith("compact_events: starting Spark ...")
     assert "compact_events: read: 10 records in" in said
     assert "compact_events: write: 3 records in" in said
     assert "compact_events: all is well" in said
