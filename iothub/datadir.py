@@ -119,8 +119,11 @@ class DataDir:
         """Return the stores that a hub has filled."""
         return [path for path in self._stores if _holds(path)]
 
-    def require_fresh(self) -> None:
-        """Raise ConflictError when `init` has been here before, UnavailableError when what is left must not be covered up."""
+    def require_fresh(self, pepper: Path | None = None) -> None:
+        """Raise ConflictError when `init` has been here before, UnavailableError when what is left must not be covered up.
+
+        `pepper`: its file, if it is not to be here.
+        """
         self.require_directory()
         if self._is_configured_only:
             raise ConflictError(
@@ -133,23 +136,48 @@ class DataDir:
             )
         if self._worked_in():
             self.require_accounts()
-        with _unavailable(self.path):
-            if _holds(self.accounts) and not self.pepper_file.exists():
-                raise _no_pepper(self.pepper_file)
+        self._require_pepper(pepper or self.pepper_file, has_accounts=_holds(self.accounts))
 
     @property
     def _is_configured_only(self) -> bool:
-        """Has somebody written a configuration before `init`, which makes the pepper first, or lost everything else?"""
+        """Has somebody written a configuration before `init`, which makes pepper and lock first, or lost everything else?"""
         with _unavailable(self.path):
-            has_pepper = self.pepper_file.exists()
-        return self.has_config and not has_pepper and not _holds(self.accounts) and not self._worked_in()
+            has_more = self.pepper_file.exists() or self.lock_file.exists()
+        return self.has_config and not has_more and not _holds(self.accounts) and not self._worked_in()
 
-    def prepare(self) -> None:
-        """Make the directory and the pepper; `finish` follows when the stores are made. Repeatable after a crash."""
+    def prepare(self, pepper: Path | None = None, *, has_accounts: bool = False) -> None:
+        """Make the directory and the pepper, here or in that file; `finish` follows when the stores are made. Repeatable after a crash.
+
+        `has_accounts`: there are some already, elsewhere: their secrets need the pepper that they were made with.
+
+        Raises:
+            UnavailableError: The pepper is missing, or cannot be made where it is to be.
+            ConfigError: It is there and cannot be used. Either way nothing was made.
+        """
+        file = pepper or self.pepper_file
+        is_there = self._require_pepper(file, has_accounts=has_accounts)
+        is_new = not self.path.exists()
         with _unavailable(self.path):
             self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-            if not self.pepper_file.exists():
-                write_atomically(self.pepper_file, os.urandom(PEPPER_BYTES))
+        if is_there:
+            return
+        try:
+            _make_pepper(file)
+        except UnavailableError:
+            if is_new:
+                with suppress(OSError):
+                    self.path.rmdir()
+            raise
+
+    def _require_pepper(self, file: Path, *, has_accounts: bool) -> bool:
+        """Say whether the pepper is there; if it is, it can be used. Raises UnavailableError, ConfigError."""
+        with _unavailable(file):
+            is_there = file.exists()
+        if is_there:
+            self.pepper(file)
+        elif has_accounts:
+            raise _no_pepper(file)
+        return is_there
 
     def finish(self) -> None:
         """Write the first configuration file: from now on the directory is initialised."""
@@ -334,8 +362,18 @@ def _holds(path: Path) -> bool:
 
 def _no_pepper(path: Path) -> UnavailableError:
     return UnavailableError(
-        f"{path} is missing: no generated secret can be checked without it; put your copy of the file back (mode 0600)"
+        f"{path} is missing: no generated secret can be checked without it; put your copy of the file back (mode 0600), "
+        "or that of another hub with the same accounts"
     )
+
+
+def _make_pepper(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UnavailableError(
+            f"{path}: there is no directory {path.parent}; make it first, readable by the hub's user"
+        )
+    with _unavailable(path.parent):
+        write_atomically(path, os.urandom(PEPPER_BYTES))
 
 
 @contextmanager

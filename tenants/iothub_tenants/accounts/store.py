@@ -147,6 +147,19 @@ class AccountStore:
             )
 
 
+def has_schema(url: str) -> bool:
+    """Say whether somebody has made accounts there; nothing is made. Raises ConfigError, ConflictError (schema of the future), BackendError."""
+    path = file_of(url)
+    if path is not None and not path.exists():
+        return False
+    engine = open_engine(url)
+    try:
+        with errors_translated():
+            return schema.check(engine) is not schema.SchemaState.FRESH
+    finally:
+        engine.dispose()
+
+
 def create_schema(url: str) -> schema.SchemaState:
     """Create the tables, or upgrade them, and return what was found before. Idempotent.
 

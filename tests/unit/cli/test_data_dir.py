@@ -177,3 +177,26 @@ def test_pepper_that_others_can_read_is_refused(cli: Cli) -> None:
     (cli.data_dir / "pepper").chmod(0o644)
 
     assert "chmod 600" in cli("tenant", "list", code=2).err
+
+
+def test_first_and_second_hub_get_the_same_pepper(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first `init` makes accounts and pepper where the settings have them; the second one without that file makes nothing."""
+    (tmp_path / "accounts-url").write_text(f"sqlite:///{tmp_path / 'shared.db'}\n")
+    monkeypatch.setenv("IOTHUB_SQL__URL_FILE", str(tmp_path / "accounts-url"))
+    monkeypatch.setenv("IOTHUB_AUTH__PEPPER_FILE", str(tmp_path / "pepper"))
+    assert call("--data-dir", str(tmp_path / "one"), "init").code == 0
+    pepper = (tmp_path / "pepper").read_bytes()
+    assert call("--data-dir", str(tmp_path / "one"), "tenant", "create", "acme").code == 0
+
+    (tmp_path / "pepper").rename(tmp_path / "kept")
+    refused = call("--data-dir", str(tmp_path / "two"), "init")
+    assert (refused.code, "pepper is missing" in refused.err) == (7, True)
+    assert not (tmp_path / "two").exists()
+
+    (tmp_path / "kept").rename(tmp_path / "pepper")
+    assert call("--data-dir", str(tmp_path / "two"), "init").code == 0
+    assert "acme" in call("--data-dir", str(tmp_path / "two"), "tenant", "list").out
+    assert (tmp_path / "pepper").read_bytes() == pepper
+    assert not (tmp_path / "two" / "pepper").exists()

@@ -174,3 +174,44 @@ def test_incarnation_of_the_last_hub_is_remembered(made: DataDir) -> None:
     assert made.read_member() == 1_700_000_000_000
     made.member_file.write_text('{"incarnation": "x"}')
     assert made.read_member() is None
+
+
+def test_pepper_is_made_where_the_settings_have_it(tmp_path: Path) -> None:
+    """And nowhere else; the directory counts as initialised all the same, with accounts and stores on servers, too."""
+    directory, file = DataDir(tmp_path / "hub"), tmp_path / "shared-pepper"
+    directory.require_fresh(file)
+    directory.prepare(file)
+    first = directory.pepper(file)
+    directory.lock("iothub init").release()
+    directory.prepare(file, has_accounts=True)  # again after a crash
+    directory.finish()
+
+    assert directory.pepper(file) == first
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert not directory.pepper_file.exists()
+    directory.require_initialised()
+    with pytest.raises(ConflictError, match="is initialised already"):
+        directory.require_fresh(file)
+
+
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+def test_accounts_of_others_need_their_pepper(tmp_path: Path, is_elsewhere: bool) -> None:
+    """A new one would fit none of their secrets; nothing half-made is left."""
+    directory = DataDir(tmp_path / "hub")
+    with pytest.raises(UnavailableError, match=r"pepper is missing: .*or that of another hub with the same accounts"):
+        directory.prepare(tmp_path / "pepper" if is_elsewhere else None, has_accounts=True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pepper_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    """One line that says what to do."""
+    with pytest.raises(UnavailableError, match=r"/keys/pepper: there is no directory .*/keys; make it first"):
+        DataDir(tmp_path / "hub").prepare(tmp_path / "keys" / "pepper")
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / "pepper").write_bytes(b"short")
+    (tmp_path / "pepper").chmod(0o600)
+    with pytest.raises(ConfigError, match="expected at least 32 bytes"):
+        DataDir(tmp_path / "hub").prepare(tmp_path / "pepper")
+    assert [path.name for path in tmp_path.iterdir()] == ["pepper"]
