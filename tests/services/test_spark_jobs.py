@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import BackendError, ConflictError, NotFoundError
-from iothub.records.events import Event
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.records.events import Event, Topic
 from iothub.settings import Kafka
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
 from iothub.units import Endpoint
 from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka_topics import topic_name
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.checkpoints_hbase import HBaseCheckpoints as HubCheckpoints
 from iothub_services.state.hbase import HBaseStates
@@ -30,10 +31,10 @@ from iothub_spark.stores.log_kafka import KafkaStretches
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints
 from ops.services.house import Services
 from ops.services.places import HOST
-from tests.support.event_log import EventMill, replay
+from tests.support.event_log import EventMill, Facts, replay
 from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.job_checkpoints import JobCheckpoints
-from tests.support.kafka import own_settings, own_topics
+from tests.support.kafka import own_settings, own_topics, produce
 from tests.support.own_tables import made_tables
 from tests.support.spark import Quiet, facts_of, require_same, spark, sqlite_spec, states_from
 
@@ -182,7 +183,10 @@ def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
 def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
     spark: SparkSession, services: Services, kafka: Kafka, tmp_path: Path
 ) -> None:
-    """As the embedded one is: never past another job's mark, nor past what the states have; a hub goes on from what is kept."""
+    """As the embedded one is: never past another job's mark, nor past what the states have; a hub goes on from what is kept.
+
+    And what nobody can read ends a compaction before it trims; the live states are the way out.
+    """
     tables = Tables("sparktrim")
     wanted = [each for each in layouts(tables.namespace, 1) if each.name.endswith((":state", ":checkpoints"))]
     mill, spec = EventMill(60, 3), _spec(services, kafka, tables.namespace, tmp_path)
@@ -221,3 +225,19 @@ def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
         assert verify.run(spark, replace(spec, job="verify"), Quiet())["sides"].startswith("checkpoint ")
         with pytest.raises(ConflictError, match="neither checkpoint nor session states have what was before"):
             StateService(log, MemoryStates(), lambda name, text: None).load()
+
+        begin, more = log.begin(), list(mill.events(400))
+        logged.extend(more)
+        _append(kafka, more)
+        produce(services, topic_name(kafka, Topic.SESSIONS), b"no event")
+        with pytest.raises(CorruptRecordError, match=r"1 damaged events \(event of nobody, offset .*from_state=true`"):
+            compact_events.run(spark, spec, Quiet())
+        assert log.begin() == begin
+        StateService(log, HBaseStates(own, tables), lambda name, text: None, HubCheckpoints(own, tables)).load()
+        assert compact_events.run(spark, replace(spec, options={"from_state": True}), Quiet())["damaged"] == 0
+        found = {each.key: facts_of(each) for each in states_from(HubCheckpoints(own, tables)).values()}
+        assert _alive(found) == _alive(replay(logged, PARTITIONS).sessions)
+
+
+def _alive(sessions: dict[tuple[int, str], Facts]) -> dict[tuple[int, str], Facts]:
+    return {key: facts for key, facts in sessions.items() if not facts["is_ended"]}

@@ -154,4 +154,4 @@ def _shown(key: bytes) -> str:
 
 
 def _named(key: bytes) -> str:
-    return key.decode(errors="replace")[:200]
+    return key.decode(errors="replace")[:200] or "nobody"
