@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from twisted.internet.epollreactor import EPollReactor
 
 from iothub.datadir import DataDir
 from iothub.duties import Duties
+from iothub.errors import ConflictError
 from iothub.health import NodeHealth
 from iothub.node import Node
 from iothub.settings import Config, Http, Listeners, TcpListener
@@ -31,3 +33,21 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
             store.close()
         reactor.removeAll()
         reactor._poller.close()
+
+
+def test_hub_with_other_accounts_opens_nothing(initialised: Path) -> None:
+    """The files beside them were made with others: exit code 4, and no store is made or read."""
+    directory = DataDir(initialised)
+    directory.write_installation("b" * 32)
+    before = {path.name for path in initialised.iterdir()}
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+
+    with pytest.raises(
+        ConflictError, match=r"its stores belong to installation b{32}, these accounts are of installation"
+    ) as caught:
+        Node(Config(), directory, reactor)
+
+    assert caught.value.exit_code == 4
+    assert {path.name for path in initialised.iterdir()} - before <= {"accounts.db-wal", "accounts.db-shm"}
+    reactor.removeAll()
+    reactor._poller.close()
