@@ -168,8 +168,9 @@ def test_damaged_events_end_the_run_and_the_live_states_are_the_way_out(
 ) -> None:
     """They were whole when the hub folded them: no session is lost, and no event goes before a checkpoint has it."""
     first = compact()
-    append(folder / "events.db", mill.events(100))
-    whole = replay(EventMill(SESSIONS, TENANTS).events(MADE + 100))
+    more = list(mill.events(100))
+    append(folder / "events.db", more)
+    logged = [*EventMill(SESSIONS, TENANTS).events(MADE), *more]
     with closing(sqlite3.connect(folder / "events.db")) as log, log:
         log.execute("UPDATE session_event SET value = 'damaged' WHERE offset IN (?, ?)", (MADE + 5, MADE + 77))
 
@@ -184,10 +185,10 @@ def test_damaged_events_end_the_run_and_the_live_states_are_the_way_out(
     with closing(sqlite3.connect(folder / "events.db")) as log:
         assert log.execute("SELECT count(*) FROM session_event").fetchone() == (MADE + 100,)
 
-    _make_states(folder, _folded(EventMill(SESSIONS, TENANTS).events(MADE + 100)), MADE + 100)
+    _make_states(folder, _folded(logged), MADE + 100)
     figures = compact(from_state=True)
     assert (figures["events"], figures["damaged"]) == (0, 0)
-    require_same(states_of_checkpoint(folder), whole)
+    require_same(states_of_checkpoint(folder), replay(logged))
 
 
 def test_damaged_events_that_no_state_has_seen_are_left_out_by_word_alone(
