@@ -12,7 +12,7 @@ import click
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
-from iothub.cli.session import queues_of, session_of
+from iothub.cli.session import queues_of, session_of, unreadable_in
 from iothub.errors import CorruptRecordError, UnavailableError
 from iothub.verbs import Verb
 from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
@@ -63,10 +63,13 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
         stats = queues.stats(state.queue_id)
         try:
             page = queues.read(state.queue_id, stats.epoch, stats.head, count, _PAGE_BYTES) if count else None
+            unreadable = unreadable_in(queues, stats)
         except StaleEpochError:
             raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
     records = page.records if page is not None else []
-    row = {**_row(client_id, stats), "limits": _limits(stats)}
+    row = {**_row(client_id, stats), "limits": _limits(stats), "unreadable": unreadable}
+    if app.form == "table" and unreadable is None:
+        del row["unreadable"]
     oldest = [_message(record) for record in records]
     app.record(row if app.form == "table" else {**row, "oldest": oldest})
     app.section("oldest messages", [_brief(message) for message in oldest])

@@ -14,11 +14,14 @@ from iothub.errors import NotFoundError
 from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
 from iothub.verbs import Verb
-from iothub_services.queues.port import QueueStats
+from iothub_services.queues.port import QueueStats, QueueStore, StaleEpochError
+from iothub_services.queues.threads import load_page
 from iothub_tenants.accounts import tenants
 
 command = noun("session", "Persistent sessions: they outlive their connection, and queue messages meanwhile.")
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+_LOOKED_AT = 128  # records behind the head; a reader that stands still has acknowledged what is before
+_PAGE_BYTES = 4 << 20
 _NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
 
@@ -65,6 +68,9 @@ def show(app: App, tenant: str, client_id: str) -> None:
         "node": number_of_hub(state.hub),
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
     }
+    unreadable = _unreadable(app, state.queue_id)
+    if unreadable is not None or app.form != "table":
+        row["unreadable"] = unreadable
     subscriptions = [
         {"name": filter_text(group, topic_filter), "qos": options.qos, "no_local": options.no_local}
         for (group, topic_filter), options in state.subscriptions.items()
@@ -110,6 +116,28 @@ def queues_of(app: App, tenant_id: int) -> dict[int, QueueStats]:
     """Return how all queues of a tenant stand, by queue id."""
     with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
         return {} if queues is None else {stats.queue_id: stats for stats in queues.list_queues(tenant_id)}
+
+
+def unreadable_in(queues: QueueStore, stats: QueueStats) -> dict[str, object] | None:
+    """Return what its reader stands still before, if that is near the head. Raises StaleEpochError: somebody has just claimed it."""
+    after, left = stats.head, _LOOKED_AT
+    while left > 0:
+        page = load_page(queues.read(stats.queue_id, stats.epoch, after, left, _PAGE_BYTES))
+        if page.unreadable is not None:
+            return {"position": page.unreadable.position, "why": page.unreadable.why}
+        if page.is_short or page.upto <= after:
+            break
+        left -= max(len(page.records), 1)
+        after = page.upto
+    return None
+
+
+def _unreadable(app: App, queue_id: int) -> dict[str, object] | None:
+    with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
+        try:
+            return None if queues is None else unreadable_in(queues, queues.stats(queue_id))
+        except (NotFoundError, StaleEpochError):
+            return None
 
 
 def filter_text(group: str | None, topic_filter: str) -> str:

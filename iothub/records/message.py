@@ -16,7 +16,7 @@ import struct
 from binascii import crc32
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, FutureRecordError
 
 MESSAGE_VERSION = 1
 
@@ -58,11 +58,12 @@ def encode_message(message: StoredMessage) -> bytes:
 
 
 def decode_message(body: bytes) -> StoredMessage:
-    """Read a body; every input gives a message or CorruptRecordError (damage, future version)."""
+    """Read a body; every input gives a message, CorruptRecordError (damage) or FutureRecordError (a newer program's)."""
     if len(body) < _SMALLEST:
         raise CorruptRecordError(f"damaged message: {len(body)} bytes, at least {_SMALLEST} expected")
     if body[0] != MESSAGE_VERSION:
-        raise CorruptRecordError(
+        refusal = FutureRecordError if body[0] > MESSAGE_VERSION else CorruptRecordError
+        raise refusal(
             f"message of format version {body[0]}, this program knows {MESSAGE_VERSION}: upgrade it, or it is damaged"
         )
     end = len(body) - _CRC.size

@@ -387,6 +387,9 @@ def _page(queue: Queue, asked: bytes) -> bytes:
     for position, record in queue.records.items():
         if position <= after:
             continue
+        if record.raw[0] != 1:  # somebody else has written it
+            why = f"position {position} of queue: record: version {record.raw[0]} is not known here"
+            return struct.pack(">BB", 1, Status.DAMAGED) + why.encode()
         found.append(struct.pack(">qi", position, len(record.raw)) + record.raw)
         size_bytes -= record.size
         if size_bytes <= 0 or len(found) == count:

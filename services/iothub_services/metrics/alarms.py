@@ -31,7 +31,11 @@ class AlarmName(Enum):
         "critical",
         "Written by a newer iothub: upgrade this hub; what came behind it is not seen here, and the next start is refused.",
     )
-    STORE_CORRUPT = ("store_corrupt", "critical", "A damaged store was put aside; restore it from a backup.")
+    STORE_CORRUPT = (
+        "store_corrupt",
+        "critical",
+        "The detail says what was put aside, or stands still; restore a backup if you miss what was lost.",
+    )
     STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
     ACCOUNTS_UNREACHABLE = (
         "accounts_unreachable",

@@ -101,13 +101,24 @@ class QueuedRecord:
     body: bytes
 
 
+class Unreadable(NamedTuple):
+    """A record that this program cannot read. A newer one may: nobody goes past it, or it would be lost (!)."""
+
+    position: int
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records after a position; `upto` is how far the scan went (>= the last record), `is_short`: the tail was reached."""
+    """Records after a position; `upto` is how far the scan went (>= the last record), `is_short`: the tail was reached.
+
+    `unreadable`: what is next, and ends every page; `upto` is before it.
+    """
 
     records: list[QueuedRecord]
     upto: int
     is_short: bool
+    unreadable: Unreadable | None = None
 
 
 @dataclass(frozen=True, slots=True)

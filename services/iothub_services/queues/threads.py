@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from iothub.engine.message import Message
-from iothub.errors import BackendError, CorruptRecordError, IotHubError
+from iothub.errors import BackendError, CorruptRecordError, FutureRecordError, IotHubError
 from iothub.records.message import decode_message
-from iothub_services.queues.port import Append, Move, QueuedRecord, QueueStore, StaleEpochError
+from iothub_services.queues.port import Append, Move, Page, QueuedRecord, QueueStore, StaleEpochError, Unreadable
 from iothub_services.retained.port import RetainedStore, RetainedWrite
 
 
@@ -50,12 +50,13 @@ class LoadedRecord(NamedTuple):
 
 
 class LoadedPage(NamedTuple):
-    """A decoded page. `damaged`: positions whose record could not be read, with what was wrong."""
+    """A decoded page. `damaged`: positions whose message is damaged, with what was wrong; `unreadable` as in `Page`."""
 
     records: list[LoadedRecord]
     upto: int
     is_short: bool
     damaged: list[tuple[int, str]]
+    unreadable: Unreadable | None = None
 
 
 WriteOp = Append | Move | Call
@@ -118,9 +119,7 @@ class Reads:
             page = self._queues.read(*op)
         except (IotHubError, StaleEpochError) as error:
             return error
-        damaged: list[tuple[int, str]] = []
-        records = [loaded for record in page.records if (loaded := _load(record, damaged)) is not None]
-        return LoadedPage(records, page.upto, page.is_short, damaged)
+        return load_page(page)
 
 
 class RetainedWrites:
@@ -160,12 +159,22 @@ def message_of(body: bytes) -> Message:
     )
 
 
-def _load(record: QueuedRecord, damaged: list[tuple[int, str]]) -> LoadedRecord | None:
-    try:
-        message = message_of(record.body)
-    except CorruptRecordError as error:
-        damaged.append((record.position, str(error)))
-        return None
+def load_page(page: Page) -> LoadedPage:
+    """Decode a page. A damaged message is nobody's any more and left out; before one of a newer program the page ends."""
+    records: list[LoadedRecord] = []
+    damaged: list[tuple[int, str]] = []
+    for record in page.records:
+        try:
+            records.append(_load(record))
+        except FutureRecordError as error:
+            return LoadedPage(records, record.position - 1, False, damaged, Unreadable(record.position, str(error)))
+        except CorruptRecordError as error:
+            damaged.append((record.position, str(error)))
+    return LoadedPage(records, page.upto, page.is_short, damaged, page.unreadable)
+
+
+def _load(record: QueuedRecord) -> LoadedRecord:
+    message = message_of(record.body)
     return LoadedRecord(record.position, record.qos, record.flags, record.subscription_ids, message)
 
 

@@ -19,11 +19,22 @@ from typing import Any, Protocol, cast
 from iothub.clock import Clock
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.session import Session
-from iothub.errors import BackendError, NotFoundError
+from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Move, MoveKind, QueueStore, StaleEpochError
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Inbound,
+    Move,
+    MoveKind,
+    QueueStore,
+    StaleEpochError,
+    Unreadable,
+)
 from iothub_services.queues.sources import Sources
+from iothub_services.queues.standing_still import StandingStill
 from iothub_services.queues.threads import (
     Call,
     LoadedPage,
@@ -44,6 +55,7 @@ RETRY_S = 0.25
 GIVE_UP_S = 30.0
 
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
+_REMOVING = frozenset(("purge", "drop", "drop_tenant"))
 _READING = frozenset(("tails", "stats", "list_queues", "fetch", "load", "usage"))
 
 Callback = Callable[[Any], None]
@@ -150,6 +162,7 @@ class QueueWriter:
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._sources = Sources()
+        self._still = StandingStill(clock, on_alarm)
         self._call_in_reactor = call_in_reactor
         self._clock = clock
         patience = patience or Patience(RETRY_S, GIVE_UP_S)
@@ -240,6 +253,9 @@ class QueueWriter:
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:
             return
+        if self._still.holds(session.queue_id, after):
+            self._in_batch(lambda: self._attached.page(session, [], after, False))
+            return
         op = Read(session.queue_id, session.epoch, after, count, size_bytes)
         self._reads.submit(op, partial(self._page_done, session, after))
 
@@ -261,7 +277,17 @@ class QueueWriter:
         """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats tails list_queues."""
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
         patience_s = FOREVER_S if name in _PATIENT else None
-        thread.submit(Call(name, args), partial(_answer, callback, errback), 0, patience_s)
+        done = partial(self._removed, name, args, callback) if name in _REMOVING else callback
+        thread.submit(Call(name, args), partial(_answer, done, errback), 0, patience_s)
+
+    def _removed(self, name: str, args: tuple[object, ...], callback: Callback, answer: object) -> None:
+        """What could not be read is gone."""
+        number = cast("int", args[0])
+        if name == "drop_tenant":
+            self._still.forget_tenant(number)
+        else:
+            self._still.forget(number)
+        callback(answer)
 
     def load(self, op: Read, callback: Callback, errback: Errback) -> None:
         """Read a page of a queue for whoever ends its session; the answer is a LoadedPage."""
@@ -343,6 +369,8 @@ class QueueWriter:
     def _page_done(self, session: Session, after: int, answer: object) -> None:
         if not isinstance(answer, LoadedPage):
             self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
+            if isinstance(answer, CorruptRecordError) or (isinstance(answer, BackendError) and not answer.retryable):
+                self._still.stop(session, Unreadable(after + 1, str(answer)))  # the queue itself
             if isinstance(answer, StaleEpochError | NotFoundError) and self.on_stale is not None:
                 self.on_stale(session)
             return
@@ -351,6 +379,10 @@ class QueueWriter:
             where = f"{len(answer.damaged)} records of queue {session.queue_id}, the first at position {position}"
             self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({what}): they are skipped")
             self._attached.turn.drop(session.tenant, session, Drop.STORE_FAILED, len(answer.damaged))
+        if answer.unreadable is not None:
+            self._still.stop(session, answer.unreadable)
+        else:
+            self._still.passed(session.queue_id, answer.upto)
         self._attached.page(session, answer.records, answer.upto, answer.is_short)
 
     def _move(self, kind: MoveKind, session: Session, value: int, verb: str) -> None:

@@ -171,6 +171,23 @@ def test_queues_are_listed_and_shown(busy: Cli) -> None:
     assert "c1" in busy("queue", "show", "acme", "c1").out
 
 
+def test_record_that_cannot_be_read_is_shown(busy: Cli) -> None:
+    """A session that stands still looks idle otherwise."""
+    for noun in ("queue", "session"):
+        assert busy(noun, "show", "acme", "c1", "-o", "json").json["unreadable"] is None
+    with connect(DataDir(busy.data_dir).queues) as connection:
+        where = "id = (SELECT body FROM ref WHERE queue = 1 AND position = 2)"
+        (body,) = connection.execute(f"SELECT b FROM body WHERE {where}").fetchone()
+        connection.execute(f"UPDATE body SET b = ? WHERE {where}", (b"\7" + body[1:],))
+    connection.close()
+
+    for noun in ("queue", "session"):
+        shown = busy(noun, "show", "acme", "c1", "-o", "json").json["unreadable"]
+        assert shown["position"] == 2
+        assert "version 7" in shown["why"]
+        assert "position=2" in busy(noun, "show", "acme", "c1").out
+
+
 def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:
     busy("session", "discard", "acme", "c1", "--dry-run")
     assert names(busy, "session") == ["c1", "c2"]

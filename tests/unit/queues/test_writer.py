@@ -13,7 +13,7 @@ from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.errors import BackendError, NotFoundError
+from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.memory import MemoryQueues
@@ -364,6 +364,61 @@ def test_writer_skips_a_damaged_record_with_an_alarm(house: House) -> None:
     assert house.plane.turn.drops == [(session, Drop.STORE_FAILED, 1)]
     assert house.alarms[0][0] == "queue_records_corrupt"
     assert "queue 1, the first at position 1" in house.alarms[0][1]
+
+
+def test_writer_stands_still_before_a_record_of_a_newer_program(house: House) -> None:
+    """What is before it arrives; it is told once, the store is left alone for a while, and a purge ends it."""
+    session = house.session(1)
+    house.writer.append(publish(session))
+    house.run()
+    house.queues.append([Append(bytes(15) + b"\2", b"\7" + bytes(60), 0, (Delivery(1, 1),))])
+    house.writer.append(publish(session))
+    house.run()
+    reads: list[int] = []
+    honest = house.queues.read
+
+    def counted(*asked: int) -> Any:
+        reads.append(asked[2])
+        return honest(*asked)
+
+    house.queues.read = counted  # type: ignore[method-assign]
+    house.writer.read(session, 0, 10, 1000)
+    ((_, _, records, upto, is_short),) = house.run()
+    assert ([record.position for record in records], upto, is_short) == ([1], 1, False)
+    for _ in range(2):
+        house.writer.read(session, 1, 10, 1000)
+
+    assert house.run() == [("page", session, [], 1, False)] * 2
+    assert reads == [0]
+    ((word, text),) = house.alarms
+    assert word == "queue_1_unreadable"
+    assert "position 2" in text
+    assert house.plane.turn.drops == []
+
+    house.writer.call("purge", (1,), lambda _: None, pytest.fail)
+    house.run("writes")
+    house.writer.read(session, 1, 10, 1000)
+
+    assert house.run() == [("page", session, [], 3, True)]
+    assert house.alarms[1:] == [("queue_1_unreadable", "")]
+
+
+def test_writer_says_that_a_queue_itself_cannot_be_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drop of its tenant ends it."""
+    session = house.session(1)
+    house.writer.append(publish(session))
+
+    def read(*_: object) -> Any:
+        raise CorruptRecordError("state: version 9 is not known here")
+
+    monkeypatch.setattr(house.queues, "read", read)
+    house.writer.read(session, 0, 10, 1000)
+    house.run()
+
+    assert house.alarms[0][0] == "queue_1_unreadable"
+    house.writer.call("drop_tenant", (7,), lambda _: None, pytest.fail)
+    house.run("writes")
+    assert house.alarms[1:] == [("queue_1_unreadable", "")]
 
 
 def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:

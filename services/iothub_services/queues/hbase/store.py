@@ -20,22 +20,20 @@ from iothub import log as logging
 from iothub.clock import Clock, SystemClock
 from iothub.errors import ConflictError, CorruptRecordError
 from iothub.records import keys
-from iothub.records.queued import Body, Record, decode_record
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Call
-from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.append import Appending
-from iothub_services.queues.hbase.bodies import Bodies, Wanted
+from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
 from iothub_services.queues.hbase.inbound import Inbounds, Publish
 from iothub_services.queues.hbase.index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.hbase.moves import Readers, require
+from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.repeats import Repeats
-from iothub_services.queues.hbase.requests import PageTold, StatsTold, Status, Step, Told
+from iothub_services.queues.hbase.requests import StatsTold, Status, Step, Told
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -46,10 +44,8 @@ from iothub_services.queues.port import (
     ExpiryMark,
     Move,
     Page,
-    QueuedRecord,
     QueueLimits,
     QueueStats,
-    StaleEpochError,
     TenantUsage,
 )
 
@@ -59,7 +55,6 @@ FRAME_BYTES = 16 << 20
 PAGE_BYTES = 8 << 20  # of bodies, but for a single one that is larger
 _TOKEN_BITS = 63
 _PROBE_LIMITS = QueueLimits(0, 0)
-_UNREADABLE = Record(0, 0, (), 0, b"", Body(b"", 0))
 
 
 class HBaseQueues:
@@ -86,9 +81,9 @@ class HBaseQueues:
         self._caller = caller
         self._table = tables.queues
         self._index = QueueIndex(caller, tables.queue_index, tables.queues, Driver.COPROCESSOR)
-        self._page_bytes = min(PAGE_BYTES, frame_bytes // 2)
         self._regions = Regions(caller, tables.queues, min(REQUEST_BYTES, frame_bytes // 2))
         self._bodies = Bodies(caller, tables.bodies, writer, clock or SystemClock())
+        self._pages = Pages(caller, tables.queues, self._bodies, min(PAGE_BYTES, frame_bytes // 2))
         self._readers = Readers(self._index, self._regions, sequence)
         self._appending = Appending(self._index, self._regions, self._bodies, writer, sequence)
         self._inbounds = Inbounds(caller, tables.queues, self._readers, self._appending, self._bodies)
@@ -173,15 +168,7 @@ class HBaseQueues:
         return Claim(*stands, claimed.released, tuple(sorted(inbound)))
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
-        known = self._existing(queue_id)
-        asked = requests.page(epoch, after, count, min(size_bytes, self._page_bytes))
-        row = self._caller.call(self._get(known, requests.PAGE, {requests.ASKED: asked}))
-        if row is None:
-            raise unknown(queue_id)
-        page = requests.paged(row.cells[requests.PAGE].value)
-        if not isinstance(page, PageTold):
-            raise _refusal(queue_id, epoch, *page)
-        return Page(self._records(known, page), page.upto, page.is_short)
+        return self._pages.read(self._existing(queue_id), epoch, after, count, size_bytes)
 
     def apply(self, moves: list[Move]) -> list[bool]:
         self._opened()
@@ -233,7 +220,9 @@ class HBaseQueues:
 
     def stats(self, queue_id: int) -> QueueStats:
         known = self._existing(queue_id)
-        row = self._caller.call(self._get(known, requests.STATS))
+        row = self._caller.call(
+            calls.get_row(self._table, keys.meta_row(known.key), (requests.STATS,), pin=b"read " + known.key)
+        )
         if row is None:
             raise unknown(queue_id)
         stats = requests.stats(row.cells[requests.STATS].value)
@@ -309,10 +298,6 @@ class HBaseQueues:
             self._created_before.discard(queue.queue_id)
         return sum(status == Status.DONE for status, _ in told), sum(requests.number(octets) for _, octets in told)
 
-    def _get(self, known: KnownQueue, column: bytes, attributes: calls.Attributes | None = None) -> Call[Row | None]:
-        """Read a column of a queue's meta row, apart from what is written to its region."""
-        return calls.get_row(self._table, keys.meta_row(known.key), (column,), attributes, pin=b"read " + known.key)
-
     def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold]]:
         """Return where queues stand, without those that are gone or cannot be read."""
         queues = {keys.meta_row(queue.key): queue for queue in known}
@@ -332,46 +317,12 @@ class HBaseQueues:
         for queue, stats in self._stats(changed):
             queue.holds(stats.messages, stats.size_bytes)
 
-    def _records(self, known: KnownQueue, page: PageTold) -> list[QueuedRecord]:
-        """Decode records and fetch their bodies. One that cannot be read has no body: who decodes that names it."""
-        loaded = [(position, _decoded(known.queue_id, position, raw)) for position, raw in page.records]
-        wanted = [Wanted(known.tenant_id, record.body.id, record.body.size) for _, record in loaded if record.body.id]
-        bodies = self._bodies.fetch(wanted) if wanted else {}
-        return [
-            QueuedRecord(
-                position,
-                record.qos,
-                record.flags,
-                record.subscription_ids,
-                record.expires_at_ms,
-                bodies.get(record.body.id, b"") if record.body.id else record.body.octets,
-            )
-            for position, record in loaded
-        ]
-
 
 def _token() -> int:
     """Return what nobody else has; 0 means none."""
     return secrets.randbits(_TOKEN_BITS) or 1
 
 
-def _decoded(queue_id: int, position: int, raw: bytes) -> Record:
-    try:
-        return decode_record(raw)
-    except CorruptRecordError as error:
-        log.warning("queued record cannot be read", queue=queue_id, position=position, why=str(error))
-        return _UNREADABLE
-
-
 def _shown(known: KnownQueue, stats: StatsTold) -> QueueStats:
     held = (stats.messages, stats.size_bytes, stats.head, stats.tail, stats.epoch)
     return QueueStats(known.queue_id, known.tenant_id, *held, stats.limits)
-
-
-def _refusal(queue_id: int, epoch: int, status: int, octets: bytes) -> Exception:
-    """Return why there is no page."""
-    if status == Status.STALE_EPOCH:
-        return StaleEpochError(f"queue {queue_id} is at epoch {requests.number(octets)}, the reader at {epoch}")
-    if status == Status.GONE:
-        return unknown(queue_id)
-    return CorruptRecordError(f"HBase has a damaged queue: {requests.damage(octets)}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_plain.log import Change, QueueLog
+from iothub_services.queues.hbase_plain.log import Change, DamagedQueueError, QueueLog
 from iothub_services.queues.hbase_plain.meta import Meta
 from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import DueRecord, Expired, ExpiryMark
@@ -52,7 +52,10 @@ class Removing:
 
     def purge(self, queue_id: int) -> int:
         queue = self._log.existing(queue_id)
-        self._log.know(queue, queue.tail)
+        try:
+            self._log.know(queue, queue.tail)
+        except DamagedQueueError:
+            return self._purge_unread(queue)
         removed: list[int] = []
 
         def emptied(changing: LogQueue) -> tuple[Meta, Sequence[Call[None]]]:
@@ -61,6 +64,20 @@ class Removing:
 
         self._change({queue: emptied})
         return len(removed)
+
+    def _purge_unread(self, queue: LogQueue) -> int:
+        """Vacate everything up to the tail: a row among it cannot be read."""
+        removed = 0
+
+        def emptied(changing: LogQueue) -> tuple[Meta, Sequence[Call[None]]]:
+            nonlocal removed
+            removed = changing.tail - changing.meta.gone_messages
+            return changing.emptied(changing.meta), ()
+
+        self._change({queue: emptied})
+        self._log.doom_past(queue)
+        self._log.doomed.delete()
+        return removed
 
     def _due(self, queue: LogQueue, now_ms: int) -> list[tuple[int, int]]:
         with self._log.lock:

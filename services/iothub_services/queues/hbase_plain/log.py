@@ -234,11 +234,25 @@ class QueueLog:
         while (position := queue.missing(upto)) is not None:
             start = queue.boundary(position)
             rows = self.rows_from(queue.key, start)
-            found = [self.batch(queue, row) for row in rows]
+            found, damage = self._readable(queue, rows)
             for batch in found:
                 self.learn(queue, batch)
-            if queue.missing(upto) == position and not self.is_newer(queue):
+            if queue.missing(upto) != position:
+                continue
+            if damage is not None:
+                raise damage
+            if not self.is_newer(queue):
                 self._bridge(queue, start, found)
+
+    def _readable(self, queue: LogQueue, rows: Sequence[Row]) -> tuple[list[Batch], DamagedQueueError | None]:
+        """Return the batches before one that cannot be read, and what is wrong with that one."""
+        found: list[Batch] = []
+        for row in rows:
+            try:
+                found.append(self.batch(queue, row))
+            except DamagedQueueError as error:
+                return found, error
+        return found, None
 
     def is_newer(self, queue: LogQueue) -> bool:
         """Read the meta row; True if another hub has changed it. In the writing thread. Raises BackendError."""
@@ -381,9 +395,12 @@ class QueueLog:
                 self.doomed.add(row.key)
 
 
-def damaged(queue_id: int, what: str) -> BackendError:
-    """Return the error for what no retry mends."""
-    return BackendError(f"queue {queue_id}: {what}", retryable=False, is_written=False)
+class DamagedQueueError(BackendError, CorruptRecordError):
+    """What no retry mends: something of a queue is damaged, or of a newer program."""
+
+
+def damaged(queue_id: int, what: str) -> DamagedQueueError:
+    return DamagedQueueError(f"queue {queue_id}: {what}", retryable=False, is_written=False)
 
 
 def raise_first(failed: Sequence[BackendError]) -> None:

@@ -255,6 +255,20 @@ class LogQueue:
         holes = joined((*meta.holes, *[(position, position) for position in gone]))
         return self._without(replace(meta, holes=holes), gone, now_ms)
 
+    def emptied(self, meta: Meta) -> Meta:
+        """Return the meta row without any record, also without those of rows that cannot be read."""
+        return replace(
+            meta,
+            top=self.tail,
+            top_bytes=self.tail_bytes,
+            top_qos0=self.tail_qos0,
+            gone_messages=self.tail,
+            gone_bytes=self.tail_bytes,
+            gone_qos0=self.tail_qos0,
+            holes=(),
+            vacated=((1, self.tail),),
+        )
+
     def _without(self, meta: Meta, gone: list[int], now_ms: int) -> Meta:
         """Take what has gone out of the sums; rows of which nothing is left are vacated."""
         touched = {batch.first: batch for position in gone if (batch := self.batch_at(position)) is not None}

@@ -18,10 +18,10 @@ from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
 from iothub_services.queues.hbase.index import all_of, unknown
 from iothub_services.queues.hbase_plain.doomed import parts
-from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, QueueLog
+from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, DamagedQueueError, QueueLog
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue, holds, is_gone, run_of
-from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError
+from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError, Unreadable
 
 _STEPS = 4  # rows behind a known tail that are looked for one by one
 _LISTED_AT_ONCE = 256
@@ -46,8 +46,8 @@ class Reading:
             before = start
             rows, start, is_end, raw = self._rows(queue, start, count, size_bytes, is_lost=start == missing)
             meta = self._meta(queue, epoch, raw)
-            is_filled = [self._fill(queue, meta, row, page) for row in rows]
-            if rows and not any(is_filled):  # a late write of the past where the next row will be
+            is_filled = self._fill_all(queue, meta, rows, page)
+            if rows and not is_filled:  # a late write of the past where the next row will be
                 start, is_end = before, True
             run = run_of(meta.vacated, start)
             if run is not None:
@@ -57,7 +57,7 @@ class Reading:
             elif is_end:
                 page.end(max(start - 1, meta.top))
                 break
-        return Page(self._with_bodies(queue, page.found), page.upto, page.is_end)
+        return Page(self._with_bodies(queue, page.found), page.upto, page.is_end, page.unreadable)
 
     def _rows(
         self, queue: LogQueue, start: int, count: int, size_bytes: int, *, is_lost: bool
@@ -72,7 +72,7 @@ class Reading:
             is_tail = behind > queue.tail
         if not asked and (is_lost or not is_tail):
             rows = log.rows_from(key, start)
-            behind = log.batch(queue, rows[-1]).last + 1 if rows else start
+            behind = self._behind(queue, rows[-1]) if rows else start
             return rows, behind, len(rows) < ROWS_AT_ONCE, log.metas((key,)).get(key)
         names = [keys.record_row(key, first) for first in (*asked, behind)]
         asked_rows: Call[object] = calls.get_rows(log.table, names, (BATCH,), pin=key)
@@ -81,8 +81,15 @@ class Reading:
         raw = metas[0].cells[STATE].value if metas else None
         last = next((row for row in rows if row.key == names[-1]), None)
         if last is not None:
-            return rows, log.batch(queue, last).last + 1, False, raw
+            return rows, self._behind(queue, last), False, raw
         return rows, behind, is_tail, raw
+
+    def _behind(self, queue: LogQueue, row: Row) -> int:
+        """Return the position behind a row; behind its first one if it cannot be read: the page ends before it."""
+        try:
+            return self._log.batch(queue, row).last + 1
+        except DamagedQueueError:
+            return keys.position_of(row.key) + 1
 
     def _meta(self, queue: LogQueue, epoch: int, raw: bytes | None) -> Meta:
         queue_id = queue.known.queue_id
@@ -93,13 +100,23 @@ class Reading:
             raise StaleEpochError(f"queue {queue_id} is at epoch {meta.epoch}, the reader at {epoch}")
         return meta
 
+    def _fill_all(self, queue: LogQueue, meta: Meta, rows: Sequence[Row], page: _Filling) -> bool:
+        """Put records into the page, up to a row that cannot be read; False: all rows belong to an earlier incarnation of the queue."""
+        is_filled = False
+        for row in rows:
+            position = keys.position_of(row.key)
+            try:
+                is_filled |= holds(meta.vacated, position) or self._fill(queue, meta, row, page)
+            except DamagedQueueError as error:
+                page.stop(Unreadable(max(position, meta.head + 1), str(error)))
+                return True
+        return is_filled
+
     def _fill(self, queue: LogQueue, meta: Meta, row: Row, page: _Filling) -> bool:
         """Put records into the page; False: the row belongs to an earlier incarnation of the queue."""
         batch = self._log.batch(queue, row)
         if batch.born != meta.born:
             return False
-        if holds(meta.vacated, batch.first):
-            return True
         self._log.learn(queue, batch)
         for position, record in enumerate(records_of(row.cells[BATCH].value), batch.first):
             if position > page.after and not page.is_full and not is_gone(meta, position):
@@ -191,6 +208,7 @@ class _Filling:
         self.found: list[tuple[int, Record]] = []
         self.is_full = count <= 0
         self.is_end = False
+        self.unreadable: Unreadable | None = None
         self._count = count
         self._size_bytes = size_bytes
 
@@ -199,6 +217,13 @@ class _Filling:
         self.upto = position
         self._size_bytes -= record.body.size
         self.is_full = self._size_bytes <= 0 or len(self.found) >= self._count
+
+    def stop(self, unreadable: Unreadable) -> None:
+        """What is next cannot be read; what there was before it is in the page."""
+        if not self.is_full:
+            self.upto = max(self.upto, unreadable.position - 1)
+            self.unreadable = unreadable
+            self.is_full = True
 
     def end(self, tail: int) -> None:
         """There is nothing behind `tail`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from iothub.clock import Clock, SystemClock
@@ -29,7 +29,7 @@ from iothub_services.queues.hbase.index import Driver, KnownQueue, QueueIndex, a
 from iothub_services.queues.hbase_plain.appending import Appending
 from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.expiry import Removing
-from iothub_services.queues.hbase_plain.log import QueueLog
+from iothub_services.queues.hbase_plain.log import DamagedQueueError, QueueLog
 from iothub_services.queues.hbase_plain.meta import STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain.moves import Moves
 from iothub_services.queues.hbase_plain.queue import LogQueue
@@ -203,14 +203,15 @@ class PlainHBaseQueues:
         return self._removing.purge(queue_id)
 
     def drop(self, queue_id: int) -> int:
-        self._log.load((queue_id,))
+        count = 0
+        with suppress(DamagedQueueError):  # then it goes unread
+            self._log.load((queue_id,))
+            queue = self._log.get(queue_id)
+            if queue is not None and not self._log.refresh((queue,)):
+                count = queue.messages
         known = self._index.get(queue_id)
         if known is None:
             return 0
-        queue = self._log.get(queue_id)
-        count = 0
-        if queue is not None and not self._log.refresh((queue,)):
-            count = queue.messages
         self._erase(known)
         return count
 

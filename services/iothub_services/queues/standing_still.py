@@ -1,0 +1,101 @@
+"""Queues that stand still: their readers have come to a record that this program cannot read.
+
+Knows alarms by the stores' words, and no driver.
+
+Theory: a record of a newer program is not damaged, and going past it would lose it, so its session gets what is before it, and no more until
+the hub is upgraded or somebody purges the queue. Nothing is lost meanwhile: what comes is stored behind it and acknowledged. It is told
+once for each queue. Whoever asks for what is behind it is answered from here, and the store is asked again every `AGAIN_S`: another
+hub may have purged the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from iothub.clock import Clock
+from iothub.engine.session import Session
+from iothub_services.queues.port import Unreadable
+
+AGAIN_S = 30.0
+MOST_NAMED = 32  # queues with an alarm of their own: a hub that was downgraded has thousands
+
+_SHOWN = 100  # characters of a Client Identifier
+
+Alarm = Callable[[str, str], None]
+
+
+class _Still(NamedTuple):
+    """Where a queue stands still. `word`: its alarm's, empty if it is not named."""
+
+    tenant_id: int
+    position: int
+    again_at: float
+    word: str
+
+
+class StandingStill:
+    """On the reactor thread. Invariant: an alarm is raised for each queue here, or, for those that are too many, one for all of them."""
+
+    def __init__(self, clock: Clock, on_alarm: Alarm) -> None:
+        self._clock = clock
+        self._on_alarm = on_alarm
+        self._queues: dict[int, _Still] = {}
+        self._unnamed = 0
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def holds(self, queue_id: int, after: int) -> bool:
+        """Is what is behind `after` known to be unreadable, and not to be asked for again yet?"""
+        still = self._queues.get(queue_id) if self._queues else None
+        return still is not None and after >= still.position - 1 and self._clock.monotonic() < still.again_at
+
+    def stop(self, session: Session, found: Unreadable) -> None:
+        """A reader has come to such a record."""
+        queue_id = session.queue_id
+        still = self._queues.get(queue_id)
+        again_at = self._clock.monotonic() + AGAIN_S
+        if still is not None and still.position == found.position:
+            self._queues[queue_id] = still._replace(again_at=again_at)
+            return
+        self.forget(queue_id)
+        word = f"queue_{queue_id}_unreadable" if len(self._queues) - self._unnamed < MOST_NAMED else ""
+        self._queues[queue_id] = _Still(session.tenant.tenant_id, found.position, again_at, word)
+        if word:
+            self._on_alarm(word, _told(session, found))
+            return
+        self._unnamed += 1
+        if self._unnamed == 1:
+            self._on_alarm("queues_unreadable", f"more than {MOST_NAMED} queues: {_told(session, found)}")
+
+    def passed(self, queue_id: int, upto: int) -> None:
+        """A reader was told how far it has come."""
+        still = self._queues.get(queue_id) if self._queues else None
+        if still is not None and upto >= still.position:
+            self.forget(queue_id)
+
+    def forget(self, queue_id: int) -> None:
+        """The queue was purged or dropped, or its record can be read."""
+        still = self._queues.pop(queue_id, None)
+        if still is None:
+            return
+        if still.word:
+            self._on_alarm(still.word, "")
+            return
+        self._unnamed -= 1
+        if not self._unnamed:
+            self._on_alarm("queues_unreadable", "")
+
+    def forget_tenant(self, tenant_id: int) -> None:
+        for queue_id in [queue_id for queue_id, still in self._queues.items() if still.tenant_id == tenant_id]:
+            self.forget(queue_id)
+
+
+def _told(session: Session, found: Unreadable) -> str:
+    tenant, client_id = session.tenant.name, session.client_id[:_SHOWN]
+    return (
+        f"session {client_id!r} of tenant {tenant} stands still before position {found.position} of queue {session.queue_id}: "
+        f"{found.why}; what comes is kept behind it. Upgrade this hub if a newer one has written it; "
+        f"`iothub queue purge {tenant} CLIENT_ID` removes it with all that waits"
+    )

@@ -1,0 +1,160 @@
+"""A record of a newer program in the middle of a queue, in every driver: what is before it arrives, nothing goes past it, nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from iothub.records import keys
+from iothub.records.message import StoredMessage, encode_message
+from iothub.testing.clock import ManualClock
+from iothub.testing.queue_contract import MANY, TENANT, made, moved
+from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, QueueStore
+from iothub_services.queues.schema import SCHEMA
+from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.threads import LoadedPage, load_page
+from iothub_services.sqlite.database import open_database
+from tests.support.hbase_plain import PlainHBase
+from tests.support.hbase_queues import HBase
+
+SPOILT = 4
+KEY = keys.queue_key(1, TENANT)
+
+
+class House(NamedTuple):
+    """A driver; `spoil` changes the version of what is stored at `SPOILT`, `restarted` gives another hub's store."""
+
+    store: QueueStore
+    spoil: Callable[[], None]
+    restarted: Callable[[], QueueStore]
+
+
+def on_sqlite(path: Path) -> House:
+    store = SqliteQueues(open_database(path / "queues.db", SCHEMA, ManualClock(), lambda _, text: pytest.fail(text)))
+
+    def spoil() -> None:
+        with store._database.transaction() as connection:
+            where = "id = (SELECT body FROM ref WHERE position = ?)"
+            (body,) = connection.execute(f"SELECT b FROM body WHERE {where}", (SPOILT,)).fetchone()
+            connection.execute(f"UPDATE body SET b = ? WHERE {where}", (b"\7" + body[1:], SPOILT))
+
+    return House(store, spoil, lambda: store)
+
+
+def on_hbase(_: Path) -> House:
+    house = HBase()
+
+    def spoil() -> None:
+        records = house.coprocessor.queues[KEY].records
+        records[SPOILT] = replace(records[SPOILT], raw=b"\7" + records[SPOILT].raw[1:])
+
+    return House(house.store(1)[0], spoil, lambda: house.store(2)[0])
+
+
+def on_hbase_plain(_: Path) -> House:
+    house = PlainHBase()
+
+    def spoil() -> None:
+        row = house.rows[keys.record_row(KEY, SPOILT)]
+        value, time = row[b"d:b"]
+        row[b"d:b"] = (b"\7" + value[1:], time)
+
+    return House(house.store(1)[0], spoil, lambda: house.store(2)[0])
+
+
+@pytest.fixture(params=[on_sqlite, on_hbase, on_hbase_plain])
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> House:
+    made_house: House = request.param(tmp_path)
+    made(made_house.store, 1)
+    for number in range(1, 7):
+        append(made_house.store, number)
+    made_house.spoil()
+    return made_house
+
+
+def append(store: QueueStore, number: int, qos: int = 1) -> Appended:
+    body = encode_message(StoredMessage(b"a/b", b"%d" % number, 1, False, b"", 0, bytes(16), "pub"))
+    (answer,) = store.append([Append(number.to_bytes(16), body, 0, (Delivery(1, qos),))])
+    return answer
+
+
+def page(store: QueueStore, epoch: int, after: int, count: int = 10) -> LoadedPage:
+    return load_page(store.read(1, epoch, after, count, MANY))
+
+
+def numbers(found: LoadedPage) -> list[int]:
+    return [int(record.message.payload) for record in found.records]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_is_before_an_unreadable_record_is_read(house: House, is_restarted: bool) -> None:
+    """In pages of any size; the next one names the record, and nothing behind it comes."""
+    store = house.restarted() if is_restarted else house.store
+    epoch = store.claim(1, b"reader").epoch
+    for count in (1, 2, 3, 4, 10):
+        after, seen = 0, []
+        while (found := page(store, epoch, after, count)).unreadable is None:
+            assert not found.is_short
+            seen += numbers(found)
+            after = found.upto
+        seen += numbers(found)
+
+        assert (seen, found.upto, found.is_short) == ([1, 2, 3], SPOILT - 1, False)
+        assert found.unreadable.position == SPOILT
+        assert "version 7" in found.unreadable.why
+
+
+def test_queue_that_stands_still_takes_messages_and_acknowledgements(house: House) -> None:
+    """Nothing is lost, so publishers are answered, and what was read may go."""
+    epoch = house.store.claim(1, b"reader").epoch
+
+    assert append(house.store, 7).positions == (7,)
+    assert moved(house.store, MoveKind.ACK, 1, epoch, SPOILT - 1)
+    stats = house.store.stats(1)
+    assert (stats.head, stats.tail, stats.messages) == (SPOILT - 1, 7, 4)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_purge_lets_the_queue_go_on(house: House, is_restarted: bool) -> None:
+    """All that waits is removed, also what cannot be read; positions go on."""
+    store = house.restarted() if is_restarted else house.store
+    epoch = store.claim(1, b"reader").epoch
+    assert moved(store, MoveKind.ACK, 1, epoch, 2)
+
+    assert store.purge(1) == 4
+
+    assert (store.stats(1).messages, store.stats(1).bytes) == (0, 0)
+    empty = page(store, epoch, SPOILT - 1)
+    assert (empty.records, empty.upto, empty.is_short, empty.unreadable) == ([], 6, True, None)
+    assert append(store, 7, qos=2).positions == (7,)
+    assert numbers(page(store, epoch, 6)) == [7]
+    assert moved(store, MoveKind.ACK, 1, epoch, 7)
+    assert store.stats(1).messages == 0
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_queue_with_an_unreadable_record_is_dropped(house: House, is_restarted: bool) -> None:
+    """Ending its session is the other way out."""
+    store = house.restarted() if is_restarted else house.store
+
+    assert store.drop(1) == 6
+    assert store.list_queues(TENANT) == []
+
+
+def test_last_batch_of_a_log_that_cannot_be_read_is_dropped_with_its_queue() -> None:
+    """Where the queue ends is not known then: nothing can be appended, and ending the session is the way out."""
+    house = on_hbase_plain(Path())
+    made(house.store, 1)
+    for number in range(1, SPOILT + 1):
+        append(house.store, number)
+    house.spoil()
+    store = house.restarted()
+    with pytest.raises(Exception, match="version 7"):
+        append(store, 9)
+
+    assert store.drop(1) == 0
+    assert store.list_queues(TENANT) == []
