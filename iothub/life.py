@@ -291,6 +291,7 @@ class Life:
         """Wait for HBase no longer. What fails of that is no alarm: there is nothing to look at."""
         if self._node.hbase is not None:
             self._node.store_alarms.end()
+            self._node.waiting.end()
             self._node.hbase.close()
 
     async def _close_states(self, timeout_s: float) -> None:

@@ -187,7 +187,9 @@ class Kafka:
         kinds.endpoints, (), "Some brokers to begin with, such as kafka-1:9092; the others are found by asking these."
     )
     topic_prefix: str = key(
-        kinds.name, "iothub", "What our topics begin with: PREFIX.session-events, PREFIX.analytics-events."
+        kinds.name,
+        "iothub",
+        "What our topics begin with: PREFIX.session-events, PREFIX.analytics-events, PREFIX.installation.",
     )
     partitions: int = key(
         kinds.integer(1, 1000),
@@ -308,7 +310,8 @@ class Auth:
     pepper_file: Path | None = key(
         kinds.path,
         None,
-        "Key of the secrets' HMAC; without it `pepper` in the data directory. Must be readable by the hub alone.",
+        "Key of the secrets' HMAC; without it `pepper` in the data directory. Must be readable by the hub alone. `iothub init` makes it "
+        "where no accounts need it yet.",
     )
     failures: Rate | None = key(
         kinds.rate,
@@ -348,7 +351,9 @@ class HBase:
         kinds.endpoints, (), "Gateways; connections are spread over them, and go to the next one when one fails."
     )
     namespace: str = key(
-        kinds.identifier, "iothub", "HBase namespace of our tables; hubs that share one share sessions and queues."
+        kinds.identifier,
+        "iothub",
+        "HBase namespace of our tables; hubs that share one share sessions and queues, and must have the same accounts.",
     )
     regions: int = key(
         kinds.integer(1, 256), 128, "Regions that the tables of queues and bodies are created with; fixed from then on."

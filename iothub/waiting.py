@@ -38,6 +38,11 @@ class Waiting:
         self._is_fail_fast = is_fail_fast
         self.reason = ""
         self._has_failed = False
+        self._is_over = False
+
+    def end(self) -> None:
+        """The hub ends: that a server does not answer is no news any more."""
+        self._is_over = True
 
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
         """Return when every server has answered.
@@ -63,7 +68,7 @@ class Waiting:
                 return answer
 
     def _waits(self, name: str, error: UnavailableError) -> None:
-        if not self._has_failed:
+        if not self._has_failed and not self._is_over:
             log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
         self._has_failed = True
         self.reason = f"waiting for {name}: {error}"

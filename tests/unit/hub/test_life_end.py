@@ -37,6 +37,8 @@ class House:
             journal_thread=store(close=lambda _timeout_s: "events" not in hanging),
             states=store(close=lambda: None),
             shared_stores=None,
+            statistics_thread=None,
+            statistics_log=None,
         )
 
     async def finish(self) -> None:
@@ -112,10 +114,11 @@ def test_hub_that_lets_go_of_hbase_raises_no_alarm_about_it(is_silent: bool) -> 
     """First the word that it is over, then the connections: at the end, or when time is."""
     house = House(*(["states"] if is_silent else []))
     house.node.store_alarms = SimpleNamespace(end=lambda: house.closed.append("over"))
+    house.node.waiting = SimpleNamespace(end=lambda: house.closed.append("not waited for"))
     house.node.hbase = SimpleNamespace(close=lambda: house.closed.append("hbase"))
 
     done = house.close()
     house.reactor.advance(3.1)
 
     assert done.called
-    assert house.closed[-2:] == ["over", "hbase"]
+    assert house.closed[-3:] == ["over", "not waited for", "hbase"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub.errors import BackendError, ConflictError, UnavailableError
 from iothub.waiting import PAUSE_S, Waiting
@@ -108,3 +109,14 @@ def test_what_was_asked_for_is_returned() -> None:
 
     assert done.value.value == "states"
     assert house.reasons == ["waiting for Kafka and HBase: it is down"]
+
+
+def test_server_that_the_hub_lets_go_of_at_its_end_is_no_news() -> None:
+    """A stop while the start waits."""
+    house = House()
+    house.waiting.end()
+
+    with capture_logs() as lines:
+        house.wait(HBase=down(1, BackendError("HBase's client is closed", retryable=True)))
+
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == []
