@@ -69,14 +69,14 @@ class StandingStill:
         if self._unnamed == 1:
             self._on_alarm("queues_unreadable", f"more than {MOST_NAMED} queues: {_told(session, found)}")
 
-    def passed(self, queue_id: int, upto: int) -> None:
-        """A reader was told how far it has come."""
+    def passed(self, queue_id: int, upto: int, *, is_short: bool) -> None:
+        """A reader was told how far it has come, and whether that was the tail."""
         still = self._queues.get(queue_id) if self._queues else None
-        if still is not None and upto >= still.position:
+        if still is not None and (is_short or upto >= still.position):
             self.forget(queue_id)
 
     def forget(self, queue_id: int) -> None:
-        """The queue was purged or dropped, or its record can be read."""
+        """The queue was purged or dropped, its record can be read, or somebody else reads it now."""
         still = self._queues.pop(queue_id, None)
         if still is None:
             return

@@ -371,8 +371,10 @@ class QueueWriter:
             self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
             if isinstance(answer, CorruptRecordError) or (isinstance(answer, BackendError) and not answer.retryable):
                 self._still.stop(session, Unreadable(after + 1, str(answer)))  # the queue itself
-            if isinstance(answer, StaleEpochError | NotFoundError) and self.on_stale is not None:
-                self.on_stale(session)
+            if isinstance(answer, StaleEpochError | NotFoundError):
+                self._still.forget(session.queue_id)
+                if self.on_stale is not None:
+                    self.on_stale(session)
             return
         if answer.damaged:
             position, what = answer.damaged[0]
@@ -382,7 +384,7 @@ class QueueWriter:
         if answer.unreadable is not None:
             self._still.stop(session, answer.unreadable)
         else:
-            self._still.passed(session.queue_id, answer.upto)
+            self._still.passed(session.queue_id, answer.upto, is_short=answer.is_short)
         self._attached.page(session, answer.records, answer.upto, answer.is_short)
 
     def _move(self, kind: MoveKind, session: Session, value: int, verb: str) -> None:

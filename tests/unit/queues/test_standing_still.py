@@ -55,19 +55,20 @@ def test_what_is_behind_is_asked_for_again_after_a_while() -> None:
 
 def test_alarm_ends_when_the_record_was_passed_or_is_gone() -> None:
     house = House()
-    for queue_id in (1, 2, 3):
+    for queue_id in (1, 2, 3, 5):
         house.still.stop(session(queue_id, TenantPlane(queue_id, "t")), FOUND)
     house.words()
 
-    house.still.passed(1, 5)
-    house.still.passed(4, 9)
+    house.still.passed(1, 5, is_short=False)
+    house.still.passed(4, 9, is_short=True)
     house.still.forget(4)
     assert house.words() == []
-    house.still.passed(1, 6)
+    house.still.passed(1, 6, is_short=False)
     house.still.forget(2)
     house.still.forget_tenant(3)
+    house.still.passed(5, 5, is_short=True)
 
-    assert house.words() == ["-queue_1_unreadable", "-queue_2_unreadable", "-queue_3_unreadable"]
+    assert house.words() == [f"-queue_{number}_unreadable" for number in (1, 2, 3, 5)]
     assert len(house.still) == 0
 
 

@@ -403,6 +403,20 @@ def test_writer_stands_still_before_a_record_of_a_newer_program(house: House) ->
     assert house.alarms[1:] == [("queue_1_unreadable", "")]
 
 
+def test_writer_whose_reader_was_taken_over_stands_still_no_more(house: House) -> None:
+    """The new reader's hub says so itself."""
+    session = house.session(1)
+    house.queues.append([Append(ID, b"\7" + bytes(60), 0, (Delivery(1, 1),))])
+    house.writer.read(session, 0, 10, 1000)
+    house.run()
+    house.queues.claim(1, b"other")
+    house.clock.advance(60)
+    house.writer.read(session, 0, 10, 1000)
+    house.run()
+
+    assert [bool(text) for _, text in house.alarms] == [True, False]
+
+
 def test_writer_says_that_a_queue_itself_cannot_be_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The drop of its tenant ends it."""
     session = house.session(1)
