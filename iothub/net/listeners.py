@@ -16,7 +16,7 @@ from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.ports import EnginePlane, Transports
-from iothub.net.sockets import open_listening
+from iothub.net.sockets import open_listening, try_port
 
 TICK_S = 0.1
 
@@ -58,7 +58,7 @@ class Listeners:
     def try_ports(self) -> None:
         """See that every port can be had, and let go of it: who waits before the doors open hears of it first. Raises as `start`."""
         for acceptor in self._acceptors:
-            open_listening(acceptor.listener).close()
+            try_port(acceptor.listener)
 
     def start(self) -> None:
         """Open every port, then accept.

@@ -25,6 +25,21 @@ def open_listening(listener: ListenerInfo) -> socket.socket:
         ConfigError: `bind` is not an address.
         UnavailableError: the port is in use, not permitted, or the address is not this machine's.
     """
+    listening = _bound(listener)
+    try:
+        listening.listen(listener.backlog)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise UnavailableError(_why_not(listener, listener.bind or "::", error)) from None
+    return listening
+
+
+def try_port(listener: ListenerInfo) -> None:
+    """See that the port can be had, and let go of it: nobody can connect meanwhile. Raises as `open_listening`."""
+    _bound(listener).close()
+
+
+def _bound(listener: ListenerInfo) -> socket.socket:
     bind = listener.bind or "::"
     address = parse_ip(bind)
     if address is None:
@@ -44,7 +59,6 @@ def open_listening(listener: ListenerInfo) -> socket.socket:
         if listener.send_buffer_bytes:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, listener.send_buffer_bytes)
         listening.bind((bind, listener.port))
-        listening.listen(listener.backlog)
     except (OSError, OverflowError) as error:
         listening.close()
         raise UnavailableError(_why_not(listener, bind, error)) from None

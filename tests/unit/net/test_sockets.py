@@ -10,7 +10,7 @@ import pytest
 from iothub.errors import ConfigError, UnavailableError
 from iothub.net import sockets as module
 from iothub.net.listener_info import listener_info
-from iothub.net.sockets import open_listening, unread_bytes
+from iothub.net.sockets import open_listening, try_port, unread_bytes
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,35 @@ def test_listening_that_fails_says_why(monkeypatch, number: int, words: str) -> 
     with pytest.raises(UnavailableError, match=words) as refused:
         open_listening(listener_info("tcp", bind="10.0.0.1", port=1883))
     assert refused.value.exit_code == 7
+
+
+def test_port_that_is_tried_is_not_opened(monkeypatch) -> None:
+    """Whoever asks whether the hub is there by connecting must not hear yes for a moment."""
+
+    class Deaf(socket.socket):
+        def listen(self, _backlog: int = 0) -> None:
+            pytest.fail("nobody may connect")
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, monkeypatch.context() as patched:
+        patched.setattr(module.socket, "socket", Deaf)
+        try_port(listener_info("tcp", port=0))
+        with pytest.raises(UnavailableError, match="the port is in use"):
+            try_port(listener_info("tcp", port=taken.getsockname()[1]))
+
+
+def test_listening_that_fails_after_binding_closes_the_socket(monkeypatch) -> None:
+    """Two on one port: the second may only notice when it listens."""
+    made: list[socket.socket] = []
+
+    class Late(socket.socket):
+        def listen(self, _backlog: int = 0) -> None:
+            made.append(self)
+            raise OSError(errno.EADDRINUSE, "in use")
+
+    monkeypatch.setattr(module.socket, "socket", Late)
+    with pytest.raises(UnavailableError, match="the port is in use"):
+        open_listening(listener_info("tcp", port=0))
+    assert made[0].fileno() == -1
 
 
 def test_listening_needs_an_address() -> None:
