@@ -40,15 +40,20 @@ final class DueRecords {
     Due behind = new Due(atMs, new Key(Long.reverse(input.i64("queue id")), 0), input.count64("position"), false);
     input.end();
     PriorityQueue<Due> found = new PriorityQueue<>(ORDER.reversed());
+    Consumer<Due> soonest = due -> {
+      if (ORDER.compare(due, behind) > 0) {
+        found.add(due);
+      }
+      if (found.size() > count) {
+        found.remove();
+      }
+    };
     for (Map.Entry<Key, Mark> each : marks.due(nowMs)) {
-      look(each.getKey(), each.getValue(), nowMs, due -> {
-        if (ORDER.compare(due, behind) > 0) {
-          found.add(due);
-        }
-        if (found.size() > count) {
-          found.remove();
-        }
-      });
+      try {
+        look(each.getKey(), each.getValue(), nowMs, soonest);
+      } catch (RefusedException e) {
+        // damaged, or of a newer jar: its reader hears of that; what is behind it keeps, and other queues go on
+      }
     }
     return answer(found);
   }

@@ -156,6 +156,17 @@ class ReaderTest {
     assertEquals(List.of("90/1/3"), look(90, 10, 0, 0, 0));
   }
 
+  @Test
+  void dueRecordsOfOtherQueuesAreFoundBesideADamagedOne() throws IOException {
+    house.create(ONE);
+    house.create(TWO);
+    house.append(ONE, due(10, "a"), due(10, "b"), due(10, "c"));
+    house.append(TWO, due(20, "d"));
+    house.store.records.get(ONE).get(2L).value()[0] = 8;
+
+    assertEquals(List.of("10/1/1", "20/2/1"), look(50, 10, 0, 0, 0));
+  }
+
   private List<String> look(long nowMs, int count, long atMs, long queueId, long position) throws IOException {
     byte[] asked = new Output().u8(1).i64(nowMs).i32(count).i64(atMs).i64(queueId).i64(position).toBytes();
     Input input = new Input("due", new DueRecords(house.store, house.marks).look(asked));
