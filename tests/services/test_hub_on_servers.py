@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.clients import Door
-from tests.support.hub import Hub
+from tests.support.hub import Hub, free_port
 from tests.support.party import Party
 from tests.support.server_hub import PLAIN_TENANT, own_stores, server_hub
 
@@ -181,3 +182,22 @@ def test_doctor_finds_everything_in_order_beside_the_hub(hub: Hub) -> None:
     assert done.returncode == 1
     assert "FAIL  HBase table nobodys:state" in done.stdout
     assert "create them: iothub hbase create-tables" in done.stdout
+
+
+def test_hub_with_other_accounts_is_refused(hub: Hub, tmp_path: Path) -> None:
+    """Its first tenant has the number of acme: neither a hub nor a command gets to see acme's sessions."""
+    stranger = Hub(tmp_path / "stranger", environment=hub.environment, config_file=hub.config_file)
+    stranger.ports = {"tcp": free_port()}
+    stranger.run("init")
+    stranger.tenant("foreign", "dev1")
+
+    stranger.launch()
+    assert stranger.process is not None
+    assert stranger.process.wait(timeout=60) == 4
+    assert stranger.log.count("belongs to installation") == 1
+    for words in (("session", "list", "foreign"), ("state", "verify")):
+        refused = stranger.run(*words, check=False)
+        assert (refused.returncode, refused.stderr.count("belongs to installation")) == (4, 1), words
+    told = stranger.run("doctor", check=False).stdout
+    assert "FAIL  installation, HBase" in told
+    assert "FAIL  installation, Kafka" in told
