@@ -13,7 +13,7 @@ from iothub.testing.clock import ManualClock
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import open_engine, sqlite_url
-from iothub_tenants.accounts.store import AccountStore, ChangeKind, create_schema
+from iothub_tenants.accounts.store import AccountStore, ChangeKind, create_schema, has_schema
 from iothub_tenants.accounts.tables import change_log, tenant
 
 
@@ -33,6 +33,18 @@ def test_empty_database_names_the_remedy(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="iothub init"):
         AccountStore(sqlite_url(tmp_path / "accounts.db"))
+
+
+def test_accounts_are_looked_for_without_making_any(tmp_path: Path) -> None:
+    """`init` asks before it makes anything: a second hub needs the pepper of the first one."""
+    path = tmp_path / "accounts.db"
+    assert not has_schema(sqlite_url(path))
+    assert not path.exists()
+
+    path.touch()
+    assert not has_schema(sqlite_url(path))
+    create_schema(sqlite_url(path))
+    assert has_schema(sqlite_url(path))
 
 
 def test_old_database_names_the_remedy(url: str) -> None:
