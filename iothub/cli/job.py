@@ -115,7 +115,6 @@ def run(
         for entry in map(specs.entry_of, names)
     ]
     specs.require_spark(settings, os.environ)
-    stores.require_own_stores(app.data_dir, settings)
     timing = Timing(wait_s=wait_s or 0.0, max_runtime_s=settings.jobs.max_runtime_s)
     if not is_nightly:
         _run_one(app, *asked[0], timing)
@@ -155,6 +154,7 @@ def _ended(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing
 
     def start(run: Run, folder: Path) -> tuple[list[str], dict[str, str]]:
         progress.begin()
+        stores.require_own_stores(app.data_dir, settings)
         spec = specs.make_spec(settings, app.data_dir, entry, options, run.id, folder)
         return specs.command_of(settings, spec, folder), specs.environment_of(settings, folder, os.environ)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
+from iothub.datadir import DataDir
 from iothub.jobs import process, specs
 from iothub.settings import NIGHTLY_JOBS, Config
 from iothub_spark.catalogue import CATALOGUE
@@ -119,6 +120,18 @@ def test_failed_run_has_the_exit_code_of_its_kind(
     assert text in result.err
     assert "job logs 1" in result.err
     assert result.json["result"] == "failed"
+
+
+def test_run_on_stores_of_other_accounts_begins_nothing(cli: Cli, fake: Fake) -> None:
+    """Exit code 4; the history has it, as it has every failure of the night."""
+    DataDir(cli.data_dir).write_installation("b" * 32)
+
+    result = cli("job", "run", "compact_events", code=4)
+
+    assert "belong to installation bbbb" in result.err
+    assert fake.specs == []
+    (run,) = cli.rows("job", "history")
+    assert (run["result"], "belong to installation bbbb" in run["text"]) == ("failed", True)
 
 
 def test_run_beside_another_one_is_refused(cli: Cli, fake: Fake) -> None:
