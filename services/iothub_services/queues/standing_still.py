@@ -10,19 +10,17 @@ hub may have purged the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from iothub.clock import Clock
 from iothub.engine.session import Session
+from iothub_services.queues.listeners import Alarm
 from iothub_services.queues.port import Unreadable
 
 AGAIN_S = 30.0
 MOST_NAMED = 32  # queues with an alarm of their own: a hub that was downgraded has thousands
 
 _SHOWN = 100  # characters of a Client Identifier
-
-Alarm = Callable[[str, str], None]
 
 
 class _Still(NamedTuple):

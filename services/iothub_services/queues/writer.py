@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from iothub.clock import Clock
 from iothub.engine.outbox import StoredPublish
@@ -22,6 +22,7 @@ from iothub.engine.session import Session
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
+from iothub_services.queues.listeners import Alarm, OnFull, OnNotRetained, OnRetained, OnStale, Plane
 from iothub_services.queues.port import (
     Append,
     Appended,
@@ -38,7 +39,6 @@ from iothub_services.queues.standing_still import StandingStill
 from iothub_services.queues.threads import (
     Call,
     LoadedPage,
-    LoadedRecord,
     QueueWrites,
     Read,
     ReadOp,
@@ -60,63 +60,6 @@ _READING = frozenset(("tails", "stats", "list_queues", "fetch", "load", "usage")
 
 Callback = Callable[[Any], None]
 Errback = Callable[[Exception], None]
-Alarm = Callable[[str, str], None]
-
-
-class OnFull(Protocol):
-    """Told of each message that a queue refused or dropped for a limit, by the quota's name."""
-
-    def __call__(self, tenant: Any, quota: str) -> None: ...
-
-
-class OnRetained(Protocol):
-    """Told of each retained write that is durable, before its publisher is answered; `size` 0: deleted."""
-
-    def __call__(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None: ...
-
-
-class OnNotRetained(Protocol):
-    """Told of each new Retained Message that was given up: it is not in the store, unless its commit was uncertain."""
-
-    def __call__(self, tenant_id: int, topic: bytes) -> None: ...
-
-
-class OnStale(Protocol):
-    """Told of each session whose epoch the store refuses: another reader has claimed its queue, or it is gone."""
-
-    def __call__(self, session: Any) -> None: ...
-
-
-class Turn(Protocol):
-    """The plane's running batch."""
-
-    is_open: bool
-
-    def begin(self) -> None: ...
-
-    def drop(self, tenant: Any, session: Any, reason: Drop, count: int) -> None: ...
-
-
-class Plane(Protocol):
-    """What answers go to: `iothub.engine.plane.Plane`."""
-
-    turn: Turn
-
-    def end_batch(self) -> None: ...
-
-    def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool = False) -> None: ...
-
-    def not_stored(self, publish: StoredPublish, is_written: bool) -> None: ...
-
-    def page(self, session: Session, records: list[LoadedRecord], upto: int, is_short: bool) -> None: ...
-
-    def head_moved(self, session: Session, upto: int) -> None: ...
-
-    def released(self, session: Session, position: int) -> None: ...
-
-    def reserved(self, session: Session, upto: int) -> None: ...
-
-    def inbound_finished(self, session: Session, packet_id: int) -> None: ...
 
 
 class _Pending:

@@ -16,7 +16,9 @@ SPOILT = 3
 
 
 def publish(client: RawClient, number: int) -> None:
-    assert client.publish("to/sleeper", b"%d" % number, 1, number).code == 0
+    answer = client.publish("to/sleeper", b"%d" % number, 1, number)
+    assert answer is not None
+    assert answer.code == 0
 
 
 def spoil(path: Path) -> None:
