@@ -144,7 +144,7 @@ def test_example_works(
 
     stdin, _, command = line.rpartition("| ")
     command, _, _redirected = command.partition(" > ")
-    command = command.replace("/var/lib/iothub", str(tmp_path / "fresh"))
+    command = command.replace("/var/lib/iothub", str(tmp_path / "fresh" if path == "init" else base / "hub"))
     result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
 
     assert result.code == 0, result
