@@ -192,7 +192,7 @@ def test_damaged_checkpoint_is_not_made_whole_by_erasing(spark: SparkSession, tm
             "DELETE FROM checkpoint WHERE client_id = (SELECT min(client_id) FROM checkpoint WHERE tenant <> 2)"
         )
 
-    with pytest.raises(CorruptRecordError, match="run compact_events again"):
+    with pytest.raises(CorruptRecordError, match="compact_events --full` makes it again"):
         erased(spark, tmp_path, tenant_id=2)
 
     assert rows_by_tenant(tmp_path)[2] > 0
