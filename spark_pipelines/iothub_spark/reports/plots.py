@@ -65,7 +65,8 @@ def _finish(axes: Axes, title: str, days: Sequence[str]) -> None:
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xticks(range(len(days)), [day[5:] for day in days])
     axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if axes.get_legend_handles_labels()[1]:  # nothing happened on any of the days: there is nothing to explain
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _svg(figure: Figure) -> str:
