@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections import deque
@@ -45,6 +46,7 @@ def _house() -> Iterator[Services]:
     for name in reversed(ALWAYS):
         if name not in before:
             house.down(name)
+    gc.collect()  # here, within the last test, where what kafka-python left is known, and not when pytest ends
 
 
 def _chosen() -> Services:
