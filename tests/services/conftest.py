@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from iothub.settings import Kafka
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
@@ -19,7 +20,7 @@ from ops.services.probes import is_free
 from ops.services.servers import ALWAYS, NAMES, ports_of
 from ops.services.thrift import Gateway
 from tests.support.hbase_tables import caller, fresh_tables
-from tests.support.kafka import create_topic, delete_topic
+from tests.support.kafka import create_topic, delete_topic, own_topics
 from tests.support.own_tables import drop_tables
 
 _HERE = Path(__file__).parent
@@ -91,6 +92,13 @@ def topic(services: Services) -> Iterator[str]:
     yield name
     services.up()
     delete_topic(services, name)
+
+
+@pytest.fixture
+def kafka(services: Services) -> Iterator[Kafka]:
+    """Settings whose topics nobody else uses, gone afterwards."""
+    with own_topics(services) as settings:
+        yield settings
 
 
 @pytest.fixture(scope="session")

@@ -22,15 +22,9 @@ from iothub_services.events.statistics import StatisticsLane
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.service import StateService
 from ops.services.house import Services
-from tests.support.kafka import change_topic, delete_topic, own_topics
+from tests.support.kafka import change_topic, delete_topic
 
 _ATTEMPTS = 20  # each as long as the timeout; a broker removes a topic when it has time
-
-
-@pytest.fixture
-def kafka(services: Services) -> Iterator[Kafka]:
-    with own_topics(services) as settings:
-        yield settings
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

@@ -12,7 +12,6 @@ import pytest
 from iothub.settings import Kafka
 from ops.services.house import Services
 from tests.support.hub import Hub
-from tests.support.kafka import own_topics
 from tests.support.kafka_hub import (
     PERSISTENT,
     Subscribing,
@@ -31,12 +30,6 @@ FILTERS = by_day(500, 1_000)
 PAUSE_S = 6.0
 RECOVERY_S = 10.0
 START_S = 120.0  # of a hub that has no states, and reads tens of thousands of events on a busy machine
-
-
-@pytest.fixture
-def kafka(services: Services) -> Iterator[Kafka]:
-    with own_topics(services) as settings:
-        yield settings
 
 
 @pytest.fixture

@@ -16,18 +16,12 @@ from iothub_services.events.kafka_topics import topic_name
 from iothub_services.events.port import NOWHERE
 from ops.services.house import Services
 from tests.support.hub import Hub
-from tests.support.kafka import delete_topic, own_topics
+from tests.support.kafka import delete_topic
 from tests.support.kafka_hub import Subscribing, kafka_hub, readiness
 from tests.support.waiting import until
 
 WRITTEN_S = 60.0  # a period is a second; a broker that removes a topic takes its time
 FILTERS = 200
-
-
-@pytest.fixture
-def kafka(services: Services) -> Iterator[Kafka]:
-    with own_topics(services) as settings:
-        yield settings
 
 
 @pytest.fixture

@@ -25,18 +25,11 @@ from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.datadirs import fresh_hub
 from tests.support.hbase_tables import caller
-from tests.support.kafka import own_topics
 from tests.support.own_tables import own_tables
 
 NAMES = [f"client-{number}" for number in range(50)]
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def kafka(services: Services) -> Iterator[Kafka]:
-    with own_topics(services) as settings:
-        yield settings
 
 
 @pytest.fixture

@@ -41,6 +41,20 @@ class EventThread(Protocol):
     ) -> None: ...
 
 
+def answer_of(submit: Callable[[Callable[[object], None]], None]) -> Deferred[object]:
+    """Fire with what a thread answers to the one operation that `submit` gives it; an exception is a failure."""
+    answer: Deferred[object] = Deferred()
+
+    def done(result: object) -> None:
+        if isinstance(result, Exception):
+            answer.errback(result)
+        else:
+            answer.callback(result)
+
+    submit(done)
+    return answer
+
+
 class ThreadJournal:
     """Fulfils `iothub_services.sessions.port.Journal` over a thread. On the reactor thread.
 
@@ -62,11 +76,11 @@ class ThreadJournal:
         """Durable when it returns. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
         self.flush()  # the order of the calls is the order of the log
         self._tell(events)
-        await self._answered(self._signed(events), _size(events))
+        await answer_of(lambda done: self._thread.submit(self._signed(events), done, _size(events)))
 
     async def trim(self, wanted: TrimStatistics) -> int:
         """Remove a slice of the events for statistics; returns how many went. Raises BackendError."""
-        gone = await self._answered(wanted, 0)
+        gone = await answer_of(lambda done: self._thread.submit(wanted, done))
         return gone if isinstance(gone, int) else 0
 
     def note(self, events: list[Event]) -> None:
@@ -97,18 +111,6 @@ class ThreadJournal:
             self._thread.submit(events, lambda result: self._noted(result, len(events)), _size(events), FOREVER_S)
         except BackendError as error:  # the hub ends
             self._lose(len(events), str(error))
-
-    def _answered(self, op: list[Event] | TrimStatistics, size_bytes: int) -> Deferred[object]:
-        answer: Deferred[object] = Deferred()
-
-        def done(result: object) -> None:
-            if isinstance(result, Exception):
-                answer.errback(result)
-            else:
-                answer.callback(result)
-
-        self._thread.submit(op, done, size_bytes)
-        return answer
 
     def _signed(self, events: list[Event]) -> list[Event]:
         return [event.written_by(self.hub) if event.epoch else event for event in events] if self.hub else events

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from twisted.internet.defer import Deferred
-
 from iothub.clock import Clock
 from iothub.errors import BackendError
 from iothub.records.events import Event, Topic
+from iothub_services.events.journal import answer_of
 from iothub_services.events.port import LoggedEvent
 from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
 
@@ -76,16 +75,7 @@ class StatisticsJournal:
         """Durable when it returns. Raises BackendError."""
         for event in events:
             self._on_event(event)
-        answer: Deferred[object] = Deferred()
-
-        def done(result: object) -> None:
-            if isinstance(result, Exception):
-                answer.errback(result)
-            else:
-                answer.callback(result)
-
-        self._thread.submit(events, done)
-        await answer
+        await answer_of(lambda done: self._thread.submit(events, done))
 
 
 def statistics_thread(
