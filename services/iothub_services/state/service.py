@@ -49,6 +49,10 @@ PATIENCE = Patience(0.25, 30.0)
 _FAILING = "state_failing"
 _NEWER = "state_newer"
 
+_MENDED = (
+    "`iothub job run compact_events`, then restart the hub: it begins with the checkpoint and writes that row anew"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DropTenant:
@@ -236,7 +240,7 @@ class StateService:
             return error
 
     def _take_in(self, done: list[LoggedEvent]) -> None:
-        """Fold what was appended. A store that cannot be read is no reason to append it again, or to deny that it is durable."""
+        """Fold what was appended. A store, or a row, that cannot be read is no reason to append it again, or to deny that it is durable."""
         try:
             if not self._is_behind:
                 self._remember(done)
@@ -246,7 +250,7 @@ class StateService:
                 self._is_behind |= logged.offset != reached(self._folded, logged.partition) + 1
                 if not self._is_behind:  # else `_flush` folds it from the log, in its order
                     self._fold(logged)
-        except (BackendError, FutureRecordError) as error:
+        except (BackendError, CorruptRecordError) as error:
             self._is_behind = True
             self._failed(error)
 
@@ -263,7 +267,7 @@ class StateService:
             self._flush()
             self._known = {key: state for key, state in self._known.items() if key[0] != tenant_id}
             return self._store.drop_tenant(tenant_id)
-        except (BackendError, FutureRecordError) as error:
+        except (BackendError, CorruptRecordError) as error:
             return error
 
     def idle(self) -> bool:
@@ -280,7 +284,7 @@ class StateService:
         self._untried = 0
         try:
             self._flush()
-        except (BackendError, FutureRecordError) as error:
+        except (BackendError, CorruptRecordError) as error:
             self._failed(error)
             if len(self._known) > _REMEMBERED:
                 self._begin_again()
@@ -297,6 +301,8 @@ class StateService:
     def _failed(self, error: IotHubError) -> None:
         if isinstance(error, FutureRecordError):
             self._set_failing(_NEWER, f"{error}; the session log has it, and the next start is refused until then")
+        elif isinstance(error, CorruptRecordError):
+            self._set_failing(_FAILING, f"{error}; the session log has it: {_MENDED}")
         else:
             self._set_failing(_FAILING, f"{error}; the session log has it, the next start may take longer")
 

@@ -7,13 +7,19 @@ from collections import deque
 import pytest
 
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
-from iothub.records import keys
+from iothub.records import events, keys
+from iothub.records.events import Event, Subject
 from iothub.records.layout import APPLIED_COLUMN, STATE_COLUMN, decode_applied, encode_applied
+from iothub.records.state import encode_state, fold
+from iothub.testing.checkpoint_contract import pointer_to
+from iothub_services.events.memory import MemoryEvents
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
+from iothub_services.state.checkpoints_memory import MemoryCheckpoints
 from iothub_services.state.hbase import HBaseStates, _put
 from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.state.service import StateService
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")
@@ -37,6 +43,12 @@ class House:
     @property
     def rows(self) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
         return self.gateway.tables[TABLES.state]
+
+
+def created(epoch: int) -> Event:
+    """An event of session a of tenant 7."""
+    subject = Subject(7, "a", epoch, 100)
+    return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
 
 
 @pytest.fixture
@@ -187,3 +199,34 @@ def test_damaged_applied_offsets_are_refused_by_name(value: bytes) -> None:
 def test_applied_offsets_come_back() -> None:
     assert decode_applied(encode_applied(()), "") == ()
     assert decode_applied(encode_applied((1, (3 << 40) + 1)), "") == (1, (3 << 40) + 1)
+
+
+def test_start_from_a_checkpoint_writes_a_damaged_row_anew(house: House) -> None:
+    """As the alarm says: without one the start is refused, and says of which row."""
+    log, checkpoints = MemoryEvents(), MemoryCheckpoints()
+    first = StateService(log, house.one, lambda *_: None)
+    first([[created(1)]])
+    first.idle()
+    key = keys.state_key(7, "a")
+    value, timestamp = house.rows[key][STATE_COLUMN]
+    house.rows[key][STATE_COLUMN] = (b"\0" + value[1:], timestamp)
+    alarms: list[str] = []
+    later = StateService(log, house.other, lambda _, text: alarms.append(text))
+    assert later([[created(2)]]) == [2]
+    assert "session 7/a: a damaged cell" in alarms[0]
+    assert "compact_events" in alarms[0]
+
+    start = StateService(log, house.one, lambda *alarm: pytest.fail(str(alarm)), checkpoints)
+    with pytest.raises(CorruptRecordError, match="session 7/a: a damaged cell"):
+        start.load()
+    state = None
+    for _, offset, event in log.read((), 9):
+        state = fold(state, event, offset)
+    assert state is not None
+    rows = [StoredState(7, "a", 2, encode_state(state))]
+    checkpoints.write(1, rows)
+    checkpoints.move(None, pointer_to(1, rows, (2,)))
+
+    start = StateService(log, house.one, lambda *alarm: pytest.fail(str(alarm)), checkpoints)
+    assert [each.epoch for each in start.load()] == [2]
+    assert list(house.other.load()) == rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, FutureRecordError, IotHubError
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, Topic
 from iothub.records.state import SessionState, encode_state
@@ -307,8 +307,12 @@ def test_service_trims_statistics_and_goes_on_with_the_batch(house: House) -> No
 
 @pytest.mark.parametrize(
     "error",
-    [BackendError("state.db: disk I/O error", retryable=True), FutureRecordError("state.db: record of format 9")],
-    ids=["down", "newer"],
+    [
+        BackendError("state.db: disk I/O error", retryable=True),
+        FutureRecordError("state.db: record of format 9"),
+        CorruptRecordError("table t:state, session 7/c: a damaged cell (0078)"),
+    ],
+    ids=["down", "newer", "damaged"],
 )
 def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     house: House, monkeypatch: pytest.MonkeyPatch, error: IotHubError
@@ -337,6 +341,32 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     assert (state.epoch, state.offset, other.offset) == (3, 4, 3)
     assert service.verify().differences == []
     assert house.store.applied_offsets() == (4,)
+
+
+def test_damaged_row_neither_doubles_events_nor_denies_them(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start from a checkpoint has not read it: the first event of its session meets it, in one commit with those of others (!)."""
+    damage = CorruptRecordError("table t:state, session 7/bad: a damaged cell (0078)")
+    get_many = MemoryStates.get_many
+
+    def refuse(store: MemoryStates, keys: Collection[tuple[int, str]]) -> list[StoredState]:
+        if (7, "bad") in keys:
+            raise damage
+        return get_many(store, keys)
+
+    monkeypatch.setattr(MemoryStates, "get_many", refuse)
+    alarms: list[tuple[str, str]] = []
+    service = StateService(house.log, house.store, lambda *alarm: alarms.append(alarm))
+    thread = journal_thread(service, lambda call: call(), ManualClock(), lambda *alarm: alarms.append(alarm))
+    answers: list[object] = []
+    for op in ([created("good")], [created("bad")], [created("other")], DropTenant(8)):
+        thread.submit(op, answers.append)
+    thread.drain()
+
+    assert answers == [1, 2, 3, damage]
+    assert [logged.event.client_id for logged in house.log.read((), 99)] == ["good", "bad", "other"]
+    assert {name for name, _ in alarms} == {"state_failing"}
+    assert "session 7/bad" in alarms[-1][1]
+    assert "compact_events" in alarms[-1][1]
 
 
 def test_service_folds_every_partition(house: House) -> None:
