@@ -26,6 +26,7 @@ ALLOWED = {
     "kafka": (
         "iothub_services.events.kafka",
         "iothub_services.events.kafka_cluster",
+        "iothub_services.events.kafka_connections",
         "iothub_services.events.kafka_reader",
         "iothub_services.events.kafka_topics",
         "iothub_services.events.kafka_writer",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import uuid
 from collections import deque
@@ -25,14 +24,12 @@ from tests.support.own_tables import drop_tables
 
 _HERE = Path(__file__).parent
 _TIMEOUT_S = 900  # the first start may fetch 200 MB
-_LEFT_OPEN = "ignore:unclosed <socket:ResourceWarning"  # kafka-python leaves a socket whose connection was refused to the collector
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE not in item.path.parents:
             continue
-        item.add_marker(pytest.mark.filterwarnings(_LEFT_OPEN))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
@@ -47,7 +44,6 @@ def _house() -> Iterator[Services]:
     for name in reversed(ALWAYS):
         if name not in before:
             house.down(name)
-    gc.collect()  # here, within the last test, where what kafka-python left is known, and not when pytest ends
 
 
 def _chosen() -> Services:

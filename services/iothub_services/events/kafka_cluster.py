@@ -6,9 +6,9 @@ Knows kafka-python's options and no topic. Clients are made when they are needed
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
@@ -16,6 +16,9 @@ from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
 from iothub.errors import BackendError, ConfigError
 from iothub.settings import Kafka
+from iothub_services.events.kafka_connections import PROXY_URL, ended_unless_made
+
+Client = TypeVar("Client")
 
 RECORD_BYTES = 2 << 20  # a Will Message in base64 with its properties is below that
 REQUEST_BYTES = 8 << 20
@@ -75,8 +78,8 @@ class KafkaCluster:
 
     def producer(self) -> KafkaProducer:
         """An idempotent one: what it sends again is in the log once, in its place."""
-        return KafkaProducer(
-            **self._common(),
+        return self._made(
+            KafkaProducer,
             acks="all",
             enable_idempotence=True,
             delivery_timeout_ms=_AGES_MS,
@@ -90,8 +93,8 @@ class KafkaCluster:
 
     def consumer(self, wait_ms: int = FETCH_WAIT_MS) -> KafkaConsumer:
         """One that is told what to read, and is in no group."""
-        return KafkaConsumer(
-            **self._common(),
+        return self._made(
+            KafkaConsumer,
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",  # a place that was trimmed away is a gap, never another place (!)
@@ -106,7 +109,7 @@ class KafkaCluster:
     def admin(self) -> Iterator[KafkaAdminClient]:
         """A client for the administration of topics, for a moment."""
         with self.errors_translated():
-            client = KafkaAdminClient(**self._common())
+            client = self._made(KafkaAdminClient)
             try:
                 yield client
             finally:
@@ -126,6 +129,10 @@ class KafkaCluster:
             text = f"no answer ({_last_words.take() or text})"
         return BackendError(f"{self.name}: {text}", retryable=not isinstance(error, _FINAL), is_written=is_written)
 
+    def _made(self, make: Callable[..., Client], **options: Any) -> Client:
+        with ended_unless_made() as kafka_client:
+            return make(**self._common(), **options, kafka_client=kafka_client)
+
     def _common(self) -> dict[str, Any]:
         settings = self.settings
         timeout_ms = self._timeout_ms()
@@ -138,6 +145,7 @@ class KafkaCluster:
             "reconnect_backoff_max_ms": _BACKOFF_MOST_MS,
             "retry_backoff_ms": _BACKOFF_MS,
             "metadata_max_age_ms": _METADATA_AGE_MS,
+            "proxy_url": PROXY_URL,
             **security_options(settings),
         }
 

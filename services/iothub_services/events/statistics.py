@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.errors import BackendError, ConflictError
 from iothub.records.events import Event, Topic
 from iothub_services.events.journal import answer_of
 from iothub_services.events.port import LoggedEvent
@@ -58,6 +58,9 @@ class StatisticsLane:
     def _try(self, do: Callable[[], object]) -> None:
         try:
             do()
+        except ConflictError as error:  # the cluster refuses to make the topic: that is put right while the hub runs
+            self._log.begin_again()
+            raise BackendError(str(error), retryable=True) from error
         except BackendError as error:
             if error.retryable:
                 self._log.begin_again()

@@ -1,0 +1,76 @@
+"""What attempts at brokers that are gone leave behind: nothing. kafka-python alone would leave descriptors, and a thread with each consumer."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from iothub.errors import BackendError
+from iothub.settings import Kafka
+from iothub.units import Endpoint
+from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.statistics import StatisticsLane
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.waiting import until
+
+ATTEMPTS = 3
+NOBODY = Endpoint(HOST, 1)
+
+
+def held() -> tuple[int, int]:
+    """Descriptors and threads of this process."""
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def administer(cluster: KafkaCluster) -> object:
+    with cluster.admin() as admin:
+        return admin
+
+
+@pytest.mark.parametrize("make", [KafkaCluster.producer, KafkaCluster.consumer, administer])
+def test_attempts_at_brokers_that_are_gone_leave_no_descriptor_and_no_thread(
+    make: Callable[[KafkaCluster], object],
+) -> None:
+    """A hub tries every second, all night if need be; the collector is away, as in a hub that allocates little."""
+    cluster = KafkaCluster(Kafka(brokers=(NOBODY,), timeout_s=0.7))
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        for _attempt in range(ATTEMPTS):
+            with pytest.raises(BackendError, match="no answer"), cluster.errors_translated():
+                make(cluster)
+        assert held() == before
+    finally:
+        gc.enable()
+
+
+def test_a_lane_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: Services, kafka: Kafka) -> None:
+    """Its clients go on trying by themselves; those of the lane for statistics are made anew with each attempt."""
+    sessions, statistics = KafkaEvents(kafka), KafkaEvents(kafka)
+    lane = StatisticsLane(statistics)
+    try:
+        sessions.probe()
+        lane.probe()
+        descriptors, threads = held()
+        services.kill("kafka")
+        gc.collect()
+        gc.disable()
+        for _attempt in range(ATTEMPTS):
+            with pytest.raises(BackendError):
+                sessions.probe()
+            with pytest.raises(BackendError):
+                lane.probe()
+        until(lambda: held()[0] <= descriptors, "the descriptors of refused attempts to be closed")
+        assert held()[1] <= threads
+    finally:
+        gc.enable()
+        services.up()
+        sessions.close()
+        statistics.close()
