@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka.errors import TopicAuthorizationFailedError
+from kafka.errors import PolicyViolationError, TopicAuthorizationFailedError
 from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError
@@ -12,7 +12,7 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.event_contract import event, sample
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.port import NOWHERE
-from iothub_services.events.statistics import StatisticsJournal, StatisticsLane, statistics_thread
+from iothub_services.events.statistics import StatisticsJournal, StatisticsLane, StatisticsThread, statistics_thread
 from iothub_services.sqlite.group import Patience
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
@@ -29,6 +29,16 @@ class House:
         self.lane = StatisticsLane(self.log)
         self.alarms: list[tuple[str, str]] = []
         self.told: list[Event] = []
+
+    def thread(self) -> StatisticsThread:
+        """The lane's thread, without patience, to be drained."""
+        return statistics_thread(
+            self.log,
+            lambda call: call(),
+            ManualClock(),
+            lambda word, text: self.alarms.append((word, text)),
+            Patience(),
+        )
 
     def written(self) -> list[int]:
         """The times of the events for statistics, as a reader finds them."""
@@ -84,6 +94,27 @@ def test_sessions_go_on_without_the_right_to_write_statistics(house: House) -> N
     assert house.written() == [1]
 
 
+def test_topic_that_the_cluster_refuses_to_make_is_an_alarm_until_it_lets_us(house: House) -> None:
+    """No right, a policy, too few brokers: somebody puts it right while the hub runs, and what waited is written."""
+    house.cluster.create_error = PolicyViolationError.errno
+    thread = house.thread()
+    answers: list[object] = []
+    thread.submit([sample(1)], answers.append)
+    thread.drain()
+    house.cluster.create_error = 0
+    thread.submit([sample(2)], answers.append)
+    thread.drain()
+
+    assert isinstance(answers[0], BackendError)
+    assert answers[0].retryable
+    assert answers[1] is None
+    (failing, why), *others = house.alarms
+    assert failing == "statistics_failing"
+    assert why.startswith("Kafka refuses to make topic iothub.analytics-events with 3 partitions")
+    assert others == [("statistics_failing", "")]
+    assert house.written() == [2]
+
+
 def test_given_up_events_take_no_memory(house: House) -> None:
     """What waits is with whoever counts, and bounded there."""
     house.lane([[sample(0)]])
@@ -98,13 +129,7 @@ def test_given_up_events_take_no_memory(house: House) -> None:
 
 def test_journal_answers_when_the_log_has_them(house: House) -> None:
     """A failure is the caller's, who keeps what it cannot lose; the alarm says that sessions go on."""
-    thread = statistics_thread(
-        house.log,
-        lambda call: call(),
-        ManualClock(),
-        lambda word, text: house.alarms.append((word, text)),
-        Patience(),
-    )
+    thread = house.thread()
     journal = StatisticsJournal(thread, house.told.append)
     answers: list[object] = []
 
