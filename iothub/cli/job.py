@@ -279,6 +279,7 @@ def forget(app: App, name: str) -> None:
       iothub --data-dir ./hub job forget archive
     """
     app.require_initialised()
+    stores.require_own_stores(app.data_dir, app.loaded.config)
     held = job_marks.forget(app.loaded.config, app.data_dir, app.store(), name)
     app.record({"name": name, "held": held})
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
 from iothub.cli import stores
 from iothub.datadir import DataDir
 from iothub.errors import ConflictError
+from iothub.jobs import marks
 from iothub.records.owner import Owner
 from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
 from iothub.units import Endpoint
@@ -16,6 +17,8 @@ from iothub_services.events.kafka import KafkaEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables
+from iothub_spark.stores.marks import job_marks, set_job_mark
+from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.command import Cli
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 from tests.support.hbase_calls import FakeCaller
@@ -110,6 +113,26 @@ def test_job_begins_nothing_on_files_of_others(house: House) -> None:
 
     with pytest.raises(ConflictError, match="its stores belong to installation bbbb"):
         stores.require_own_stores(house.data_dir, Config())
+
+
+def test_marks_of_others_are_not_forgotten_in_files(house: House, cli: Cli) -> None:
+    """Their log would be trimmed above what their job has not read (!)."""
+    house.data_dir.write_installation(THEIRS.installation)
+    with closing(SqliteCheckpoints(house.data_dir.checkpoints)) as checkpoints:
+        set_job_mark(checkpoints, "archive", (4,))
+
+        assert "its stores belong to installation bbbb" in cli("job", "forget", "archive", code=4).err
+
+        assert job_marks(checkpoints) == {"archive": (4,)}
+
+
+def test_marks_of_others_are_not_forgotten_in_tables(house: House, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim(FakeCaller(house.gateway), COLUMNS, THEIRS)
+    monkeypatch.setattr(marks, "forget", lambda *_: pytest.fail("others' tables are opened"))
+    with house.data_dir.config_file.open("a") as file:
+        file.write('\n[state]\ndriver = "hbase"\n[hbase]\nthrift = ["127.0.0.1:1"]\n')
+
+    assert "HBase's table iothub:state: belongs to installation bbbb" in cli("job", "forget", "archive", code=4).err
 
 
 class Borrowed(FakeCaller):
