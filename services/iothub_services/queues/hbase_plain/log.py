@@ -52,6 +52,18 @@ class _Swap(NamedTuple):
     seen: bytes
 
 
+class DamagedQueueError(BackendError, CorruptRecordError):
+    """What no retry mends: something of a queue is damaged, or of a newer program."""
+
+
+class Damage(NamedTuple):
+    """What cannot be read of a queue: its last row, which begins at `position` (`queue`: where it stands but for its rows), or its meta row."""
+
+    error: DamagedQueueError
+    position: int = 0
+    queue: LogQueue | None = None
+
+
 class QueueLog:
     """The queues of table `queues_plain`."""
 
@@ -141,22 +153,39 @@ class QueueLog:
     # --- loading
 
     def load(self, queue_ids: Iterable[int]) -> None:
-        """Load those queues that are there and not loaded: the meta row and the last row. Raises BackendError."""
+        """Load those queues that are there and not loaded. Raises BackendError, also when one cannot be read: it is not one that is gone."""
+        for damage in self.load_readable(queue_ids).values():
+            raise damage.error
+
+    def load_readable(self, queue_ids: Iterable[int]) -> dict[int, Damage]:
+        """Load those queues that can be read; return what cannot be, by queue. Raises BackendError: HBase does not answer."""
+        damaged: dict[int, Damage] = {}
         missing = [queue_id for queue_id in dict.fromkeys(queue_ids) if queue_id not in self._queues]
         if not missing:
-            return
+            return damaged
         self.index.find(missing)
         found = [known for queue_id in missing if (known := self.index.get(queue_id)) is not None]
         for part in parts(found, _SCANNERS_AT_ONCE):
-            raws = self.metas([known.key for known in part])
-            queues = [
-                LogQueue(known, self.decoded(known.queue_id, decode_meta, raws[known.key]), raws[known.key])
-                for known in part
-                if known.key in raws
-            ]
-            self.seek_tails(queues)
+            queues, unreadable = self.fresh(part)
+            damaged |= unreadable
             for queue in queues:
                 self.keep(queue)
+        return damaged
+
+    def fresh(self, found: Sequence[KnownQueue]) -> tuple[list[LogQueue], dict[int, Damage]]:
+        """Read where queues stand: the meta row and the last row. Returns those that can be read, and what cannot be, by queue."""
+        raws = self.metas([known.key for known in found])
+        queues: list[LogQueue] = []
+        damaged: dict[int, Damage] = {}
+        for known in found:
+            if known.key in raws:
+                raw = raws[known.key]
+                try:
+                    queues.append(LogQueue(known, self.decoded(known.queue_id, decode_meta, raw), raw))
+                except DamagedQueueError as error:
+                    damaged[known.queue_id] = Damage(error)
+        damaged |= self.seek_readable(queues)
+        return [queue for queue in queues if queue.known.queue_id not in damaged], damaged
 
     def metas(self, queue_keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the meta rows of those queues that are there. Raises BackendError."""
@@ -180,17 +209,28 @@ class QueueLog:
         return [queue for queue in queues if queue.key not in raws]
 
     def seek_tails(self, queues: Sequence[LogQueue]) -> None:
-        """Find the last row of each queue, and remove what late writes of the past have left there. Raises BackendError."""
+        """Find the last row of each queue. Raises BackendError, also when one cannot be read."""
+        for damage in self.seek_readable(queues).values():
+            raise damage.error
+
+    def seek_readable(self, queues: Sequence[LogQueue]) -> dict[int, Damage]:
+        """Find the last row of each queue, and remove what late writes of the past have left there; return what cannot be read, by queue.
+
+        Raises BackendError: HBase does not answer.
+        """
         waiting = list(queues)
         deleted: set[bytes] = set()
+        damaged: dict[int, Damage] = {}
         while waiting:
             rows = zip(waiting, self._last_rows(waiting), strict=True)
-            strange = {queue: row for queue, row in rows if row is not None and not self._take(queue, row)}
+            strange = {queue: row for queue, row in rows if row is not None and not self._take(queue, row, damaged)}
             raws = self.metas([queue.key for queue in strange])  # as they are after the rows were read
             for queue in strange:
                 if queue.key in raws:
                     self.adopt_raw(queue, raws[queue.key])
-            waiting = [queue for queue, row in strange.items() if queue.key in raws and not self._take(queue, row)]
+            waiting = [
+                queue for queue, row in strange.items() if queue.key in raws and not self._take(queue, row, damaged)
+            ]
             late = {strange[queue].key for queue in waiting}
             if not late.isdisjoint(deleted):
                 raise BackendError(
@@ -200,19 +240,27 @@ class QueueLog:
             for key in late:
                 self.doomed.add(key)
             self.doomed.delete(is_needed=True)
+        return damaged
 
-    def _take(self, queue: LogQueue, row: Row) -> bool:
-        return self.learn(queue, self.batch(queue, row))
+    def _take(self, queue: LogQueue, row: Row, damaged: dict[int, Damage]) -> bool:
+        """Know a last row; False: it is a late write of the past."""
+        try:
+            batch = self.batch(queue, row)
+        except DamagedQueueError as error:
+            damaged[queue.known.queue_id] = Damage(error, keys.position_of(row.key), queue)
+            return True
+        return self.learn(queue, batch)
 
     def _last_rows(self, queues: Sequence[LogQueue]) -> list[Row | None]:
-        scans = []
-        for queue in queues:
-            vacated = queue.meta.vacated
-            floor = vacated[0][1] if vacated and vacated[0][0] == 1 else 0
-            start, stop = keys.record_row(queue.key, (1 << 64) - 1), keys.record_row(queue.key, floor)
-            scans.append(Scan(self.table, start, stop, (BATCH,), 1, is_reversed=True))
-        rows = self._scanned(scans, 1)
+        rows = self._scanned([self._upwards(queue, (1 << 64) - 1, 1) for queue in queues], 1)
         return [each[0] if each else None for each in rows]
+
+    def _upwards(self, queue: LogQueue, position: int, count: int) -> Scan:
+        """Return the scan from a position towards the beginning."""
+        vacated = queue.meta.vacated
+        floor = vacated[0][1] if vacated and vacated[0][0] == 1 else 0
+        start, stop = keys.record_row(queue.key, position), keys.record_row(queue.key, floor)
+        return Scan(self.table, start, stop, (BATCH,), count, is_reversed=True)
 
     def _scanned(self, scans: Sequence[Scan], count: int) -> list[list[Row]]:
         """Return the first rows of each scan."""
@@ -393,10 +441,6 @@ class QueueLog:
         for rows in self._scanned(scans, _METAS_AT_ONCE):
             for row in rows:
                 self.doomed.add(row.key)
-
-
-class DamagedQueueError(BackendError, CorruptRecordError):
-    """What no retry mends: something of a queue is damaged, or of a newer program."""
 
 
 def damaged(queue_id: int, what: str) -> DamagedQueueError:

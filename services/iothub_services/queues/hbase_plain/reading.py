@@ -139,24 +139,37 @@ class Reading:
     # --- tails
 
     def tails(self, queue_ids: Sequence[int]) -> dict[int, int]:
+        """Return where queues end, the unreadable row of one included: so its session reads, and finds out what it stands still before."""
         log = self._log
-        log.load(queue_ids)
+        beyond = {queue_id: damage.position for queue_id, damage in log.load_readable(queue_ids).items()}
         queues = [queue for queue_id in queue_ids if (queue := log.get(queue_id)) is not None]
         self._polls += 1
         looked_at = [queue for queue in queues if queue.known.queue_id % _POLLS == self._polls % _POLLS]
         raws = log.metas([queue.key for queue in looked_at])
         for queue in looked_at:
-            raw = raws.get(queue.key, queue.raw)
-            if raw != queue.raw:
-                meta = log.decoded(queue.known.queue_id, decode_meta, raw)
-                with log.lock:
-                    queue.reach(meta)
-        self._discover(queues)
-        gone = {queue for queue in looked_at if queue.key not in raws}
-        return {queue.known.queue_id: queue.tail for queue in queues if queue not in gone}
+            if not self._reach(queue, raws.get(queue.key, queue.raw)):
+                beyond[queue.known.queue_id] = queue.tail + 1
+        beyond |= self._discover(queues)
+        tails = {queue.known.queue_id: queue.tail for queue in queues} | beyond
+        for queue in looked_at:
+            if queue.key not in raws:
+                del tails[queue.known.queue_id]
+        return tails
 
-    def _discover(self, queues: Sequence[LogQueue]) -> None:
-        """Look behind the known tails: another hub may have appended."""
+    def _reach(self, queue: LogQueue, raw: bytes) -> bool:
+        """See where the tail is by the meta row; False: that cannot be read."""
+        if raw != queue.raw:
+            try:
+                meta = self._log.decoded(queue.known.queue_id, decode_meta, raw)
+            except DamagedQueueError:
+                return False
+            with self._log.lock:
+                queue.reach(meta)
+        return True
+
+    def _discover(self, queues: Sequence[LogQueue]) -> dict[int, int]:
+        """Look behind the known tails: another hub may have appended. Return where rows begin that cannot be read, by queue."""
+        beyond: dict[int, int] = {}
         waiting = list(queues)
         for _ in range(_STEPS):
             slots = {keys.record_row(queue.key, queue.tail + 1): queue for queue in waiting}
@@ -165,11 +178,17 @@ class Reading:
             for rows in all_of(self._log.caller.call_many(asked)):
                 for row in rows:
                     queue = slots[row.key]
-                    if self._log.learn(queue, self._log.batch(queue, row)):
+                    try:
+                        batch = self._log.batch(queue, row)
+                    except DamagedQueueError:
+                        beyond[queue.known.queue_id] = keys.position_of(row.key)
+                        continue
+                    if self._log.learn(queue, batch):
                         waiting.append(queue)
             if not waiting:
-                return
-        self._log.seek_tails(waiting)
+                return beyond
+        damaged = self._log.seek_readable(waiting)
+        return beyond | {queue_id: damage.position for queue_id, damage in damaged.items()}
 
     # --- where queues stand
 

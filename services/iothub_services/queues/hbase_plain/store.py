@@ -119,7 +119,7 @@ class PlainHBaseQueues:
             self._uncounted = deque(queue_id for _, queue_id in self._index.listed())
         part = [self._uncounted.popleft() for _ in range(min(_COUNTED_AT_ONCE, len(self._uncounted)))]
         part = [queue_id for queue_id in part if self._log.get(queue_id) is None]
-        self._log.load(part)
+        self._log.load_readable(part)  # those that cannot be read are counted in no sum
         self._log.count([queue for queue_id in part if (queue := self._log.get(queue_id)) is not None])
         self._log.release(part)
         self._log.doomed.delete()

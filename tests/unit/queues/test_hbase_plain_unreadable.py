@@ -1,0 +1,151 @@
+"""Driver `hbase-plain` beside rows of a newer program: one queue's do not hold up what is asked of many, and nobody takes it for gone.
+
+What is tried is in `iothub_services.queues.hbase_plain.reading` and `iothub_services.queues.hbase_plain.log`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.errors import BackendError, CorruptRecordError
+from iothub.records import keys
+from iothub.testing.queue_contract import MANY, TENANT, made, moved, one, positions
+from iothub_services.queues.hbase_plain.log import DamagedQueueError
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
+from iothub_services.queues.memory import MemoryQueues
+from iothub_services.queues.port import Appended, MoveKind
+from iothub_services.queues.several import SeveralQueues
+from tests.support.hbase_calls import Fault
+from tests.support.hbase_plain import PlainHBase
+
+_POLLS = 8  # in one of so many a queue's meta row is looked at, too
+
+
+class House(PlainHBase):
+    """Queues 1 and 2 of this hub, of which another, newer one may write more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here, _ = self.store(1)
+        self.epochs = {queue_id: made(self.here, queue_id).epoch for queue_id in (1, 2)}
+        self.newer, _ = self.store(2)
+
+    def spoil(self, queue_id: int, position: int) -> None:
+        """Give a row the version of a newer program."""
+        self._spoil(keys.record_row(keys.queue_key(queue_id, TENANT), position), b"d:b")
+
+    def spoil_meta(self, queue_id: int) -> None:
+        self._spoil(keys.meta_row(keys.queue_key(queue_id, TENANT)), b"m:s")
+
+    def _spoil(self, row: bytes, column: bytes) -> None:
+        value, time = self.rows[row][column]
+        self.rows[row][column] = (b"\7" + value[1:], time)
+
+    def append(self, *queue_ids: int) -> None:
+        for queue_id in queue_ids:
+            self.newer.append([one(queue_id, 1)])
+
+    def restarted(self) -> PlainHBaseQueues:
+        return self.store(3)[0]
+
+
+def unreadable_at(store: PlainHBaseQueues, queue_id: int, epoch: int, after: int) -> tuple[list[int], int | None]:
+    page = store.read(queue_id, epoch, after, 10, MANY)
+    return [record.position for record in page.records], page.unreadable and page.unreadable.position
+
+
+def test_row_of_a_newer_hub_blinds_no_other_session() -> None:
+    """Tails of all are told; that of the one goes beyond the row, so its session reads, and finds out what it stands still before."""
+    house = House()
+    house.append(1, 2)
+    house.spoil(1, 1)
+
+    assert house.here.tails([1, 2]) == {1: 1, 2: 1}
+    assert positions(house.here, 2, house.epochs[2]) == [1]
+    assert unreadable_at(house.here, 1, house.epochs[1], 0) == ([], 1)
+
+
+def test_row_of_a_newer_hub_far_behind_the_known_tail_blinds_no_other_session() -> None:
+    """More rows came than are looked for one by one."""
+    house = House()
+    house.append(*[1] * 9, *[2] * 9)
+    house.spoil(1, 9)
+
+    for _ in range(_POLLS):
+        assert house.here.tails([1, 2]) == {1: 9, 2: 9}
+
+
+def test_meta_row_of_a_newer_hub_blinds_no_other_session() -> None:
+    """Its session reads and is told."""
+    house = House()
+    house.append(2)
+    assert moved(house.newer, MoveKind.RESERVE, 1, house.epochs[1], 1)
+    house.spoil_meta(1)
+
+    found = [house.here.tails([1, 2]) for _ in range(_POLLS)]
+
+    assert {tails[2] for tails in found} == {1}
+    assert max(tails[1] for tails in found) == 1
+    with pytest.raises(CorruptRecordError, match="meta row"):
+        house.here.read(1, house.epochs[1], 0, 10, MANY)
+
+
+def test_queue_that_is_gone_has_no_tail_though_a_row_is_left() -> None:
+    """A newer hub died while it dropped it."""
+    house = House()
+    house.append(1, 2)
+    house.spoil(1, 1)
+    del house.rows[keys.meta_row(keys.queue_key(1, TENANT))]
+
+    found = [house.here.tails([1, 2]) for _ in range(_POLLS)]
+
+    assert {2: 1} in found
+
+
+@pytest.mark.parametrize("what", ["row", "meta row"])
+def test_queue_that_is_not_loaded_blinds_no_other_session(what: str) -> None:
+    """It was forgotten to save memory, or the hub has been started again. Its row's place is its tail."""
+    house = House()
+    house.append(1, 1, 2)
+    house.spoil(1, 2) if what == "row" else house.spoil_meta(1)
+    store = house.restarted()
+
+    assert store.tails([1, 2]) == {1: 2 if what == "row" else 0, 2: 1}
+
+
+@pytest.mark.parametrize("what", ["row", "meta row"])
+def test_queue_that_cannot_be_read_is_not_taken_for_gone(what: str) -> None:
+    """A publish to a queue that is gone is acknowledged: here it must fail."""
+    house = House()
+    house.append(1)
+    house.spoil(1, 1) if what == "row" else house.spoil_meta(1)
+    several = SeveralQueues({"hbase-plain": house.restarted(), "memory": MemoryQueues()}, "hbase-plain", "memory")
+
+    with pytest.raises(DamagedQueueError, match="version 7"):
+        several.append([one(1, 9)])
+
+
+def test_sums_are_read_beside_a_queue_that_cannot_be() -> None:
+    """After the start, of all queues, when nobody writes."""
+    house = House()
+    house.append(1, 2)
+    house.spoil(1, 1)
+    store = house.restarted()
+
+    while store.idle():
+        pass
+
+    assert store.tenant_usage(TENANT).messages == 1
+    assert store.append([one(2, 2)]) == [Appended((2,))]
+
+
+def test_gateway_that_does_not_answer_is_told() -> None:
+    """What is no damage is no queue's."""
+    house = House()
+    house.append(1)
+    store, caller = house.store(3)
+    caller.fault = lambda _: Fault.UNSENT
+
+    with pytest.raises(BackendError) as caught:
+        store.tails([1, 2])
+    assert not isinstance(caught.value, DamagedQueueError)
