@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 bin=.venv/bin
 left_out=()
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+beside=  # the process of the tests on servers, which run beside those that measure nothing
+trap '[ -n "$beside" ] && kill -INT -- "-$beside" 2>/dev/null && wait "$beside"; rm -rf "$logs"' EXIT
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi; }
 
@@ -49,8 +50,8 @@ summary=()
 failures=$logs/failures unstable=$logs/unstable
 touch "$failures" "$unstable"
 
-step() {  # step NAME COMMAND...: run it, note how it ended and how long it took
-    local name=$1 log=$logs/step began=$SECONDS ended=ok counts
+step() {  # step NAME COMMAND...: run it, note how it ended and how long it took, or has taken since second $begun
+    local name=$1 log=$logs/step began=${begun:-$SECONDS} ended=ok counts
     shift
     echo "$name:"
     "$@" 2>&1 | tee "$log" || { ended=FAILED; status=1; grep -E '^(FAILED|ERROR) ' "$log" | cut -c1-200 >>"$failures"; }
@@ -58,10 +59,14 @@ step() {  # step NAME COMMAND...: run it, note how it ended and how long it took
     summary+=("$(printf '%-6s %4d s  %s%s' "$ended" $((SECONDS - began)) "$name" "${counts:+: $counts}")")
 }
 
-tests() {  # tests PYTEST-ARGUMENTS...
-    local failed count
-    failed=$(mktemp -p "$logs")
-    IOTHUB_FAILED_TESTS=$failed $bin/python -m pytest -q -rfE -p tests.support.failed_tests "$@" && return
+once() {  # once FILE PYTEST-ARGUMENTS...: the names of the tests that failed go into the file
+    local failed=$1
+    shift
+    IOTHUB_FAILED_TESTS=$failed $bin/python -m pytest -q -rfE -p tests.support.failed_tests "$@"
+}
+
+again() {  # again FILE: a few tests that failed, alone
+    local failed=$1 count
     count=$(wc -l <"$failed")
     [ "$count" -ge 1 ] && [ "$count" -le 5 ] || return 1
     echo "once more, alone: $count"
@@ -69,7 +74,28 @@ tests() {  # tests PYTEST-ARGUMENTS...
     sed 's/^/UNSTABLE /' "$failed" | cut -c1-200 >>"$unstable"
 }
 
+tests() {  # tests PYTEST-ARGUMENTS...
+    local failed
+    failed=$(mktemp -p "$logs")
+    once "$failed" "$@" || again "$failed"
+}
+
+on_servers() {  # how the tests that ran beside ended
+    cat "$logs/servers"
+    [ "$1" = 0 ] || again "$logs/servers.failed"
+}
+
 plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
+
+touch "$logs/servers.failed"
+if [ -n "$has_servers" ]; then  # they start the servers, wait for them most of the time, and stop them
+    echo "real Kafka and HBase: begun, beside the next steps"
+    servers_begun=$SECONDS
+    set -m  # so that it can be interrupted, and stops what it has started
+    once "$logs/servers.failed" tests/services >"$logs/servers" 2>&1 &
+    beside=$!
+    set +m
+fi
 
 spread="-n $(nproc) --dist loadfile"  # what measures nothing; a hub takes a port that is free
 step "format" $bin/ruff format --check -q .
@@ -81,11 +107,16 @@ step "units, contracts, properties, structure" tests $spread tests/unit tests/co
 step "jobs on Spark" tests $spread $jobs
 words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
+if [ -n "$beside" ]; then
+    echo "waiting for the tests on real Kafka and HBase ..."
+    wait "$beside"
+    ended_with=$? beside=
+    begun=$servers_begun step "real Kafka and HBase, beside the steps above" on_servers "$ended_with"
+fi
 alone="tests/integration/faults tests/integration/test_usage_kill.py"
 alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
 step "faults and rates, one after the other" tests $alone
-[ -n "$has_servers" ] && step "real Kafka and HBase" tests tests/services  # they start the servers, and stop them
 step "the plain twin: engine, queues and properties again" plain_tests $spread tests/unit/engine tests/unit/queues tests/property
 step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
 
