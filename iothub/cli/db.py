@@ -69,6 +69,8 @@ def adopt(app: App, installation: str) -> None:
     together with what the stores hold may take their id: a backup from before schema version 6, restored. With others, sessions and messages
     of strangers would be those of your tenants, for all accounts number their tenants from 1.
 
+    The files of the data directory go along where a hub has used them with these accounts.
+
     Example:
       iothub --data-dir ./hub db adopt 4f0c2b6f2f9be04d7c5b0a6d3d1c9e88
     """
@@ -76,6 +78,8 @@ def adopt(app: App, installation: str) -> None:
     lock = app.data_dir.lock("iothub db adopt")
     try:
         before = installations.adopt(store, installation)
+        if app.data_dir.read_installation() == before:  # the files beside are of these accounts, and stay theirs
+            app.data_dir.write_installation(installation)
     finally:
         lock.release()
     app.done(
