@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iothub_services.auth import tokens
-from iothub_services.auth.token_checks import TokenFault, TokenProof
+from iothub_services.auth.token_proof import TokenFault, TokenProof
 from tests.support.tokens import EDDSA, ES256, RS256, issuer, part, private_key, sharing, signed
 
 PEPPER = bytes(32)

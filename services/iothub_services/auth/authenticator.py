@@ -33,7 +33,8 @@ from iothub_services.auth.failures import Failures, FailureSettings, source_of
 from iothub_services.auth.passwords import PasswordChecks
 from iothub_services.auth.port import Accounts, CredentialKind, DeviceRecord, Run, TenantRecord, TenantState
 from iothub_services.auth.secrets import is_acceptable, is_generated, verify_generated
-from iothub_services.auth.token_checks import TokenChecks, TokenFault, TokenProof
+from iothub_services.auth.token_checks import TokenChecks
+from iothub_services.auth.token_proof import TokenFault, TokenProof
 
 UNLIMITED_PLAN = "unlimited"  # for trying and for load tests: failures do not ban
 _ATTEMPTS = 5  # how often a decision is made anew because the accounts changed meanwhile

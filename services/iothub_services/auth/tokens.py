@@ -21,8 +21,8 @@ from jwt.api_jws import PyJWS
 from jwt.exceptions import PyJWTError
 
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_services.auth.token_checks import MAX_TOKEN_BYTES, TokenFault, TokenProof
 from iothub_services.auth.token_keys import ready_key
+from iothub_services.auth.token_proof import MAX_TOKEN_BYTES, TokenFault, TokenProof
 
 _SHAPE = re.compile(
     rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"

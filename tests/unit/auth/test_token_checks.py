@@ -13,7 +13,8 @@ from iothub.testing.clock import ManualClock
 from iothub_services.auth.check_pool import Asker, CheckPool, CheckSettings, PoolFullError, TooManyGuessesError
 from iothub_services.auth.passwords import PasswordChecks
 from iothub_services.auth.port import TenantRecord
-from iothub_services.auth.token_checks import MAX_TOKEN_BYTES, TokenChecks, TokenFault, TokenProof
+from iothub_services.auth.token_checks import TokenChecks
+from iothub_services.auth.token_proof import MAX_TOKEN_BYTES, TokenFault, TokenProof
 from tests.support.tokens import issuer, token
 
 PEPPER = bytes(32)

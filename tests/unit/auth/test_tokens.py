@@ -12,7 +12,7 @@ import pytest
 
 from iothub_services.auth import tokens
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_services.auth.token_checks import MAX_TOKEN_BYTES, TokenFault, TokenProof
+from iothub_services.auth.token_proof import MAX_TOKEN_BYTES, TokenFault, TokenProof
 from tests.support.tokens import (
     EDDSA,
     ES256,

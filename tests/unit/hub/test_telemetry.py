@@ -16,7 +16,7 @@ from iothub.testing.clock import ManualClock
 from iothub_services.auth import authenticator
 from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
 from iothub_services.auth.port import DeviceRecord, TenantRecord
-from iothub_services.auth.token_checks import TokenFault
+from iothub_services.auth.token_proof import TokenFault
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.tallies import Count
