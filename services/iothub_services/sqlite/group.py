@@ -252,34 +252,36 @@ class GroupThread(Generic[Op, Answer]):
             batch.append(waiting)
         return batch
 
-    def _do(self, batch: list[_Waiting[Op, Answer]]) -> None:
-        was_uncertain = False
+    def _do(self, batch: list[_Waiting[Op, Answer]], *, was_uncertain: bool = False) -> None:
+        """Do a batch until each of its operations is answered. `was_uncertain`: an attempt before may have written them."""
         while batch := self._without_cut(batch, was_uncertain):
             begun = self._clock.monotonic()
             try:
                 answers = self._execute([waiting[0] for waiting in batch])
             except BackendError as error:
-                was_uncertain |= error.is_written
                 if not error.retryable:
-                    self._do_apart(batch, error)
+                    self._do_apart(batch, error, was_uncertain)
                     return
+                was_uncertain |= error.is_written
                 error.is_written = was_uncertain
                 batch = self._after_failure(batch, error)
             except Exception as error:  # edge: a defect must not end the thread
                 if len(batch) == 1:
                     log.error("defect in a store's thread", store=self.name, exc_info=error)
-                self._do_apart(batch, error)
+                self._do_apart(batch, error, was_uncertain)
                 return
             else:
                 self._succeeded(self._clock.monotonic() - begun)
                 self._deliver(batch, answers)
                 return
 
-    def _do_apart(self, batch: list[_Waiting[Op, Answer]], error: Exception) -> None:
+    def _do_apart(self, batch: list[_Waiting[Op, Answer]], error: Exception, was_uncertain: bool) -> None:
+        """Do each by itself. That `error` says something was written is not handed on: it may be of others, and each is asked for anew."""
         if len(batch) > 1:
             for waiting in batch:
-                self._do([waiting])
+                self._do([waiting], was_uncertain=was_uncertain)
         else:
+            error = _uncertain(error) if was_uncertain else error
             _cut(batch, error)
             self._deliver(batch, [error])
             if isinstance(error, BackendError):  # damage, above all: somebody must look at it
@@ -374,6 +376,14 @@ class GroupThread(Generic[Op, Answer]):
         finally:
             if calls:  # one callback raised: the others get their answers all the same
                 self._call_in_reactor(lambda: self._call_back(calls))
+
+
+def _uncertain(error: Exception) -> BackendError:
+    """Say of what failed for good that it may be written all the same."""
+    if not isinstance(error, BackendError):
+        return BackendError(str(error), retryable=False, is_written=True)
+    error.is_written = True
+    return error
 
 
 def _cut(given_up: list[_Waiting[Op, Answer]], error: Exception) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from iothub.errors import BackendError
+from iothub.errors import BackendError, CorruptRecordError
 from iothub.testing.clock import ManualClock
 from iothub_services.sqlite import group as group_module
 from iothub_services.sqlite.group import FOREVER_S, Bounds, GroupThread, Patience, Source
@@ -134,6 +134,51 @@ def test_group_gives_up_on_what_has_waited_too_long_only() -> None:
     assert isinstance(answers[0], BackendError)
     assert answers[0].is_written
     assert answers[1] == 20
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [BackendError("malformed", retryable=False), CorruptRecordError("damaged"), TypeError("a defect")],
+    ids=repr,
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_group_that_fails_for_good_after_an_uncertain_attempt_says_that_it_is_uncertain(
+    failure: Exception, count: int
+) -> None:
+    """The first may have done all of the batch, whatever it is of the second that it fails; what is behind in its source waits."""
+    driver, answers, source = Driver(), [], Source(may_skip=True)
+    driver.failures = [full(is_written=True), *[failure for _ in range(count + (count > 1))]]
+    thread = group(driver, patience=Patience(1e-9, 30.0))
+    for number in range(count):
+        thread.submit(number, answers.append, source=source if number == 0 else Source())
+
+    thread.drain()
+
+    assert [type(answer) for answer in answers] == [BackendError] * count
+    for answer in answers:
+        assert isinstance(answer, BackendError)
+        assert (answer.retryable, answer.is_written) == (False, True)
+        assert str(failure) in str(answer)
+    assert source.is_cut
+
+
+def test_group_that_fails_for_good_in_one_operation_knows_of_it_alone() -> None:
+    """What a batch has written of others does not make uncertain what its store says of each."""
+    answers: list[object] = []
+
+    def execute(ops: list[int]) -> list[object]:
+        if 2 in ops:
+            raise BackendError("queue 2 is damaged", retryable=False, is_written=len(ops) > 1)
+        return list(ops)
+
+    thread = group(execute)
+    for number in (1, 2, 3):
+        thread.submit(number, answers.append)
+    thread.drain()
+
+    assert (answers[0], answers[2]) == (1, 3)
+    assert isinstance(answers[1], BackendError)
+    assert not answers[1].is_written
 
 
 def test_group_gives_up_behind_a_failing_batch_too() -> None:
