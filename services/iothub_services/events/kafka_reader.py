@@ -58,8 +58,9 @@ class KafkaReader:
         with self._lock, self._cluster.errors_translated():
             wanted = {TopicPartition(topic, partition): start for partition, start in starts.items()}
             ends = dict(zip(wanted, self._ends(list(wanted)), strict=True))
-            starts = self._from_the_beginning(wanted)
-            unread = {partition: start for partition, start in starts.items() if start < ends[partition]}
+            unread = {partition: start for partition, start in wanted.items() if start < ends[partition]}
+            found = self._from_the_beginning(unread)  # not asked for partitions that never had a record
+            unread = {partition: start for partition, start in found.items() if start < ends[partition]}
             return self._poll(unread, count) if unread else []
 
     def close(self) -> None:

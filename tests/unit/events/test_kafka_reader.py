@@ -41,6 +41,33 @@ def test_reader_fetches_from_given_offsets_on(cluster: FakeCluster) -> None:
     assert reader.fetch(TOPIC, {0: 0, 1: 1}, 2) == [Fetched(0, 0, b"a"), Fetched(0, 1, b"b")]
 
 
+def test_reader_asks_where_a_partition_begins_only_when_it_has_news(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most partitions of a hub that just began have no record, and each fetch would cost them a round trip more."""
+    asked: list[list[int]] = []
+    beginning_offsets = FakeConsumer.beginning_offsets
+
+    def note(consumer: FakeConsumer, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        asked.append([each.partition for each in partitions])
+        return beginning_offsets(consumer, partitions, timeout_ms)
+
+    monkeypatch.setattr(FakeConsumer, "beginning_offsets", note)
+    cluster.make("fresh", 3, {}).partitions[1].append(b"a")
+    reader = KafkaReader(cluster)
+
+    assert reader.fetch("fresh", {0: 0, 1: 0, 2: 0}, 9) == [Fetched(1, 0, b"a")]
+    assert reader.fetch("fresh", {0: 0, 1: 1, 2: 0}, 9) == []
+    assert asked == [[1]]
+
+
+def test_reader_that_begins_where_everything_was_trimmed_finds_nothing(cluster: FakeCluster) -> None:
+    """There is an end, and nothing before it: it does not wait for records."""
+    cluster.topics[TOPIC].begins[:] = [3, 1]
+
+    assert KafkaReader(cluster).fetch(TOPIC, {0: 0, 1: 0}, 9) == []
+
+
 def test_reader_seeks_only_where_the_consumer_does_not_stand(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
