@@ -69,6 +69,12 @@ def get(name: str) -> structlog.typing.FilteringBoundLogger:
     return logger
 
 
+def begin() -> None:
+    """Send lines to standard error until `configure` says more: what a command prints for programs must hold nothing else."""
+    structlog.reset_defaults()
+    structlog.configure(logger_factory=_standard_error)
+
+
 def configure(
     *,
     level: str = "info",
@@ -187,6 +193,11 @@ class _StandardHandler(logging.Handler):
             logger.log(record.levelno, "library message", text=record.getMessage(), exc_info=error)
 
 
+def _standard_error(*_: object) -> structlog.PrintLogger:
+    """Look for it each time: tests exchange it."""
+    return structlog.PrintLogger(sys.stderr)
+
+
 def _bridge_standard_logging() -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _StandardHandler)]:
@@ -208,3 +219,6 @@ def _places(traceback: TracebackType | None) -> str:
 def _shown(value: object) -> str:
     text = str(value)
     return repr(text) if not text or any(mark in text for mark in ' "=') else text
+
+
+begin()

@@ -20,7 +20,7 @@ def _restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    log.begin()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
@@ -159,3 +159,14 @@ def test_lost_reader_does_not_stop_the_hub() -> None:
     out.close()
 
     logger.error("nobody reads this")
+
+
+def test_lines_of_a_command_leave_its_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """`-o json` is for programs; nobody has configured anything yet."""
+    log.begin()
+
+    log.get("here").error("a queue is left out", why="damaged")
+
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "a queue is left out" in said.err
