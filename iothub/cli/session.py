@@ -10,7 +10,7 @@ import click
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
-from iothub.errors import NotFoundError
+from iothub.errors import CorruptRecordError, NotFoundError
 from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
 from iothub.verbs import Verb
@@ -138,6 +138,8 @@ def _unreadable(app: App, queue_id: int) -> dict[str, object] | None:
             return None if queues is None else unreadable_in(queues, queues.stats(queue_id))
         except (NotFoundError, StaleEpochError):
             return None
+        except CorruptRecordError as error:  # of the queue itself
+            return {"position": None, "why": str(error)}
 
 
 def filter_text(group: str | None, topic_filter: str) -> str:

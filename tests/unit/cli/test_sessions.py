@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from iothub.cli import stores
 from iothub.datadir import DataDir
 from iothub.errors import NotFoundError
-from iothub.records import events
+from iothub.records import events, keys
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import encode_state, fold
 from iothub.verbs import Verb
-from iothub_services.queues.port import Append, Delivery, QueueLimits
+from iothub_services.queues.port import Append, Delivery, QueueLimits, QueueStore
 from iothub_services.sqlite.database import connect
 from iothub_services.state.port import StateWrite
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
+from tests.support.hbase_plain import PlainHBase
 
 NOON_MS = 1_800_000_000_000
 
@@ -186,6 +190,59 @@ def test_record_that_cannot_be_read_is_shown(busy: Cli) -> None:
         assert shown["position"] == 2
         assert "version 7" in shown["why"]
         assert "position=2" in busy(noun, "show", "acme", "c1").out
+
+
+@pytest.fixture
+def rows(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
+    """The queues of acme lie in `hbase-plain`; returns the rows of its table."""
+    hbase, owner = PlainHBase(), tenant_id(busy, "acme")
+    writer, _ = hbase.store(1)
+    for queue_id in (1, 2):
+        writer.create(owner, queue_id, QueueLimits())
+        writer.claim(queue_id, b"hub")
+    body = encode_message(StoredMessage(b"a/b", b"one", 1, False, b"", 0, b"", "c9"))
+    for number in (1, 2):
+        writer.append([Append(bytes([number]) * 16, body, 0, (Delivery(1, 1),))])
+
+    @contextmanager
+    def reading(*_: object) -> Iterator[QueueStore]:
+        yield hbase.store(2)[0]
+
+    monkeypatch.setattr(stores, "reading_queues", reading)
+    return hbase.rows
+
+
+def spoil(rows: dict[bytes, dict[bytes, tuple[bytes, int]]], row: bytes, column: bytes) -> None:
+    value, time = rows[row][column]
+    rows[row][column] = (b"\7" + value[1:], time)
+
+
+def test_last_batch_of_hbase_plain_that_cannot_be_read_is_shown(
+    busy: Cli, rows: dict[bytes, dict[bytes, tuple[bytes, int]]]
+) -> None:
+    """Of its queue and session alone; the lists of the tenant are whole."""
+    spoil(rows, keys.record_row(keys.queue_key(1, tenant_id(busy, "acme")), 2), b"d:b")
+
+    for noun in ("queue", "session"):
+        shown = busy(noun, "show", "acme", "c1", "-o", "json").json["unreadable"]
+        assert shown["position"] == 2
+        assert "version 7" in shown["why"]
+        assert names(busy, noun) == ["c1", "c2"]
+
+
+def test_queue_of_hbase_plain_of_which_nothing_can_be_read_is_told(
+    busy: Cli, rows: dict[bytes, dict[bytes, tuple[bytes, int]]]
+) -> None:
+    """Its session is shown; the list of queues is without it."""
+    spoil(rows, keys.meta_row(keys.queue_key(1, tenant_id(busy, "acme"))), b"m:s")
+
+    shown = busy("session", "show", "acme", "c1", "-o", "json").json["unreadable"]
+    assert shown["position"] is None
+    assert "version 7" in shown["why"]
+    assert "version 7" in busy("queue", "show", "acme", "c1", code=7).err
+    assert names(busy, "session") == ["c1", "c2"]
+    assert names(busy, "queue") == ["c2"]
+    assert "a queue is left out" in busy("queue", "list", "acme", "-o", "json").err
 
 
 def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:

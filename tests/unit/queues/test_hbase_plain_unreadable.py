@@ -6,6 +6,7 @@ What is tried is in `iothub_services.queues.hbase_plain.reading` and `iothub_ser
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys
@@ -149,3 +150,65 @@ def test_gateway_that_does_not_answer_is_told() -> None:
     with pytest.raises(BackendError) as caught:
         store.tails([1, 2])
     assert not isinstance(caught.value, DamagedQueueError)
+
+
+def test_queue_that_cannot_be_read_to_its_end_is_listed_and_shown() -> None:
+    """With what is before that: `queue list` and `session list` are of a whole tenant."""
+    house = House()
+    house.append(1, 1, 1, 2)
+    assert moved(house.newer, MoveKind.ACK, 1, house.epochs[1], 1)
+    house.spoil(1, 3)
+    store = house.restarted()
+
+    listed = {stats.queue_id: (stats.head, stats.tail, stats.messages) for stats in store.list_queues(TENANT)}
+
+    assert listed == {1: (1, 2, 1), 2: (0, 1, 1)}
+    stats = store.stats(1)
+    assert (stats.head, stats.tail, stats.messages, stats.bytes) == (1, 2, 1, 2)
+    assert unreadable_at(store, 1, stats.epoch, stats.head) == ([2], 3)
+
+
+def test_queue_of_which_no_row_can_be_read_is_listed_and_shown() -> None:
+    """More rows than are looked at to find one that can be; a sum is never below zero."""
+    house = House()
+    house.newer.append([one(1, 1), one(1, 2)])
+    assert moved(house.newer, MoveKind.ACK, 1, house.epochs[1], 1)
+    house.append(*[1] * 12)
+    for position in (1, *range(3, 15)):
+        house.spoil(1, position)
+    store = house.restarted()
+
+    assert [stats.queue_id for stats in store.list_queues(TENANT)] == [1, 2]
+    stats = store.stats(1)
+    assert (stats.head, stats.messages, stats.bytes) == (1, 0, 0)
+    assert unreadable_at(store, 1, stats.epoch, stats.head) == ([], 2)
+
+
+def test_many_rows_before_one_that_cannot_be_read_are_read_in_few_round_trips() -> None:
+    """By a hub that has not loaded the queue."""
+    house = House()
+    house.append(*[1] * 20)
+    house.spoil(1, 20)
+    store, caller = house.store(3)
+
+    page = store.read(1, house.epochs[1], 0, 100, MANY)
+
+    assert [record.position for record in page.records] == list(range(1, 20))
+    assert caller.batches < 12
+    with pytest.raises(DamagedQueueError):
+        store.append([one(1, 21)])
+
+
+def test_queue_whose_meta_row_cannot_be_read_is_left_out_of_the_list() -> None:
+    """Nothing is known of it; whoever asks for it is told."""
+    house = House()
+    house.append(2)
+    house.spoil_meta(1)
+    store = house.restarted()
+
+    with capture_logs() as lines:
+        assert [stats.queue_id for stats in store.list_queues(TENANT)] == [2]
+
+    assert [(line["event"], line["why"][:8]) for line in lines] == [("a queue is left out", "queue 1:")]
+    with pytest.raises(DamagedQueueError, match="queue 1: meta row of a queue of format version 7"):
+        store.stats(1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -35,6 +36,8 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 32  # of a page or a scan: 8 MiB at most
 _METAS_AT_ONCE = 500
 _SCANNERS_AT_ONCE = 256
+_BEFORE_ROWS = 8  # looked at for one that can be read, before one that cannot
+_BEFORE_QUEUES = _SCANNERS_AT_ONCE // _BEFORE_ROWS  # as many rows in memory as elsewhere
 _ROUNDS = 16  # of a swap that somebody else was faster than
 _KNOWN_RECORDS = 200_000  # so many are kept in memory, those of the queues used last
 _KNOWN_QUEUES = 100_000
@@ -250,6 +253,17 @@ class QueueLog:
             damaged[queue.known.queue_id] = Damage(error, keys.position_of(row.key), queue)
             return True
         return self.learn(queue, batch)
+
+    def seek_before(self, damaged: Sequence[Damage]) -> None:
+        """Find the last of the nearest rows before those that can be read: sums up to there are known. Raises BackendError."""
+        for part in parts([each for each in damaged if each.queue is not None], _BEFORE_QUEUES):
+            queues = [each.queue for each in part if each.queue is not None]
+            scans = [self._upwards(each.queue, each.position - 1, _BEFORE_ROWS) for each in part if each.queue]
+            for queue, rows in zip(queues, self._scanned(scans, _BEFORE_ROWS), strict=True):
+                for row in rows:
+                    with suppress(DamagedQueueError):
+                        if self.learn(queue, self.batch(queue, row)):
+                            break
 
     def _last_rows(self, queues: Sequence[LogQueue]) -> list[Row | None]:
         rows = self._scanned([self._upwards(queue, (1 << 64) - 1, 1) for queue in queues], 1)

@@ -153,6 +153,11 @@ class LogQueue:
         self.covered = self.tail + 1
         return True
 
+    def stretch(self, position: int) -> None:
+        """Take a row's place for the tail though it cannot be read: sums are unknown, so nobody may append."""
+        self.tail = position
+        self.covered = position + 1
+
     def forget_rows(self) -> None:
         """Keep where it stands alone."""
         self.firsts, self.batches, self.ids = [], {}, {}

@@ -5,10 +5,12 @@ Knows rows; changes nothing in HBase. Rows are read before the meta row: what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import cast
 
+from iothub import log as logging
 from iothub.records import keys
 from iothub.records.queue_batch import records_of
 from iothub.records.queued import Record
@@ -22,6 +24,8 @@ from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, DamagedQueueErr
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue, holds, is_gone, run_of
 from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError, Unreadable
+
+log = logging.get(__name__)
 
 _STEPS = 4  # rows behind a known tail that are looked for one by one
 _LISTED_AT_ONCE = 256
@@ -37,7 +41,7 @@ class Reading:
         self._polls = 0
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
-        queue = self._log.existing(queue_id)
+        queue = self._opened(queue_id)
         page = _Filling(after, count, size_bytes)
         with self._log.lock:
             start = queue.boundary(after + 1)  # only here: later ones are known from what HBase says now
@@ -58,6 +62,19 @@ class Reading:
                 page.end(max(start - 1, meta.top))
                 break
         return Page(self._with_bodies(queue, page.found), page.upto, page.is_end, page.unreadable)
+
+    def _opened(self, queue_id: int) -> LogQueue:
+        """Return a queue; one whose last row cannot be read is for this page alone: who appends may not find it.
+
+        Raises NotFoundError, BackendError.
+        """
+        damage = self._log.load_readable((queue_id,)).get(queue_id)
+        if damage is None:
+            return self._log.existing(queue_id)
+        if damage.queue is None:
+            raise damage.error
+        damage.queue.stretch(damage.position)
+        return damage.queue
 
     def _rows(
         self, queue: LogQueue, start: int, count: int, size_bytes: int, *, is_lost: bool
@@ -193,29 +210,44 @@ class Reading:
     # --- where queues stand
 
     def stats(self, queue_id: int) -> QueueStats:
-        found = next(self._standing((queue_id,)), None)
-        if found is None:
+        standing, unreadable = self._standing((queue_id,))
+        for error in unreadable:
+            raise error
+        if not standing:
             raise unknown(queue_id)
-        return found
+        return standing[0]
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        """Queues whose meta row cannot be read are left out, and named in the log: one must not hide all others of the tenant."""
         listed = [queue_id for _, queue_id in self._log.index.listed(tenant_id)]
-        return [stats for part in parts(listed, _LISTED_AT_ONCE) for stats in self._standing(part)]
+        found: list[QueueStats] = []
+        for part in parts(listed, _LISTED_AT_ONCE):
+            standing, unreadable = self._standing(part)
+            found += standing
+            for error in unreadable:
+                log.error("a queue is left out", why=str(error))
+        return found
 
-    def _standing(self, queue_ids: Sequence[int]) -> Iterator[QueueStats]:
-        """Read meta rows and last rows, not what this hub has in memory: others may have changed them."""
-        log = self._log
-        log.index.find(queue_ids)
-        found = [known for queue_id in queue_ids if (known := log.index.get(queue_id)) is not None]
-        raws = log.metas([known.key for known in found])
-        queues = [
-            LogQueue(known, log.decoded(known.queue_id, decode_meta, raws[known.key]), raws[known.key])
-            for known in found
-            if known.key in raws
-        ]
-        log.seek_tails(queues)
-        for queue in queues:
-            yield queue.stats()
+    def _standing(self, queue_ids: Sequence[int]) -> tuple[list[QueueStats], list[DamagedQueueError]]:
+        """Read meta rows and last rows, not what this hub has in memory: others may have changed them.
+
+        A queue stands where it can be read. Returns what is wrong with meta rows, too.
+        """
+        store = self._log
+        store.index.find(queue_ids)
+        known = [each for queue_id in queue_ids if (each := store.index.get(queue_id)) is not None]
+        queues, damaged = store.fresh(known)
+        store.seek_before(list(damaged.values()))
+        found = {queue.known.queue_id: queue.stats() for queue in queues}
+        found |= {queue_id: _so_far(each.queue) for queue_id, each in damaged.items() if each.queue is not None}
+        standing = [found[queue_id] for queue_id in queue_ids if queue_id in found]
+        return standing, [each.error for each in damaged.values() if each.queue is None]
+
+
+def _so_far(queue: LogQueue) -> QueueStats:
+    """Return where a queue stands up to a row that cannot be read; when no row before it can be, what is gone may be more than is known."""
+    stats = queue.stats()
+    return replace(stats, messages=max(stats.messages, 0), bytes=max(stats.bytes, 0))
 
 
 class _Filling:
