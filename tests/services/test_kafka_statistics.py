@@ -53,13 +53,18 @@ def test_no_client_waits_for_the_topic_of_the_statistics(services: Services, kaf
     hub.start()
     assert len(subscribe(hub, "before")) == FILTERS
     until(lambda: bool(usage_of(kafka)), "usage in the log", WRITTEN_S)
+    before = usage_of(kafka)
 
     delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
     for number in range(5):
         assert len(subscribe(hub, f"client-{number}")) == FILTERS
         assert readiness(hub)[0]
 
-    until(lambda: bool(usage_of(kafka)), "usage in a topic that was made anew", WRITTEN_S)
+    until(
+        lambda: bool(found := usage_of(kafka)) and not before <= found,
+        "usage in a topic that was made anew, and has nothing of the deleted one",
+        WRITTEN_S,
+    )
     until(lambda: hub.log.count("alarm cleared") == hub.log.count("alarm raised"), "the end of the alarm", WRITTEN_S)
     assert '"subject":"events"' not in hub.log.replace(" ", "")
     assert hub.stop() == 0
