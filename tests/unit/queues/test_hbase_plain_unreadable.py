@@ -212,3 +212,16 @@ def test_queue_whose_meta_row_cannot_be_read_is_left_out_of_the_list() -> None:
     assert [(line["event"], line["why"][:8]) for line in lines] == [("a queue is left out", "queue 1:")]
     with pytest.raises(DamagedQueueError, match="queue 1: meta row of a queue of format version 7"):
         store.stats(1)
+
+
+@pytest.mark.parametrize("what", ["row", "meta row"])
+def test_tenant_is_dropped_with_a_queue_that_cannot_be_read(what: str) -> None:
+    """After a restart, too: queues are only counted."""
+    house = House()
+    house.append(1, 2)
+    house.spoil(1, 1) if what == "row" else house.spoil_meta(1)
+    store = house.restarted()
+
+    assert store.drop_tenant(TENANT) == 2
+    assert house.rows == {}
+    assert store.list_queues(TENANT) == []

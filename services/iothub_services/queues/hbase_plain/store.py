@@ -228,8 +228,8 @@ class PlainHBaseQueues:
 
     def drop_tenant(self, tenant_id: int) -> int:
         queue_ids = [queue_id for _, queue_id in self._index.listed(tenant_id)]
-        self._log.load(queue_ids)
-        there = [queue_id for queue_id in queue_ids if self._log.get(queue_id) is not None]
+        unread = self._log.load_readable(queue_ids)
+        there = [queue_id for queue_id in queue_ids if queue_id in unread or self._log.get(queue_id) is not None]
         for queue_id in queue_ids:  # those without a meta row, too: a hub died while it dropped them
             self._erase(self._index.add(tenant_id, queue_id))
         return len(there)
