@@ -73,19 +73,27 @@ class Storage:
                 self.turn.store.finish_inbound(session, publish.packet_id)
 
     def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
-        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays."""
+        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays.
+
+        It stays, too, when nobody hears the answer: the client sends the PUBLISH again (!). What a newer connection has sent again is its own matter.
+        """
         self._off_the_books(publish)
         self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
         session = publish.publisher
         connection = publish.connection
-        may_answer = not is_written and connection is not None and connection.version == 5
-        inbound = None if session is None else session.inbound
-        if inbound is not None and publish.slot is not None and publish.slot.qos == 2:
-            if inbound.get(publish.packet_id, 0) == STORING:
-                if may_answer:
-                    del inbound[publish.packet_id]
-                else:
-                    inbound[publish.packet_id] = UNSTORED
+        may_answer = not is_written and connection is not None and connection.version == 5 and not connection.is_closing
+        if (
+            session is not None
+            and session.inbound is not None
+            and publish.slot is not None
+            and publish.slot.qos == 2
+            and (session.connection is None or session.connection is connection)
+            and session.inbound.get(publish.packet_id, 0) == STORING
+        ):
+            if may_answer:
+                del session.inbound[publish.packet_id]
+            else:
+                session.inbound[publish.packet_id] = UNSTORED
         if may_answer:
             self._answer(publish, 0x97)
         else:

@@ -320,3 +320,60 @@ def test_a_claim_is_told_what_was_inbound() -> None:
 
     assert again.send(publish(b"q", b"x", 2, 5, dup=True)) == ack(0x50, 5)
     assert subscriber.take() == b""
+
+
+def repeated_elsewhere(bench: Bench) -> tuple[Client, Client]:
+    """A publisher of 5.0 whose PUBLISH waits for the store while it has connected and sent it again; returns both connections."""
+    kept = bench.client("kept", queue_id=7)
+    kept.subscribe(b"a", 2)
+    bench.settle()
+    left = bench.client("p", queue_id=9, version=5)
+    bench.settle()
+    left.send(publish(b"a", b"x", 2, 1, properties=b""))
+    left.drop()
+    now = bench.client("p", queue_id=9, version=5)
+    now.send(publish(b"a", b"x", 2, 1, dup=True, properties=b""))
+    return left, now
+
+
+def test_storage_keeps_the_identifier_of_a_repeat_when_the_first_attempt_fails() -> None:
+    """Else PUBREL finds nothing, the identifier stays on disk, and the next message that has it is taken for a repeat (!)."""
+    bench = Bench()
+    _, now = repeated_elsewhere(bench)
+    bench.store.fails = False
+    bench.store.commit(1)
+    bench.store.fails = None
+    bench.settle()
+    assert now.take() == ack(0x50, 1)
+
+    now.send(ack(0x62, 1))
+    bench.settle()
+    assert now.take() == ack(0x70, 1)
+    assert not bench.store.queue(9).inbound
+    now.send(publish(b"a", b"y", 2, 1, properties=b""))
+    bench.settle()
+
+    assert [record.message.payload for record in bench.store.queue(7).records.values()] == [b"x", b"y"]
+
+
+def test_storage_delivers_nothing_twice_when_nobody_heard_of_the_failure() -> None:
+    """Without an answer the client sends it again: transient receivers have it already [MQTT-4.3.3-10]."""
+    bench = Bench()
+    online = bench.client("online")
+    online.subscribe(b"a", 2)
+    bench.client("kept", queue_id=7).subscribe(b"a", 2)
+    bench.settle()
+    left = bench.client("p", queue_id=9, version=5)
+    bench.settle()
+    left.send(publish(b"a", b"x", 2, 1, properties=b""))
+    left.drop()
+    bench.store.fails = False
+    bench.store.commit()
+    bench.store.fails = None
+    now = bench.client("p", queue_id=9, version=5)
+    now.send(publish(b"a", b"x", 2, 1, dup=True, properties=b""))
+    bench.settle()
+
+    assert now.take() == ack(0x50, 1)
+    assert len(packets(online.take())) == 1
+    assert bench.store.queue(7).tail == 1
