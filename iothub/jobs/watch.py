@@ -49,7 +49,11 @@ class JobWatch:
         """Raise or clear the alarms of jobs that hold a log. `moved`: when the mark of a job in a log was put there."""
         stale: dict[str, str] = {}
         for (job, name), at_ms in sorted(moved.items()):
-            if name in self._held_logs and self._clock.wall() - at_ms / 1000 > self._mark_age_s:
+            if name not in self._held_logs or self._clock.wall() - at_ms / 1000 <= self._mark_age_s:
+                continue
+            if job in stale:
+                stale[job] += f"; nor behind {moment(at_ms)} of the log {name}"
+            else:
                 stale[job] = f"job {job} ran last at {moment(at_ms)}: nothing behind that is trimmed of the log {name}"
         gone = [each.subject for each in self._alarms.active() if each.name is AlarmName.JOB_MARK_STALE]
         for job in {*gone, *stale}:

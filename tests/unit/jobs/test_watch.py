@@ -143,6 +143,15 @@ def test_job_that_was_given_up_and_holds_a_log_is_an_alarm(house: House) -> None
     assert held(house, 0.0, {("archive", "sessions"): 0.0}) == {}
 
 
+def test_alarm_names_both_logs_that_a_job_holds(house: House) -> None:
+    """Whoever looks for what fills the disk looks at the log for statistics, too."""
+    (detail,) = held(house, 9.0, {("archive", "analytics"): 0.0, ("archive", "sessions"): 1.0}).values()
+
+    assert detail.count("job archive ran last at") == 1
+    assert "nothing behind that is trimmed of the log analytics; nor behind " in detail
+    assert detail.endswith(" of the log sessions")
+
+
 def test_job_that_holds_nothing_on_kafka_is_no_alarm(store: AccountStore) -> None:
     """The log for statistics goes there by age alone; that of the sessions waits for its readers."""
     house = House(store, "events.driver=kafka", "kafka.brokers=kafka-1:9092", "alarms.job_mark_age=1d")
