@@ -13,6 +13,10 @@ from iothub.errors import CorruptRecordError, FutureRecordError
 
 VERSION = 1
 
+_REMEDY = (
+    "where no other accounts have used it, remove what says so (back-ends.md in the guide), and the next start takes it"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -35,12 +39,12 @@ def decode_owner(value: bytes, where: str) -> Owner:
         fields: dict[str, Any] = json.loads(value)
         version, installation, hub, at_ms = fields["v"], fields["installation"], fields["hub"], fields["at"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptRecordError(f"{where}: whose it is cannot be read ({type(error).__name__})") from error
+        raise CorruptRecordError(f"{where}: whose it is cannot be read ({type(error).__name__}): {_REMEDY}") from error
     if type(version) is int and version > VERSION:
         raise FutureRecordError(
             f"{where}: whose it is has format version {version}, this program knows {VERSION}: upgrade it"
         )
     is_right = version == VERSION and type(at_ms) is int and isinstance(hub, str)
     if not is_right or not isinstance(installation, str) or not installation:
-        raise CorruptRecordError(f"{where}: whose it is cannot be read (wrong fields)")
+        raise CorruptRecordError(f"{where}: whose it is cannot be read (wrong fields): {_REMEDY}")
     return Owner(installation, hub, at_ms)

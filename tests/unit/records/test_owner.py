@@ -36,6 +36,7 @@ def test_damage_is_refused_by_name(value: bytes) -> None:
         decode_owner(value, "table t:state")
 
     assert not isinstance(caught.value, FutureRecordError)
+    assert "where no other accounts have used it" in str(caught.value)
 
 
 def test_newer_format_is_told_from_damage() -> None:
