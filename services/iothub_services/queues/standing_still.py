@@ -5,7 +5,7 @@ Knows alarms by the stores' words, and no driver.
 Theory: a record of a newer program is not damaged, and going past it would lose it, so its session gets what is before it, and no more until
 the hub is upgraded or somebody purges the queue. Nothing is lost meanwhile: what comes is stored behind it and acknowledged. It is told
 once for each queue. Whoever asks for what is behind it is answered from here, and the store is asked again every `AGAIN_S`: another
-hub may have purged the queue.
+hub may have purged the queue. A store that fails for good stops readers, too, but its records may be whole: then nobody shall purge.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class _Still(NamedTuple):
 
     tenant_id: int
     position: int
+    is_store_failing: bool
     again_at: float
     word: str
 
@@ -49,23 +50,24 @@ class StandingStill:
         still = self._queues.get(queue_id) if self._queues else None
         return still is not None and after >= still.position - 1 and self._clock.monotonic() < still.again_at
 
-    def stop(self, session: Session, found: Unreadable) -> None:
-        """A reader has come to such a record."""
+    def stop(self, session: Session, found: Unreadable, *, is_store_failing: bool = False) -> None:
+        """A reader has come to such a record. `is_store_failing`: the store refuses, or its file is damaged; the record may be whole."""
         queue_id = session.queue_id
         still = self._queues.get(queue_id)
         again_at = self._clock.monotonic() + AGAIN_S
-        if still is not None and still.position == found.position:
+        if still is not None and (still.position, still.is_store_failing) == (found.position, is_store_failing):
             self._queues[queue_id] = still._replace(again_at=again_at)
             return
         self.forget(queue_id)
         word = f"queue_{queue_id}_unreadable" if len(self._queues) - self._unnamed < MOST_NAMED else ""
-        self._queues[queue_id] = _Still(session.tenant.tenant_id, found.position, again_at, word)
+        self._queues[queue_id] = _Still(session.tenant.tenant_id, found.position, is_store_failing, again_at, word)
+        text = _told(session, found, is_store_failing=is_store_failing)
         if word:
-            self._on_alarm(word, _told(session, found))
+            self._on_alarm(word, text)
             return
         self._unnamed += 1
         if self._unnamed == 1:
-            self._on_alarm("queues_unreadable", f"more than {MOST_NAMED} queues: {_told(session, found)}")
+            self._on_alarm("queues_unreadable", f"more than {MOST_NAMED} queues: {text}")
 
     def passed(self, queue_id: int, upto: int, *, is_short: bool) -> None:
         """A reader was told how far it has come, and whether that was the tail."""
@@ -90,10 +92,16 @@ class StandingStill:
             self.forget(queue_id)
 
 
-def _told(session: Session, found: Unreadable) -> str:
+def _told(session: Session, found: Unreadable, *, is_store_failing: bool) -> str:
     tenant, client_id = session.tenant.name, session.client_id[:_SHOWN]
+    where = f"session {client_id!r} of tenant {tenant} stands still before position {found.position} of queue {session.queue_id}"
+    if is_store_failing:
+        return (
+            f"{where}: {found.why}. The store fails, its records may be whole: purge nothing, look at the store; "
+            "of a damaged file the next start of the hub saves what can be read"
+        )
     return (
-        f"session {client_id!r} of tenant {tenant} stands still before position {found.position} of queue {session.queue_id}: "
-        f"{found.why}; what comes is kept behind it. Upgrade this hub if a newer one has written it; "
-        f"`iothub queue purge {tenant} CLIENT_ID` removes it with all that waits"
+        f"{where}: {found.why}; what comes is kept behind it. Upgrade this hub if a newer one has written it; "
+        f"`iothub queue purge {tenant} CLIENT_ID` removes it with all that waits, "
+        f"`iothub session discard {tenant} CLIENT_ID` where that does not help"
     )

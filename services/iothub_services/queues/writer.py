@@ -312,8 +312,9 @@ class QueueWriter:
     def _page_done(self, session: Session, after: int, answer: object) -> None:
         if not isinstance(answer, LoadedPage):
             self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
-            if isinstance(answer, CorruptRecordError) or (isinstance(answer, BackendError) and not answer.retryable):
-                self._still.stop(session, Unreadable(after + 1, str(answer)))  # the queue itself
+            is_damaged = isinstance(answer, CorruptRecordError)  # the queue itself
+            if is_damaged or (isinstance(answer, BackendError) and not answer.retryable):
+                self._still.stop(session, Unreadable(after + 1, str(answer)), is_store_failing=not is_damaged)
             if isinstance(answer, StaleEpochError | NotFoundError):
                 self._still.forget(session.queue_id)
                 if self.on_stale is not None:

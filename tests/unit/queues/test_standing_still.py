@@ -39,6 +39,36 @@ def test_queue_that_stands_still_is_told_once_with_all_that_is_needed() -> None:
         assert part in text
 
 
+def test_way_out_that_always_works_is_named() -> None:
+    """A purge does not remove what lies behind the tail that a driver knows."""
+    house = House()
+    house.still.stop(session(17), FOUND)
+
+    assert "session discard" in house.alarms[0][1]
+
+
+def test_store_that_fails_is_not_told_as_a_record_that_cannot_be_read() -> None:
+    """Nobody shall throw away what the next start would save."""
+    house = House()
+    house.still.stop(session(17), Unreadable(6, "queues.db: malformed"), is_store_failing=True)
+
+    ((word, text),) = house.alarms
+    assert word == "queue_17_unreadable"
+    for part in ("'meter-17'", "tenant acme", "queue 17", "queues.db: malformed", "purge nothing", "next start"):
+        assert part in text
+    assert "iothub queue purge" not in text
+    assert "Upgrade" not in text
+
+
+def test_record_that_is_found_when_the_store_works_again_is_told() -> None:
+    """At the same position: the advice is another one."""
+    house = House()
+    for is_store_failing in (True, True, False, False, True):
+        house.still.stop(session(17), FOUND, is_store_failing=is_store_failing)
+
+    assert house.words() == ["queue_17_unreadable", *["-queue_17_unreadable", "queue_17_unreadable"] * 2]
+
+
 def test_what_is_behind_is_asked_for_again_after_a_while() -> None:
     """Another hub may have purged the queue; what is before the record may be read at any time."""
     house = House()

@@ -16,6 +16,7 @@ from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
+from iothub_services.queues.hbase_plain.log import damaged
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, Overflow, QueueLimits
 from iothub_services.queues.writer import QueueWriter
@@ -433,6 +434,31 @@ def test_writer_says_that_a_queue_itself_cannot_be_read(house: House, monkeypatc
     house.writer.call("drop_tenant", (7,), lambda _: None, pytest.fail)
     house.run("writes")
     assert house.alarms[1:] == [("queue_1_unreadable", "")]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (BackendError("queues.db: database disk image is malformed", retryable=False), "purge nothing"),
+        (damaged(1, "version 9 is not known here"), "queue purge"),
+    ],
+)
+def test_writer_tells_a_store_that_fails_from_a_queue_that_cannot_be_read(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: BackendError, says: str
+) -> None:
+    """What is not to be read of a damaged file is saved by the next start, if nobody removes it."""
+    session = house.session(1)
+
+    def read(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(house.queues, "read", read)
+    house.writer.read(session, 0, 10, 1000)
+    house.run()
+
+    ((_, text),) = house.alarms
+    assert str(error) in text
+    assert says in text
 
 
 def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:
