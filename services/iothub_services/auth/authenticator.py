@@ -145,6 +145,11 @@ class Authenticator:
         except _Refused as refused:
             return self._refuse(shown, tenant, refused, reply_after_s)
 
+    def refuse_nameless(self, shown: Credentials) -> Refusal:
+        """A username names no device, so there is nobody to ask for and to ban. `shown` must not have it: it may be a misplaced secret."""
+        refused = _Refused(Reason.BAD_CREDENTIALS, "malformed_username")
+        return self._refuse(shown, None, refused, self.checks.reply_after_s())
+
     async def vouch(self, credentials: Credentials) -> Authenticated | Refusal:
         """Somebody else (a plug-in) has proven the device: look at its standing only.
 

@@ -18,6 +18,7 @@ PACKET_TYPES = tuple(packet.name.lower() for packet in PacketType)
 STORES = ("queues", "retained", "events")  # those with a thread that commits in groups
 SESSION_WORDS = ("created", "resumed", "taken_over", "expired", "discarded")
 LOGIN_CAUSES = (
+    "malformed_username",
     "unknown_tenant",
     "unknown_device",
     "device_disabled",

@@ -41,7 +41,8 @@ async def prove(hub: Hub, connection: Connection, packet: Connect, client_id: st
     method = packet.properties.authentication_method
     name = parse_username(packet.username)
     if name is None:
-        raise ConnectRefusedError(Reason.BAD_CREDENTIALS)
+        nameless = Credentials("", "", None, connection.peer_ip, client_id=client_id)
+        return _let_in(hub.authenticator.refuse_nameless(nameless))
     credentials = Credentials(
         name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
     )

@@ -155,6 +155,16 @@ def test_chosen_password_is_proven_in_the_pool() -> None:
     assert house.connect("human", b"no").reason is Reason.BAD_CREDENTIALS
 
 
+def test_malformed_username_is_told_without_what_it_says() -> None:
+    """Nobody is asked, nothing is counted for a ban: it names nobody. It may be a secret in the wrong place, so it is in no log."""
+    house = House(failures=FailureSettings(failures=1))
+    for _ in range(3):
+        house.auth.refuse_nameless(Credentials("", "", None, "192.0.2.1", client_id="c"))
+
+    assert house.told.refusals == [("malformed_username", False)] * 3
+    assert house.accounts.questions == []
+
+
 def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable() -> None:
     """One Refusal for all; only the log knows the cause (B13)."""
     house = House()

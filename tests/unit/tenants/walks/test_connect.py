@@ -37,6 +37,17 @@ def test_wrong_credentials_are_all_answered_alike(house: House, username: str | 
     assert nothing_is_taken(house)
 
 
+@pytest.mark.parametrize(
+    ("username", "cause"),
+    [("acme/nobody", "unknown_device"), ("dev1", "malformed_username"), (None, "malformed_username")],
+)
+def test_refused_login_is_told_with_its_cause(house: House, username: str | None, cause: str) -> None:
+    """The client hears little; log and metric say what is wrong with its username (!)."""
+    assert house.stranger().connect("c", username, "secret" if username else None).code == 0x87
+
+    assert house.told.causes == [cause]
+
+
 def test_refusal_leaves_a_fixed_time_after_its_connect(make_house: Callable[..., House]) -> None:
     """B69: the answer's time says nothing about the cause."""
     house = make_house(settings=Config(auth=Auth(failure_reply_ms=250)))
