@@ -3,7 +3,8 @@
 Knows the order of things; the sums are `transforms.usage`'s. Run again over the same log it writes the same rows.
 
 Theory: every run reads what the log still has, and hours only grow. Its mark keeps the log from being trimmed before it was added up; it stays below
-the hours that may still grow, and one hour below those, for an hour counts as whole only when the log has something from before it.
+the hours that may still grow, and one hour below those, for an hour counts as whole only when the log has something from before it; where that
+hour has nothing, because the hub stood still, below the last event before them.
 """
 
 from __future__ import annotations
@@ -66,11 +67,16 @@ def _hold(spec: Spec, wanted: LogRange) -> None:
 
 
 def _settled(events: DataFrame, wanted: LogRange) -> Offsets:
-    """Return up to where no event is of an hour that may still grow. One of a clock that is far ahead holds nothing."""
+    """Return up to where no event is of an hour that may still grow, or shows that such an hour is whole.
+
+    One of a clock that is far ahead holds nothing.
+    """
     now_ms = _now_ms()
     from_ms = now_ms - now_ms % usage.HOUR_MS - _OPEN_HOURS * usage.HOUR_MS
-    first = usage.first_offsets(events, from_ms, now_ms + _DAY_MS)
-    return tuple(min(upto, first.get(part, upto + 1) - 1) for part, upto in enumerate(wanted.upto))
+    open_ms, until_ms = from_ms + usage.HOUR_MS, now_ms + _DAY_MS
+    first = usage.first_offsets(events, from_ms, until_ms)
+    before = usage.last_offsets(events, open_ms, usage.first_offsets(events, open_ms, until_ms))
+    return tuple(min(each.get(part, upto + 1) for each in (first, before)) - 1 for part, upto in enumerate(wanted.upto))
 
 
 def _note_gap(report: Report, last_ms: int | None, begun_ms: int | None) -> None:

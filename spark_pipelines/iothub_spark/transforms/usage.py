@@ -86,6 +86,14 @@ def first_offsets(events: DataFrame, from_ms: int, to_ms: int) -> dict[int, int]
     return {int(row["partition"]): int(row["first"]) for row in recent.agg(F.min("offset").alias("first")).collect()}
 
 
+def last_offsets(events: DataFrame, before_ms: int, below: dict[int, int]) -> dict[int, int]:
+    """Return the offset of the last event from before a time in each partition that has any, of those below an offset where one is given."""
+    is_partition = [F.when(F.col("partition") == part, F.lit(offset)) for part, offset in below.items()]
+    is_below = F.col("offset") < F.coalesce(*is_partition, F.col("offset") + 1)
+    earlier = events.where((F.col("at_ms") < before_ms) & is_below & F.col("damage").isNull()).groupBy("partition")
+    return {int(row["partition"]): int(row["last"]) for row in earlier.agg(F.max("offset").alias("last")).collect()}
+
+
 def missing_records(events: DataFrame) -> int:
     """Return how many numbers there are no events of, in lives of workers whose first event is there."""
     period = F.from_json("facts", RECORD).alias("fact")

@@ -244,6 +244,56 @@ def test_job_holds_the_log_until_its_hours_are_complete(
     assert [row[2] for row in table(tmp_path)][:5] == [5, 6, 6, 6, 7]
 
 
+def trim_to_mark(folder: Path) -> None:
+    """Do what the hub may do: everything is old enough."""
+    (upto,) = mark(folder) or (0,)
+    with closing(sqlite3.connect(folder / "events.db")) as connection, connection:
+        connection.execute(f"DELETE FROM {EVENT_TABLES[Topic.ANALYTICS]} WHERE offset <= ?", (upto,))
+
+
+@pytest.mark.parametrize("is_run_before", [True, False])
+def test_first_hour_after_a_long_stop_is_added_up(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_run_before: bool
+) -> None:
+    """Whole only if the log has something from before it: that stays, however old, and whenever the job ran."""
+    acme = house(tmp_path, "acme")["acme"]
+    now_ms = NOON_MS + 10 * HOUR_MS
+    monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
+    log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 6)])
+    if is_run_before:
+        run(spark, tmp_path)
+        assert mark(tmp_path) == (4,)
+        trim_to_mark(tmp_path)
+    restart = 200 * 60
+    now_ms = NOON_MS + 200 * HOUR_MS + 30 * 60_000
+    log(tmp_path, *[used(acme, number, minute=restart + number, messages_in=1) for number in range(10, 20)])
+    run(spark, tmp_path)
+    trim_to_mark(tmp_path)
+    log(tmp_path, *[used(acme, number, minute=restart + number, messages_in=1) for number in range(20, 50)])
+    now_ms += HOUR_MS
+
+    run(spark, tmp_path)
+
+    assert table(tmp_path) == [(acme, 0, 5, 0), (acme, 200, 40, 0)]
+
+
+def test_event_of_a_clock_that_is_far_ahead_is_no_beginning(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it held as the last one, no hour would be whole until then. Nor is one that nobody can read."""
+    acme = house(tmp_path, "acme")["acme"]
+    monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS)
+    log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 6)])
+    log(tmp_path, used(acme, 6, minute=60 * 24 * 400, messages_in=1))
+    with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
+        statement = f"INSERT INTO {EVENT_TABLES[Topic.ANALYTICS]} (key, value) VALUES ('', ?)"
+        connection.execute(statement, (b"{",))
+
+    run(spark, tmp_path)
+
+    assert mark(tmp_path) == (4,)
+
+
 def test_log_is_held_from_the_first_attempt_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
