@@ -47,6 +47,7 @@ from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, statistics_thread
+from iothub_services.group_thread import Bounds, Patience
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.metering import RegistryMeter
 from iothub_services.hbase.threaded import ThreadCaller
@@ -59,7 +60,6 @@ from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Alone, Company
 from iothub_services.sqlite.database import Database, Schema, open_database
-from iothub_services.sqlite.group import Bounds, Patience
 from iothub_services.state.service import StateService, journal_thread
 from iothub_services.threads import Threads
 from iothub_tenants.accounts import installations

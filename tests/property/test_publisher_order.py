@@ -16,11 +16,11 @@ from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError
 from iothub.records.message import decode_message
 from iothub.testing.clock import ManualClock
+from iothub_services.group_thread import Bounds, Patience
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
-from iothub_services.sqlite.group import Bounds, Patience
 
 TENANT = TenantPlane(7, "acme")
 QUEUE = 1

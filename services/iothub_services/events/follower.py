@@ -22,7 +22,7 @@ from iothub.clock import Clock
 from iothub.errors import BackendError, FutureRecordError, IotHubError, UnavailableError
 from iothub.records.events import Event
 from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
-from iothub_services.sqlite.group import CallInReactor
+from iothub_services.group_thread import CallInReactor
 
 log = logging.get(__name__)
 

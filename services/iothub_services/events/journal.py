@@ -14,7 +14,7 @@ from iothub import log as logging
 from iothub.errors import BackendError
 from iothub.records.events import Event
 from iothub_services.events.retention import TrimStatistics
-from iothub_services.sqlite.group import FOREVER_S
+from iothub_services.group_thread import FOREVER_S
 
 log = logging.get(__name__)
 
@@ -27,7 +27,7 @@ _EVENT_BYTES = 512  # what an event takes in memory, a Will's payload apart
 
 
 class EventThread(Protocol):
-    """The log's thread (`iothub_services.sqlite.group.GroupThread`)."""
+    """The log's thread (`iothub_services.group_thread.GroupThread`)."""
 
     @property
     def is_full(self) -> bool: ...

@@ -17,7 +17,7 @@ from iothub.errors import BackendError, ConflictError
 from iothub.records.events import Event, Topic
 from iothub_services.events.journal import answer_of
 from iothub_services.events.port import LoggedEvent
-from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
+from iothub_services.group_thread import CallInReactor, GroupThread, Patience
 
 PATIENCE = Patience(retry_s=1.0, give_up_s=30.0)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from iothub.engine.connection import Connection
 from iothub.engine.outbox import StoredPublish
-from iothub_services.sqlite.group import Source
+from iothub_services.group_thread import Source
 
 
 class Sources:

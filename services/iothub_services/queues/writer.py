@@ -22,6 +22,7 @@ from iothub.engine.session import Session
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
+from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
 from iothub_services.queues.listeners import Alarm, OnFull, OnNotRetained, OnRetained, OnStale, Plane
 from iothub_services.queues.port import (
     Append,
@@ -49,7 +50,6 @@ from iothub_services.queues.threads import (
     WriteOp,
 )
 from iothub_services.retained.port import RetainedStore, RetainedWrite
-from iothub_services.sqlite.group import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
 
 RETRY_S = 0.25
 GIVE_UP_S = 30.0

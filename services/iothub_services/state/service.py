@@ -32,7 +32,7 @@ from iothub_services.events.port import (
 )
 from iothub_services.events.reading import PAGE, read_between
 from iothub_services.events.retention import TrimStatistics, trim_statistics
-from iothub_services.sqlite.group import CallInReactor, GroupThread, Patience
+from iothub_services.group_thread import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite
 from iothub_services.state.start import Checkpoint, find_checkpoint, includes

@@ -11,7 +11,7 @@ from iothub.errors import BackendError
 from iothub.records.events import Event, Subject, session_discarded, will_set
 from iothub_services.events.journal import GATHER, ThreadJournal
 from iothub_services.events.retention import TrimStatistics
-from iothub_services.sqlite.group import FOREVER_S
+from iothub_services.group_thread import FOREVER_S
 
 
 class Thread:

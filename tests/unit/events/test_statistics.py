@@ -13,7 +13,7 @@ from iothub.testing.event_contract import event, sample
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.statistics import StatisticsJournal, StatisticsLane, StatisticsThread, statistics_thread
-from iothub_services.sqlite.group import Patience
+from iothub_services.group_thread import Patience
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 STATISTICS = "iothub.analytics-events"

@@ -16,13 +16,13 @@ from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
+from iothub_services.group_thread import Bounds, Patience
 from iothub_services.queues.hbase_plain.log import damaged
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, Overflow, QueueLimits
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedTopic
-from iothub_services.sqlite.group import Bounds, Patience
 
 ID = bytes(15) + b"\x01"
 TENANT = TenantPlane(7, "acme")

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.testing.clock import ManualClock
-from iothub_services.sqlite import group as group_module
-from iothub_services.sqlite.group import FOREVER_S, Bounds, GroupThread, Patience, Source
+from iothub_services import group_thread as group_module
+from iothub_services.group_thread import FOREVER_S, Bounds, GroupThread, Patience, Source
 
 Answers = list[object]
 
