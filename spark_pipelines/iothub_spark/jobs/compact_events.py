@@ -64,7 +64,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
         if spec.is_dry_run:
             return {"dry_run": True, **_read(plan)}
         pointer, written = _made(job, plan)
-        rows, events = remove(spec, checkpoints, plan_removal(spec, checkpoints, pointer))
+        rows, events = _removed(job, pointer)
         return {
             **_read(plan),
             "version": pointer.version,
@@ -98,8 +98,16 @@ def _nothing_new(job: _Run, plan: Plan) -> Figures:
     if job.spec.is_dry_run or plan.base is None:
         return {"dry_run": True, **figures}
     marks.keep(job.checkpoints, plan.base)
-    rows, events = remove(job.spec, job.checkpoints, plan_removal(job.spec, job.checkpoints, plan.base))
+    rows, events = _removed(job, plan.base)
     return {**figures, "rows_dropped": rows, "events_trimmed": events}
+
+
+def _removed(job: _Run, pointer: Pointer) -> tuple[int, int]:
+    """Remove what nobody needs when this pointer counts, and say who needs the rest; returns (rows of checkpoints, events of the log)."""
+    removal = plan_removal(job.spec, job.checkpoints, pointer)
+    where = f"behind offset {shown(removal.trim_upto)}" if removal.trim_upto else "whole"
+    job.report.note(f"the log is kept {where}, held by: {removal.held_by}")
+    return remove(job.spec, job.checkpoints, removal)
 
 
 def _made(job: _Run, plan: Plan) -> tuple[Pointer, Written]:
