@@ -27,7 +27,7 @@ from iothub.records.layout import kafka_base, kafka_topic, newest_generation
 from iothub_spark.spec import KafkaLog, KafkaSecurity
 from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
 
-_REFUSED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError, PolicyViolationError)
+_FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 _PAGE = 10_000  # records per poll
 _FETCH_BYTES = 16 << 20
 _POLL_MS = 500
@@ -99,11 +99,15 @@ class KafkaStretches:
                 finally:
                     admin.close()
         except BackendError as error:
-            if not isinstance(error.__cause__, _REFUSED):
+            if isinstance(error.__cause__, _FORBIDDEN):
+                remedy = f"give the job's user the right Delete on topic {place.name}"
+            elif isinstance(error.__cause__, PolicyViolationError):
+                remedy = f"give topic {place.name} cleanup.policy=delete"
+            else:
                 raise
             raise ConfigError(
-                f"{self._name} does not let the session log be trimmed ({error.__cause__}): give the job's user the right Delete "
-                f"on topic {place.name}; the new checkpoint counts all the same"
+                f"{self._name} does not let the session log be trimmed ({error.__cause__}): {remedy}; "
+                "the new checkpoint counts all the same"
             ) from error
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from kafka.errors import KafkaTimeoutError, PolicyViolationError, TopicAuthorizationFailedError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaTimeoutError,
+    PolicyViolationError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError, ConfigError
@@ -64,14 +69,27 @@ def test_offsets_of_an_older_generation_trim_nothing(monkeypatch: pytest.MonkeyP
     assert Admin.asked == [{TopicPartition("t", 1): 4}]
 
 
-@pytest.mark.parametrize("error", [TopicAuthorizationFailedError("no right"), PolicyViolationError("compacted")])
+@pytest.mark.parametrize(
+    ("error", "remedy", "other"),
+    [
+        (
+            TopicAuthorizationFailedError("no right"),
+            "give the job's user the right Delete on topic t;",
+            "cleanup.policy",
+        ),
+        (ClusterAuthorizationFailedError("no"), "give the job's user the right Delete on topic t;", "cleanup.policy"),
+        (PolicyViolationError("compacted"), "give topic t cleanup.policy=delete;", "right"),
+    ],
+)
 def test_cluster_that_does_not_let_us_is_named_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    monkeypatch: pytest.MonkeyPatch, error: Exception, remedy: str, other: str
 ) -> None:
+    """A right does not help where the topic is compacted alone."""
     Admin.error = error
 
-    with pytest.raises(ConfigError, match="give the job's user the right Delete on topic t"):
+    with pytest.raises(ConfigError, match=remedy) as caught:
         log(monkeypatch, (1,)).trim((5,))
+    assert other not in str(caught.value)
 
 
 def test_cluster_that_does_not_answer_is_tried_again_by_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
