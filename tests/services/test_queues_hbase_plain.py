@@ -13,6 +13,7 @@ from iothub.testing.queue_contract import MANY, TENANT, Case, identified, made, 
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.tables import Tables
+from iothub_services.queues.hbase_plain.meta import BATCH
 from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, MoveKind
 from ops.services.house import Services
@@ -125,3 +126,28 @@ def test_usage_is_known_some_idle_time_after_a_restart(
         while restarted.idle():
             pass
         assert restarted.tenant_usage(TENANT) == store.tenant_usage(TENANT) == (2, 5)
+
+
+def test_last_row_of_a_newer_hub_is_its_own_queues_alone(
+    store: PlainHBaseQueues, tables: Tables, services: Services
+) -> None:
+    """The only row, one behind rows that are gone, one behind rows that wait: tails, lists and pages of a hub that has just started."""
+    epochs = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 5)}
+    for queue_id, count in ((1, 1), (2, 3), (3, 3), (4, 2)):
+        for number in range(1, count + 1):
+            store.append([one(queue_id, number)])
+    moved(store, MoveKind.ACK, 2, epochs[2], 2)
+    with caller_of(services) as caller, closing(PlainHBaseQueues(caller, tables)) as fresh:
+        for queue_id, position in ((1, 1), (2, 3), (3, 3)):
+            row = keys.record_row(keys.queue_key(queue_id, TENANT), position)
+            (found,) = caller.call(calls.get_rows(tables.queues_plain, [row], (BATCH,)))
+            caller.call(calls.mutate_row(tables.queues_plain, row, {BATCH: b"\7" + found.cells[BATCH].value[1:]}))
+
+        assert fresh.tails([1, 2, 3, 4]) == {1: 1, 2: 3, 3: 3, 4: 2}
+        listed = [(stats.tail, stats.messages) for stats in fresh.list_queues(TENANT)]
+        assert listed == [(0, 0), (2, 0), (2, 2), (2, 2)]
+        for queue_id, read, position in ((1, 0, 1), (2, 0, 3), (3, 2, 3)):
+            stats = fresh.stats(queue_id)
+            page = fresh.read(queue_id, stats.epoch, stats.head, 10, MANY)
+            assert (len(page.records), page.unreadable and page.unreadable.position) == (read, position)
+        assert fresh.drop_tenant(TENANT) == 4
