@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,13 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
         reactor._poller.close()
 
 
-def test_hub_with_other_accounts_opens_nothing(initialised: Path) -> None:
+def test_hub_with_other_accounts_opens_nothing(initialised: Path, tmp_path: Path) -> None:
     """The files beside them were made with others: exit code 4, and no store is made or read."""
-    directory = DataDir(initialised)
+    theirs = tmp_path / "hub"
+    shutil.copytree(initialised, theirs)
+    directory = DataDir(theirs)
     directory.write_installation("b" * 32)
-    before = {path.name for path in initialised.iterdir()}
+    before = {path.name for path in theirs.iterdir()}
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
 
     with pytest.raises(
@@ -48,6 +51,6 @@ def test_hub_with_other_accounts_opens_nothing(initialised: Path) -> None:
         Node(Config(), directory, reactor)
 
     assert caught.value.exit_code == 4
-    assert {path.name for path in initialised.iterdir()} - before <= {"accounts.db-wal", "accounts.db-shm"}
+    assert {path.name for path in theirs.iterdir()} - before <= {"accounts.db-wal", "accounts.db-shm"}
     reactor.removeAll()
     reactor._poller.close()
