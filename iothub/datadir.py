@@ -55,12 +55,13 @@ class Holder:
 class Lock:
     """The held lock; released by `release` or by the end of the process."""
 
-    def __init__(self, descriptor: int, holder: Holder) -> None:
+    def __init__(self, descriptor: int, holder: Holder, directory: Path) -> None:
         self._descriptor = descriptor
+        self._directory = directory
         self._write(holder)
 
     def announce(self, address: str) -> None:
-        """Write the address on which clients are served beside the process id."""
+        """Write the address on which clients are served beside the process id. Raises UnavailableError."""
         self._write(Holder(os.getpid(), "iothub serve", address))
 
     def release(self) -> None:
@@ -71,8 +72,9 @@ class Lock:
 
     def _write(self, holder: Holder) -> None:
         note = {"pid": holder.pid, "command": holder.command, "address": holder.address}
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
+        with _unavailable(self._directory):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
 
 
 class DataDir:
@@ -224,17 +226,17 @@ class DataDir:
 
         Raises:
             ConflictError: Another process holds it; the text says which.
-            UnavailableError: The directory cannot be written.
+            UnavailableError: The directory cannot be written, or its disk is full.
         """
         with _unavailable(self.path):
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SECRET_MODE)
         try:
             self._take(descriptor)
-            return Lock(descriptor, Holder(os.getpid(), command, ""))
+            return Lock(descriptor, Holder(os.getpid(), command, ""), self.path)
         except OSError as error:
             os.close(descriptor)
             raise UnavailableError(f"{self.lock_file}: cannot be locked: {error.strerror}") from None
-        except ConflictError:
+        except IotHubError:
             os.close(descriptor)
             raise
 

@@ -78,6 +78,18 @@ def test_a_read_only_directory_is_named(hub: Hub) -> None:
     assert str(path) in the_line(done)
 
 
+def test_a_full_disk_is_named_with_what_to_do(hub: Hub) -> None:
+    """As `iothub init` says it; the disk has room for the names of files and for no byte in them."""
+    path = hub.data_dir
+    script = f"cp -a {path} {path}.copy; mount -t tmpfs -o size=4m,mode=700 small {path}; cp -a {path}.copy/. {path}/"
+    fill = f"dd if=/dev/zero of={path}/filler bs=4k 2>/dev/null || true"
+
+    done = serve(path, "--set", f"listeners.tcp.port={free_port()}", prefix=in_own_mounts(f"{script}; {fill}"))
+
+    assert done.returncode == 7
+    assert the_line(done) == f"iothub: {path}: the disk is full; free some space first"
+
+
 def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("not a directory")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import stat
@@ -95,6 +97,37 @@ def test_lock_of_a_killed_process_is_free(made: DataDir) -> None:
     assert json.loads(made.lock_file.read_text())["command"] == "iothub serve"
     assert made.holder() is None
     made.lock("iothub serve").release()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_is_said_with_the_same_advice_by_whoever_writes(
+    made: DataDir, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Taking the lock, and writing the address into it, as `init` says it; the lock is free again."""
+    lock = made.lock("iothub serve")
+
+    def is_full(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", is_full)
+        with pytest.raises(UnavailableError, match=f"^{made.path}: the disk is full; free some space first$"):
+            lock.announce("127.0.0.1:1883")
+        lock.release()
+        with pytest.raises(UnavailableError, match=f"^{made.path}: the disk is full; free some space first$"):
+            made.lock("iothub serve")
+
+    made.lock("iothub serve").release()
+
+
+def test_lock_that_the_system_refuses_is_named(made: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with pytest.raises(UnavailableError, match=f"^{made.lock_file}: cannot be locked: No locks available$"):
+        made.lock("iothub serve")
 
 
 def test_directory_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
