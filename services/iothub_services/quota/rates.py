@@ -43,9 +43,7 @@ class SlidingWindow:
 
     def wait(self, units: int, now: float) -> float:
         """Return 0.0 if `units` may pass now, else the seconds until something is free again."""
-        slot = int(now / self._slot_s)
-        while self._spent and self._spent[0][0] < slot - _SLOTS:
-            self._total -= self._spent.popleft()[1]
+        self._forget(now)
         if self._total + units <= self.limit:
             return 0.0
         return (self._spent[0][0] + _SLOTS + 1) * self._slot_s - now if self._spent else float(self.seconds)
@@ -59,6 +57,16 @@ class SlidingWindow:
         else:
             self._spent.append((slot, units))
         self._total += units
+
+    def is_rested(self, now: float) -> bool:
+        """Whether everything that was spent is forgotten."""
+        self._forget(now)
+        return not self._spent
+
+    def _forget(self, now: float) -> None:
+        oldest = int(now / self._slot_s) - _SLOTS
+        while self._spent and self._spent[0][0] < oldest:
+            self._total -= self._spent.popleft()[1]
 
 
 class SlidingWindows:
@@ -85,6 +93,9 @@ class SlidingWindows:
             for window in self._windows.values():
                 window.spend(units, now)
         return wait
+
+    def is_rested(self, now: float) -> bool:
+        return all(window.is_rested(now) for window in self._windows.values())
 
 
 class Rate:
@@ -194,6 +205,17 @@ class Rates:
             self._observer.would_refuse(self._owner[0], quota)
         return 0.0
 
+    @property
+    def is_rested(self) -> bool:
+        """Whether new ones would let no more pass than these. Calendar windows are not asked: `usage` remembers them."""
+        now = self._clock.monotonic()
+        return (
+            all(_is_rested(meter, now) for meter in self._meters.values())
+            and all(windows.is_rested(now) for windows in self._sliding.values())
+            and all(_is_rested(meter, now) for meter in self._trials.values())
+            and all(windows.is_rested(now) for windows in self._sliding_trials.values())
+        )
+
     def _set_days(self, quota: Quota, windows: tuple[Window, ...]) -> None:
         if not any(window.is_durable for window in windows):
             self._days.pop(quota, None)
@@ -250,6 +272,11 @@ class RateBook:
         """The device was deleted: what it has spent is not remembered for another one of its name."""
         self._idle.pop(device, None)
 
+    @property
+    def is_rested(self) -> bool:
+        """Whether this book may be thrown away: nobody uses it, and a new one would let no more pass."""
+        return not self._devices and self.tenant.is_rested and all(rates.is_rested for rates in self._idle.values())
+
 
 def _of_device(limits: EffectiveLimits) -> EffectiveLimits:
     """Only what is counted per device: the tenant's own names are metered once, for all."""
@@ -271,6 +298,11 @@ def _set_meter(meters: dict[Quota, Meter], quota: Quota, windows: Iterable[Windo
         meters[quota].set_windows(short, now)
     else:
         meters[quota] = Meter(short, now)
+
+
+def _is_rested(meter: Meter, now: float) -> bool:
+    """Whether as much may pass at once as through a new meter: every window is asked for all that it has room for."""
+    return meter.wait(max(window.limit for window in (*meter.buckets, *meter.budgets)), now) == 0.0
 
 
 def _set_sliding(known: dict[Quota, SlidingWindows], quota: Quota, windows: Iterable[Window]) -> None:

@@ -33,7 +33,8 @@ _KINDS = """\
 - A **count** is reserved and given back, exactly. A count of 0 allows none. A lowered count takes nothing away: whoever is connected stays
   connected, what is stored stays stored, and nothing new is let in until it fits.
 - A **rate** below an hour holds back or refuses (table below). Up to `10s` it is smooth: within 5 % over any ten seconds, without a burst
-  at the beginning. Above, it is a budget: all of it at once if you like, and then no more within the window.
+  at the beginning. Above, it is a budget: all of it at once if you like, and then no more within the window, also for a tenant whose
+  last client has gone meanwhile; only a restart of the hub forgets it.
 - From `1h` on a window follows the calendar in UTC (`7d` from Monday, `30d` is the month), and what was used survives a kill.
   What is refused by one window uses up nothing of another one.
 - A **bound** is compared with one packet, message or session; nothing is kept. `dry-run:` is for counts and rates alone.

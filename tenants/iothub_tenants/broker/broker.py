@@ -159,8 +159,8 @@ class TenantBroker:
     @property
     def is_idle(self) -> bool:
         is_used = self.plane.sessions or self.plane.connections or self.allowance.ledger.used(Quota.CONNECTIONS)
-        is_used = is_used or len(self._wills)
-        return not is_used and self.retained.is_empty  # `connections` counts who is on the way in, too
+        is_used = is_used or len(self._wills)  # `connections` counts who is on the way in, too
+        return not is_used and self.retained.is_empty and self.allowance.rates.is_rested
 
     # --- sessions and connections
 

@@ -1,6 +1,7 @@
 """The tenants' brokers of this worker: made on first use, found by tenant id, kept while anything of theirs lives.
 
-Knows no quota and no protocol. An idle tenant - no connection, no session, nothing retained - costs nothing: its broker is dropped.
+Knows no quota and no protocol. An idle tenant - no connection, no session, nothing retained, nothing spent of a rate that a new broker
+would allow anew - costs nothing: its broker is dropped.
 """
 
 from __future__ import annotations

@@ -250,3 +250,24 @@ def test_deleted_device_leaves_nothing_to_another_one_of_its_name(house: House) 
     house.book.forget("dev1")
 
     assert house.book.join("dev1", limits) is not first
+
+
+def test_book_is_rested_when_a_new_one_would_allow_no_more(house: House) -> None:
+    """While nobody uses it: what has been spent of tenant and devices must be back."""
+    house.tenant("connects=5/2m publish_messages=5/1s")
+    seen = [house.book.is_rested]
+    rates = house.book.join("dev1", resolve_texts("device_publish_messages=5/1m"))
+    assert rates is not None
+    meter = rates.meter(Quota.DEVICE_PUBLISH_MESSAGES)
+    assert meter is not None
+    seen.append(house.book.is_rested)
+    meter.take(1, house.clock.monotonic())
+    house.book.leave("dev1")
+    seen.append(house.book.is_rested)
+    house.book.tenant.take(Quota.CONNECTS)
+    house.clock.advance(65)
+    seen.append(house.book.is_rested)
+    house.clock.advance(60)
+    seen.append(house.book.is_rested)
+
+    assert seen == [True, False, False, False, True]
