@@ -18,8 +18,7 @@ cdef class Connection:
     cdef public dict aliases_in, aliases_out
     cdef unsigned long long _peer_packed
     cdef public double last_seen, blocked_since, wake_at
-    cdef public Py_ssize_t accounted
-    cdef public unsigned int needed, packet_bytes, maximum_packet_size, next_alias
+    cdef public unsigned int needed, packet_bytes, maximum_packet_size, next_alias, accounted, kept_bytes
     cdef public int inbound_open, unstored
     cdef public unsigned short keep_alive_s, inbound_maximum, topic_aliases, topic_alias_maximum
     cdef public unsigned char version, taken_meters

@@ -76,7 +76,8 @@ class Connection:
         self.is_watched = False  # its out-buffer is on the books
         self.has_connect = False  # the first packet was seen
         self.is_held_up = False  # behind its blocked PUBLISH is a packet that nothing may go before
-        self.accounted = 0
+        self.accounted = 0  # bytes of `out` that are on the books
+        self.kept_bytes = 0  # of `partial`
         self.close_reason: Reason | None = None
         self.farewell = b""
         self.timer: Any = None

@@ -21,6 +21,7 @@ _AUTH = 15
 _FOR_CONTROL = frozenset((8, 10, 14, 15))
 _RECEIPTS = frozenset((4, 5, 7))
 _PASSED = frozenset((3, 4, 5, 6, 7, 12))  # receipts may go before these
+_LARGE = 64 << 10  # bytes of an incomplete packet: from here on it is on the books, and grows only while there is room
 
 
 class Inbound:
@@ -61,6 +62,8 @@ class Inbound:
             partial += data
             if len(partial) >= connection.needed:
                 self.parse(connection)
+            elif len(partial) >= _LARGE:
+                self._grow(connection, len(partial))
         else:
             self.walk(connection, data)
 
@@ -69,6 +72,8 @@ class Inbound:
         partial = connection.partial
         if partial is not None:
             connection.partial = None
+            if connection.kept_bytes:
+                self.turn.keep(connection, 0)
             self.walk(connection, bytes(partial))
 
     def walk(self, connection: Connection, data: bytes) -> None:
@@ -105,6 +110,20 @@ class Inbound:
             connection.partial = bytearray(data[at:] if at else data)
             connection.needed = needed
             self._read_ahead(connection)
+
+    def _grow(self, connection: Connection, size: int) -> None:
+        """Book an incomplete packet. A tenant's fill half of what may be buffered at most, and all together hold nobody up."""
+        turn = self.turn
+        turn.keep(connection, size)
+        tenant = connection.tenant
+        if turn.overload_level() > 0 or (
+            tenant is not None
+            and (
+                tenant.buffered_bytes * 2 >= turn.limits.buffered_bytes
+                or tenant.buffered_bytes >= tenant.limits.buffered_bytes
+            )
+        ):
+            turn.close(connection, Reason.OVERLOAD)
 
     def _read_ahead(self, connection: Connection) -> None:
         """Take the acknowledgements behind a PUBLISH that waits for memory or for the store: they make room.
@@ -203,6 +222,8 @@ class Inbound:
         if connection.partial is None:
             connection.partial = bytearray()
         connection.partial += data
+        if len(connection.partial) >= _LARGE:
+            self.turn.keep(connection, len(connection.partial))
         bound = limits.pre_connect_bytes if connection.version == 0 else connection.packet_bytes
         if len(connection.partial) > bound + limits.chunk_bytes:
             self.turn.close(connection, Reason.OVERLOAD)

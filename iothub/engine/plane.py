@@ -504,6 +504,7 @@ class Plane:
             connection.timer.cancel()
             connection.timer = None
         connection.partial = None
+        self.turn.keep(connection, 0)
         connection.pending = None
         connection.aliases_in = None
         connection.aliases_out = None

@@ -26,6 +26,8 @@ cdef class Turn:
     cpdef object hold(self, TenantPlane tenant, Py_ssize_t size)
     cpdef object account(self, Connection connection)
     cpdef object hold_connection(self, Connection connection, Py_ssize_t size)
+    @cython.locals(tenant=TenantPlane)
+    cpdef object keep(self, Connection connection, Py_ssize_t size)
     @cython.locals(held="long long", bound="long long")
     cpdef int overload_level(self) except -1
     cpdef bint is_held(self) except -1

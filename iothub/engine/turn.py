@@ -118,6 +118,13 @@ class Turn:
             self.hold(tenant, size - connection.accounted)
             connection.accounted = size
 
+    def keep(self, connection: Connection, size: int) -> None:
+        """Put on the books how much of what a connection sent is not parsed yet."""
+        tenant = connection.tenant
+        if tenant is not None and size != connection.kept_bytes:
+            self.hold(tenant, size - connection.kept_bytes)
+            connection.kept_bytes = size
+
     def overload_level(self) -> int:
         held = self.buffered_bytes
         bound = self.limits.buffered_bytes

@@ -180,7 +180,7 @@ ANALYTICS_EVENTS_LOST = _counter(
 )
 QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
 QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
-BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers and backlogs.")
+BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers, backlogs and incomplete packets.")
 
 # Stores
 STORE_COMMITS = _counter("iothub_store_commits_total", "Group commits, each with its sync.", ("store",))

@@ -382,3 +382,62 @@ def test_inbound_qos2_of_a_persistent_session_without_receivers_is_recorded() ->
     assert publisher.take() == ack(0x70, 1)
 
     assert store.queue(9).inbound == set()
+
+
+def large(size: int, sent: int) -> bytes:
+    """The beginning of a PUBLISH whose body has `size` bytes."""
+    body = b"\x00\x01a" + bytes(sent)
+    length = bytes([0x80 | size & 0x7F, 0x80 | size >> 7 & 0x7F, 0x80 | size >> 14 & 0x7F, size >> 21])
+    return b"\x30" + length + body
+
+
+def test_large_incomplete_packet_is_on_the_books_until_it_is_whole() -> None:
+    """What somebody sends and does not end is memory like any other."""
+    bench = Bench(PlaneLimits(buffered_bytes=16 << 20))
+    client = bench.client("c", packet_bytes=1 << 20)
+    watcher = bench.client("w")
+    watcher.subscribe(b"a")
+    client.send(large(200_003, 50_000))
+    assert bench.plane.turn.buffered_bytes == 0
+    client.send(bytes(100_000))
+    assert bench.tenant.buffered_bytes == bench.plane.turn.buffered_bytes == 150_008
+    client.send(bytes(50_000))
+
+    assert len(watcher.take()) == 200_008
+    assert bench.tenant.buffered_bytes == bench.plane.turn.buffered_bytes == 0
+
+
+def test_large_incomplete_packet_leaves_the_books_with_its_connection() -> None:
+    """However it ends."""
+    bench = Bench(PlaneLimits(buffered_bytes=16 << 20))
+    for number in range(2):
+        client = bench.client(f"c{number}", packet_bytes=1 << 20)
+        client.send(large(500_003, 100_000))
+        client.send(bytes(1_000))
+        assert bench.plane.turn.buffered_bytes > 100_000
+        if number:
+            client.drop()
+        else:
+            bench.plane.turn.close(client.connection, Reason.OVERLOAD)
+        bench.plane.end_batch()
+
+    assert bench.tenant.buffered_bytes == bench.plane.turn.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_incomplete_packets_of_a_tenant_fill_half_of_what_may_be_buffered_at_most(version: int) -> None:
+    """The one that would grow beyond is closed; nobody else pauses, is refused or loses a message."""
+    bench = Bench(PlaneLimits(buffered_bytes=4 << 20))
+    clients = [bench.client(f"c{number}", version=version, packet_bytes=8 << 20) for number in range(30)]
+    for client in clients:
+        client.send(large(7 << 20, 60_000))
+        client.send(bytes(60_000))
+    grown = [client for client in clients if not client.transport.is_closed]
+
+    assert 10 < len(grown) < 20
+    assert {reason for _, reason in bench.control.closes} == {Reason.OVERLOAD}
+    assert bench.plane.overload_level() == 0
+    bench.client("other")
+    for client in grown:
+        client.drop()
+    assert bench.plane.turn.buffered_bytes == 0
