@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from iothub import log
@@ -19,8 +20,22 @@ if TYPE_CHECKING:
     from iothub.duties import Duties
     from iothub.jobs.watch import JobWatch
     from iothub.node import Node
+    from iothub_services.metrics.exposition import Values
+    from iothub_services.metrics.metrics import Metric
     from iothub_services.queues.port import TenantUsage
     from iothub_tenants.broker.broker import TenantBroker
+    from iothub_tenants.broker.traffic import Traffic
+
+_NOTHING = (
+    metrics.TENANT_CONNECTIONS,
+    metrics.TENANT_SESSIONS,
+    metrics.TENANT_SUBSCRIPTIONS,
+    metrics.TENANT_RETAINED_MESSAGES,
+    metrics.TENANT_RETAINED_BYTES,
+    metrics.TENANT_QUEUED_MESSAGES,
+    metrics.TENANT_QUEUED_BYTES,
+)
+"""What a tenant has nothing of when its broker is dropped."""
 
 
 class NodeHealth:
@@ -67,9 +82,14 @@ class NodeHealth:
         return self._node.telemetry.registry.render()
 
     def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:
-        brokers = sorted(self._node.brokers, key=lambda broker: broker.record.name)
-        chosen = [broker for broker in brokers if tenant in (None, broker.record.name) and broker.record.name > after]
-        return self._pages.render(self._sample(broker) for broker in chosen[:limit])
+        """Those who are there come first on their page: if its cap leaves somebody out, then one who is away."""
+        node = self._node
+        here = {broker.record.name: broker for broker in node.brokers}
+        away = {name: (number, past) for number, name, past in node.telemetry.past if not node.brokers.present(number)}
+        chosen = sorted(name for name in here.keys() | away.keys() if tenant in (None, name) and name > after)[:limit]
+        present = (self._sample(here[name]) for name in chosen if name in here)
+        absent = (self._sample_away(name, *away[name]) for name in chosen if name not in here)
+        return self._pages.render(chain(present, absent))
 
     def brief(self) -> Mapping[str, object]:
         """What the hub answers to `iothub status` through the command table."""
@@ -192,23 +212,17 @@ class NodeHealth:
         return {"plain": total, "shared": sum(broker.plane.router.group_count for broker in self._planes())}
 
     def _sample(self, broker: TenantBroker) -> TenantSample:
-        plane, ledger = broker.plane, broker.allowance.ledger
-        counters, figures = plane.counters, ledger.figures()
-        telemetry, tenant_id = self._node.telemetry, broker.tenant_id
-        queued = self._queued(broker)
+        plane, ledger, queued = broker.plane, broker.allowance.ledger, self._queued(broker)
+        figures = ledger.figures()
         used = {quota: count for quota, (count, _) in figures.items() if quota.scope is Scope.TENANT}
         used |= {Quota.QUEUED_MESSAGES: queued.messages, Quota.QUEUED_BYTES: queued.bytes}
         return TenantSample(
             broker.record.name,
-            {
+            self._counted(broker.tenant_id, broker.traffic)
+            | {
                 metrics.TENANT_CONNECTIONS: plane.connections,
                 metrics.TENANT_SESSIONS: len(plane.sessions),
                 metrics.TENANT_SUBSCRIPTIONS: ledger.used(Quota.SUBSCRIPTIONS),
-                metrics.TENANT_MESSAGES_RECEIVED: _by_qos(counters.messages_received()),
-                metrics.TENANT_MESSAGES_DELIVERED: _by_qos(counters.messages_delivered()),
-                metrics.TENANT_MESSAGES_DROPPED: {name: count for name, count in counters.drops().items() if count},
-                metrics.TENANT_BYTES_RECEIVED: counters.bytes_received,
-                metrics.TENANT_BYTES_SENT: counters.bytes_sent,
                 metrics.TENANT_RETAINED_MESSAGES: ledger.used(Quota.RETAINED_MESSAGES),
                 metrics.TENANT_RETAINED_BYTES: ledger.used(Quota.RETAINED_BYTES),
                 metrics.TENANT_QUOTA_LIMIT: {
@@ -217,12 +231,27 @@ class NodeHealth:
                 metrics.TENANT_QUEUED_MESSAGES: queued.messages,
                 metrics.TENANT_QUEUED_BYTES: queued.bytes,
                 metrics.TENANT_QUOTA_USED: {quota.value: count for quota, count in used.items()},
-                metrics.TENANT_QUOTA_REJECTIONS: telemetry.tenant_rejections.of(tenant_id),
-                metrics.TENANT_QUOTA_TRIALS: telemetry.tenant_trials.of(tenant_id),
-                metrics.TENANT_DENIED: telemetry.tenant_denials.of(tenant_id),
-                metrics.TENANT_AUTHENTICATIONS: telemetry.tenant_logins.of(tenant_id),
             },
         )
+
+    def _sample_away(self, name: str, tenant_id: int, past: Traffic) -> TenantSample:
+        """A tenant whose broker was dropped has nothing, and goes on from its counters; its limits are read when it is back."""
+        return TenantSample(name, self._counted(tenant_id, past) | dict.fromkeys(_NOTHING, 0))
+
+    def _counted(self, tenant_id: int, traffic: Traffic) -> dict[Metric, Values]:
+        """What only rises while the hub runs."""
+        telemetry = self._node.telemetry
+        return {
+            metrics.TENANT_MESSAGES_RECEIVED: _by_qos(traffic.messages_received),
+            metrics.TENANT_MESSAGES_DELIVERED: _by_qos(traffic.messages_delivered),
+            metrics.TENANT_MESSAGES_DROPPED: traffic.dropped,
+            metrics.TENANT_BYTES_RECEIVED: traffic.bytes_received,
+            metrics.TENANT_BYTES_SENT: traffic.bytes_sent,
+            metrics.TENANT_QUOTA_REJECTIONS: telemetry.tenant_rejections.of(tenant_id),
+            metrics.TENANT_QUOTA_TRIALS: telemetry.tenant_trials.of(tenant_id),
+            metrics.TENANT_DENIED: telemetry.tenant_denials.of(tenant_id),
+            metrics.TENANT_AUTHENTICATIONS: telemetry.tenant_logins.of(tenant_id),
+        }
 
 
 def _by_qos(counts: tuple[int, int, int]) -> dict[str, int]:

@@ -232,7 +232,7 @@ class Node:
             self.registry, self.threads.run, clock, self.pepper, AuthTelemetry(self.telemetry), auth_settings(settings)
         )
         self.block_source = BlockSource(self.accounts)
-        self.brokers = Brokers(self._make_broker, lambda broker: self.metering.retire(broker))
+        self.brokers = Brokers(self._make_broker, self._put_away)
         self.metering = Metering(
             self.brokers,
             self.telemetry,
@@ -304,7 +304,13 @@ class Node:
         plane.may_retain = retaining.may_retain
         plug_in(self.hub.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), self.block_source)
-        return TenantBroker(record, self.shared, plane, allowance, queue_ids, retaining)
+        past = self.telemetry.past.of(record.id)
+        return TenantBroker(record, self.shared, plane, allowance, queue_ids, retaining, past)
+
+    def _put_away(self, broker: TenantBroker) -> None:
+        """A broker is dropped: what it has counted stays."""
+        self.metering.retire(broker)
+        self.telemetry.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
 
     def run(self, announce: Callable[[str], None]) -> int:
         """Live. Returns the exit code; raises what kept the hub from starting."""

@@ -16,6 +16,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.metrics.tallies import Tally
 from iothub_services.quota.names import BY_NAME, Quota
+from iothub_tenants.broker.traffic import PastTraffic
 
 if TYPE_CHECKING:
     from iothub.engine.session import Session
@@ -76,6 +77,7 @@ class Telemetry:
         self.tenant_denials = ByTenant()
         self.tenant_trials = ByTenant()
         self.tenant_logins = ByTenant()
+        self.past = PastTraffic()
         self.drops = Tally()  # for the events of a period
         self.refusals = Tally()
         self.failed_logins = Tally()
@@ -119,6 +121,7 @@ class Telemetry:
     def forget_tenant(self, tenant_id: int) -> None:
         for counts in (self.tenant_rejections, self.tenant_denials, self.tenant_trials, self.tenant_logins):
             counts.forget(tenant_id)
+        self.past.forget(tenant_id)
 
     # --- message plane
 

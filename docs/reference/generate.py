@@ -33,6 +33,8 @@ This page is generated from `services/iothub_services/metrics/metrics.py`: `.ven
 
 `/metrics` has those of the hub, `/metrics/tenants` those of the tenants; every tenant's series begins with the label `tenant`.
 `/metrics/tenants` takes `tenant=NAME`, or `limit=N` and `after=NAME` for pages.
+A tenant is there from its first use until it is deleted, and its counters rise until the hub ends; while it is idle and not in memory its
+gauges are 0, and `iothub_tenant_quota_limit` and `iothub_tenant_quota_used` are missing.
 A client id, a topic or a device is never a label.
 The process itself is described by the usual `process_...` and `python_gc_...` metrics.
 """

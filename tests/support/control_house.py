@@ -47,6 +47,7 @@ from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.plugging import plug_in
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.traffic import PastTraffic
 from iothub_tenants.walks.control import ControlPlane
 from tests.support.party import Guest
 
@@ -296,6 +297,7 @@ class House:
         self.queues = Queues(self.store)
         self.journal = Journal()
         self.ids = Ids()
+        self.past = PastTraffic()
         self.sockets: list[Loopback] = []
         self.laters: list[tuple[float, Callable[[], None]]] = []
         self.own: dict[str, str] = {}
@@ -317,7 +319,7 @@ class House:
             plane=self.plane,
             authenticator=Authenticator(self.accounts, pool, self.clock, PEPPER, observer, AuthSettings()),
             policies=PolicyCache(),
-            brokers=Brokers(self._make_broker),
+            brokers=Brokers(self._make_broker, self._put_away),
             sessions=self.sessions,
             directory=directory,
             journal=self.journal,
@@ -349,7 +351,11 @@ class House:
         retaining = Retaining(record.id, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock)
         plug_in(self.hub.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), cast("Any", self.ids))
-        return TenantBroker(record, self._shared, plane, allowance, queue_ids, retaining)
+        past = self.past.of(record.id)
+        return TenantBroker(record, self._shared, plane, allowance, queue_ids, retaining, past)
+
+    def _put_away(self, broker: TenantBroker) -> None:
+        self.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
 
     def close(self) -> None:
         self.usage_store.close()

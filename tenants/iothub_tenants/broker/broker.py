@@ -36,6 +36,7 @@ from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, Entry
 from iothub_tenants.broker.guests import Guest
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
 
 MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
@@ -77,7 +78,9 @@ class TenantBroker:
         allowance: Allowance,
         queue_ids: QueueIds,
         retained: Retaining,
+        past: Traffic = NO_TRAFFIC,
     ) -> None:
+        """`past`: the traffic of the tenant's earlier brokers."""
         self.tenant_id = record.id
         self.record = record
         self.plane = plane
@@ -86,6 +89,7 @@ class TenantBroker:
         self.bounded: object = None  # the limits that all queues have been given
         self._shared = shared
         self._queue_ids = queue_ids
+        self._past = past
         self._wills = Wills(
             shared.plane, plane, shared.clock, shared.later, lambda session: shared.rights(self.record, session)
         )
@@ -93,6 +97,11 @@ class TenantBroker:
     @property
     def limits(self) -> Any:
         return self.allowance.limits
+
+    @property
+    def traffic(self) -> Traffic:
+        """The tenant's, not this broker's alone."""
+        return self._past.plus(self.plane.counters)
 
     # --- what the tenant's plan says
 

@@ -14,6 +14,7 @@ from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
+from iothub.reasons import Drop
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota, Scope
 
@@ -86,20 +87,20 @@ class SysTopics:
 def figures(broker: TenantBroker, queued: TenantUsage) -> Iterator[Figure]:
     """Name and value of everything that a tenant is told about itself; the names are always the same ones."""
     plane, ledger = broker.plane, broker.allowance.ledger
-    counters = plane.counters
+    traffic = broker.traffic
     yield "connections", plane.connections
     yield "sessions", len(plane.sessions)
     yield "subscriptions", ledger.used(Quota.SUBSCRIPTIONS)
-    yield "messages/received", sum(counters.messages_received())
-    yield "messages/sent", sum(counters.messages_delivered())
+    yield "messages/received", sum(traffic.messages_received)
+    yield "messages/sent", sum(traffic.messages_delivered)
     yield "messages/queued", queued.messages
     yield "messages/retained", ledger.used(Quota.RETAINED_MESSAGES)
-    yield "bytes/received", counters.bytes_received
-    yield "bytes/sent", counters.bytes_sent
+    yield "bytes/received", traffic.bytes_received
+    yield "bytes/sent", traffic.bytes_sent
     yield "bytes/queued", queued.bytes
     yield "bytes/retained", ledger.used(Quota.RETAINED_BYTES)
-    for reason, count in counters.drops().items():
-        yield f"dropped/{reason}", count
+    for reason in Drop:
+        yield f"dropped/{reason.value}", traffic.dropped.get(reason.value, 0)
     for quota, (used, limit) in usage_of(broker, queued).items():
         yield f"quota/{quota.value}/used", used
         yield f"quota/{quota.value}/limit", UNLIMITED if limit is None else limit

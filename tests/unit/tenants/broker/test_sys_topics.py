@@ -13,6 +13,7 @@ from iothub.engine.tenant import TenantPlane
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.sys_topics import SysTopics, figures
+from iothub_tenants.broker.traffic import NO_TRAFFIC
 
 
 class Ledger:
@@ -84,7 +85,8 @@ class Hub:
 def broker(tenant_id: int, name: str) -> Any:
     plane = TenantPlane(tenant_id, name)
     plane.sessions = {}
-    return SimpleNamespace(tenant_id=tenant_id, plane=plane, allowance=SimpleNamespace(ledger=Ledger()))
+    allowance = SimpleNamespace(ledger=Ledger())
+    return SimpleNamespace(tenant_id=tenant_id, plane=plane, allowance=allowance, traffic=NO_TRAFFIC)
 
 
 @pytest.fixture

@@ -1,0 +1,64 @@
+"""What a tenant's clients have sent and got since the hub began, over all the brokers that the tenant has had.
+
+Knows no metric and no topic. Metering is not here: it closes periods, and looks at every broker for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from iothub.engine.counters import Counters
+
+ByQos = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Figures that only rise. `dropped`: by the label of the reason, those that there were."""
+
+    messages_received: ByQos = (0, 0, 0)
+    messages_delivered: ByQos = (0, 0, 0)
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    dropped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def plus(self, counters: Counters) -> Traffic:
+        """Add what the message plane has counted of one broker."""
+        drops = {label: self.dropped.get(label, 0) + count for label, count in counters.drops().items()}
+        return Traffic(
+            _sum(self.messages_received, counters.messages_received()),
+            _sum(self.messages_delivered, counters.messages_delivered()),
+            self.bytes_received + counters.bytes_received,
+            self.bytes_sent + counters.bytes_sent,
+            {label: count for label, count in drops.items() if count},
+        )
+
+
+NO_TRAFFIC = Traffic()
+
+
+class PastTraffic:
+    """The traffic of tenants whose broker was dropped, by tenant id; a few hundred bytes each, until the tenant is deleted."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[str, Traffic]] = {}
+
+    def __iter__(self) -> Iterator[tuple[int, str, Traffic]]:
+        """Tenant id, name and traffic; a tenant that is back may still be among them."""
+        return ((tenant_id, name, traffic) for tenant_id, (name, traffic) in self._kept.items())
+
+    def keep(self, tenant_id: int, name: str, traffic: Traffic) -> None:
+        self._kept[tenant_id] = name, traffic
+
+    def of(self, tenant_id: int) -> Traffic:
+        """Return what the next broker of the tenant goes on from."""
+        return self._kept.get(tenant_id, ("", NO_TRAFFIC))[1]
+
+    def forget(self, tenant_id: int) -> None:
+        self._kept.pop(tenant_id, None)
+
+
+def _sum(first: ByQos, second: ByQos) -> ByQos:
+    return first[0] + second[0], first[1] + second[1], first[2] + second[2]

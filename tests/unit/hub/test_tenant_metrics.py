@@ -1,0 +1,131 @@
+"""A tenant's page of metrics: its counters go on over idle times, in which its broker is not in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from iothub.health import NodeHealth
+from iothub.settings import Config, Metrics
+from iothub.telemetry import Telemetry
+from iothub.testing.clock import ManualClock
+from iothub_services.auth.port import TenantRecord
+from iothub_services.metrics.alarms import Alarms
+from iothub_services.queues.port import TenantUsage
+from iothub_services.quota.names import Quota
+from iothub_tenants.broker.sys_topics import figures
+from tests.support.control_house import EVERYTHING, House, device
+
+ACME, BETA = 7, 8
+
+
+class Desk:
+    """A house with tenants `acme` and `beta`, and the pages of its metrics."""
+
+    def __init__(self, path: Path) -> None:
+        self.house = House(path)
+        self.house.accounts.add(TenantRecord(BETA, "beta", rules=(EVERYTHING,)), device("dev1"))
+        self.telemetry = Telemetry(Alarms(ManualClock()))
+        self.telemetry.past = self.house.past
+        self.health = self.pages(20_000)
+
+    def pages(self, series_max: int) -> NodeHealth:
+        node = SimpleNamespace(
+            settings=Config(metrics=Metrics(tenant_series_max=series_max)),
+            brokers=self.house.hub.brokers,
+            telemetry=self.telemetry,
+            queues=SimpleNamespace(tenant_usage=lambda _tenant_id: TenantUsage(0, 0)),
+        )
+        return NodeHealth(cast("Any", node))
+
+    def use(self, tenant: str = "acme") -> None:
+        """One message of 21 bytes to oneself, and one for nobody."""
+        guest = self.house.join(username=f"{tenant}/dev1")
+        guest.subscribe(("a", 0))
+        guest.publish("a", b"x" * 16)
+        guest.take()
+        guest.publish("nobody", b"")
+        guest.disconnect()
+
+    def page(self, tenant: str | None = None, after: str = "", limit: int = 100) -> dict[str, int]:
+        text = b"".join(self.health.tenant_metrics(tenant, after, limit)).decode()
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {series: int(number) for series, number in lines}
+
+    def tenants(self, after: str = "", limit: int = 100) -> set[str]:
+        return {series.split('"')[1] for series in self.page(None, after, limit)}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.house.close()
+
+
+def test_counters_of_an_idle_tenant_stay_and_go_on(desk: Desk) -> None:
+    """A counter that goes back makes silently wrong sums, one that vanishes ends a graph."""
+    desk.use()
+    before = {series: number for series, number in desk.page().items() if "_total{" in series}
+    assert desk.house.hub.brokers.drop_idle() == 1
+
+    away = desk.page()
+    assert {series: number for series, number in away.items() if "_total{" in series} == before
+    assert away['iothub_tenant_connections{tenant="acme"}'] == away['iothub_tenant_sessions{tenant="acme"}'] == 0
+    desk.use()
+    desk.house.hub.brokers.drop_idle()
+    desk.use()
+
+    page = desk.page()
+    counted = [series for series, number in before.items() if number]
+    assert {page[series] / before[series] for series in counted} == {3.0}
+    assert page['iothub_tenant_messages_received_total{tenant="acme",qos="0"}'] == 6
+    assert page['iothub_tenant_messages_delivered_total{tenant="acme",qos="0"}'] == 3
+    assert page['iothub_tenant_messages_dropped_total{tenant="acme",reason="no_subscribers"}'] == 3
+
+
+def test_topics_of_a_tenant_tell_the_same(desk: Desk) -> None:
+    """`$SYS/tenant/...` and the metrics have one source."""
+    desk.use()
+    desk.house.hub.brokers.drop_idle()
+    desk.use()
+
+    told = dict(figures(desk.house.acme, TenantUsage(0, 0)))
+    assert (told["messages/received"], told["messages/sent"], told["dropped/no_subscribers"]) == (4, 2, 2)
+    assert told["bytes/received"] == desk.page()['iothub_tenant_bytes_received_total{tenant="acme"}']
+
+
+def test_idle_tenants_have_their_place_on_the_pages(desk: Desk) -> None:
+    """By name, with those who are there."""
+    desk.use("acme")
+    desk.use("beta")
+    desk.house.hub.brokers.drop_idle()
+    desk.house.join(username="beta/dev1")
+
+    assert desk.tenants() == {"acme", "beta"}
+    assert (desk.tenants(limit=1), desk.tenants(after="acme")) == ({"acme"}, {"beta"})
+    assert {series.split('"')[1] for series in desk.page("acme")} == {"acme"}
+
+
+def test_idle_tenants_are_the_first_to_be_left_out(desk: Desk) -> None:
+    """Whoever is there comes first on a page that has not room for all."""
+    desk.use("acme")
+    desk.house.hub.brokers.drop_idle()
+    desk.house.join(username="beta/dev1")
+    desk.health = desk.pages(len(desk.page("beta")))
+
+    assert desk.tenants() == {"beta"}
+
+
+def test_deleted_tenant_leaves_no_counters(desk: Desk) -> None:
+    desk.use()
+    desk.house.hub.brokers.drop(ACME)
+    desk.telemetry.forget_tenant(ACME)
+
+    assert desk.page() == {}
+    assert desk.house.acme.allowance.ledger.used(Quota.CONNECTIONS) == 0
+    assert desk.page()['iothub_tenant_bytes_received_total{tenant="acme"}'] == 0
