@@ -1,6 +1,6 @@
-"""Look at the files that a configuration names, before anything starts: certificates, keys, pepper.
+"""Look at what a configuration would start, before anything does: is there a way in, can the files that it names be used?
 
-Knows no listener; it says what would go wrong, in the words of the setting that names the file.
+Opens no port; it says what would go wrong, in the words of the setting to change.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import stat
 from pathlib import Path
 
 from iothub.errors import ConfigError
-from iothub.settings import Config, Kafka, TlsListener
+from iothub.settings import Config, Kafka, Listeners, TlsListener
 
 
-def check_files(config: Config) -> list[str]:
+def check_start(config: Config) -> list[str]:
     """Return warnings about files that can be used but should not be as they are.
 
     Raises:
-        ConfigError: A file is missing, is not what it should be, or key and certificate do not belong together.
+        ConfigError: No listener is on; a file is missing, is not what it should be, or key and certificate do not belong together.
     """
+    _require_listener(config.listeners)
     warnings: list[str] = []
     for name, listener in (("listeners.tls", config.listeners.tls), ("listeners.wss", config.listeners.wss)):
         if listener.port is not None:
@@ -29,6 +30,15 @@ def check_files(config: Config) -> list[str]:
     if config.events.driver == "kafka":
         warnings += _check_kafka(config.kafka)
     return warnings
+
+
+def _require_listener(listeners: Listeners) -> None:
+    doors = (listeners.tcp, listeners.tls, listeners.ws, listeners.wss)
+    if all(door.port is None for door in doors):
+        raise ConfigError(
+            "no listener has a port, so nobody could connect: set listeners.tcp.port, listeners.tls.port, "
+            "listeners.ws.port or listeners.wss.port"
+        )
 
 
 def _check_kafka(kafka: Kafka) -> list[str]:

@@ -25,7 +25,8 @@ An unknown key stops the start with exit code 2 and names file, line, key and th
 `iothub config check` says the same without starting; `iothub config show --origin` says where each value comes from.
 A listener, or `http`, without a port is off. Without any setting `listeners.tcp` is on, on 127.0.0.1:1883; it stays on
 when other listeners are turned on, until it gets `port = "off"`. Port 0 takes any free port; `hub.json` in the data
-directory and `iothub status` tell which. A relative file name in the file is relative to the file's folder, elsewhere
+directory and `iothub status` tell which. Without any listener `iothub serve` does not start (exit code 2): nobody could
+connect. A relative file name in the file is relative to the file's folder, elsewhere
 to the working directory. Limits of tenants (packet sizes, rates, counts) are quotas, not settings: `iothub quota --help`.
 """
 

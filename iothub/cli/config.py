@@ -11,7 +11,7 @@ import click
 
 from iothub.cli import output
 from iothub.cli.app import App, noun, verb
-from iothub.config_check import check_files
+from iothub.config_check import check_start
 from iothub.config_reference import render_reference
 
 command = noun("config", "Check and show the configuration: flags, environment, file and defaults together.")
@@ -28,7 +28,7 @@ def check(app: App, flags: tuple[str, ...]) -> None:
       iothub --config new.toml config check --set http.port=8080
     """
     loaded = app.load(flags)
-    warnings = check_files(loaded.config)
+    warnings = check_start(loaded.config)
     for warning in warnings:
         output.say(f"iothub: warning: {warning}")
     app.done("the configuration is valid", {"name": "config", "is_valid": True, "warnings": warnings})

@@ -12,7 +12,7 @@ import click
 from iothub import log
 from iothub.cli import output
 from iothub.cli.app import App, Command
-from iothub.config_check import check_files
+from iothub.config_check import check_start
 from iothub.errors import ConfigError
 from iothub.settings import Config
 
@@ -37,7 +37,7 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_f
     """
     app: App = context.obj
     config = app.load(flags).config
-    for warning in check_files(config):
+    for warning in check_start(config):
         output.say(f"iothub: warning: {warning}")
     _check_twin()
     if is_check:

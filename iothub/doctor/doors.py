@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from iothub.config_check import check_files
+from iothub.config_check import check_start
 from iothub.datadir import DataDir
 from iothub.doctor.findings import Finding, Look, State
 from iothub.from_settings import certificate_files
@@ -36,7 +36,7 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
 
 
 def _files(settings: Config) -> Iterator[Finding]:
-    warnings = check_files(settings)
+    warnings = check_start(settings)
     for warning in warnings:
         yield Finding("configuration", State.WARN, warning)
     if not warnings:

@@ -150,9 +150,23 @@ def test_output_that_cannot_be_written_is_unavailable(
 
 def test_configuration_is_checked_with_the_same_words_as_serve_uses(cli: Cli) -> None:
     """G1: same message and exit code both ways, before anything is touched."""
-    for flag in ("listeners.tcp.prot=1", "listeners.tls.port=8883", "http.port=x"):
+    for flag in ("listeners.tcp.prot=1", "listeners.tls.port=8883", "http.port=x", "listeners.tcp.port=off"):
         check, serve = cli("config", "check", "--set", flag, code=2), cli("serve", "--set", flag, code=2)
         assert check.err == serve.err
+
+
+def test_hub_without_a_listener_is_refused_with_the_settings_that_turn_one_on(cli: Cli) -> None:
+    """Nobody could connect. HTTP is no listener; commands that serve nobody go on."""
+    (cli.data_dir / "iothub.toml").write_text('config_version = 1\n[listeners.tcp]\nport = "off"\n[http]\nport = 0\n')
+
+    for words in (("serve",), ("serve", "--check"), ("config", "check")):
+        assert cli(*words, code=2).err == (
+            "iothub: no listener has a port, so nobody could connect: set listeners.tcp.port, listeners.tls.port, "
+            "listeners.ws.port or listeners.wss.port\n"
+        )
+
+    assert cli("serve", "--check", "--set", "listeners.ws.port=0").err == "the configuration is valid\n"
+    assert cli("tenant", "list").code == 0
 
 
 def test_valid_configuration_is_said_to_be(cli: Cli) -> None:

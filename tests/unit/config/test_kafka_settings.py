@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iothub.config import load
-from iothub.config_check import check_files
+from iothub.config_check import check_start
 from iothub.errors import ConfigError
 from iothub.settings import Config
 from iothub.units import Endpoint
@@ -56,12 +56,12 @@ def test_files_are_looked_at_before_the_start(tmp_path: Path) -> None:
         f"kafka.sasl_password_file={password}",
     )
     with pytest.raises(ConfigError, match=r"kafka\.sasl_password_file: .*No such file"):
-        check_files(loaded(*flags))
+        check_start(loaded(*flags))
 
     password.write_text("s3cret")
     password.chmod(0o644)
-    assert check_files(loaded(*flags)) == [
+    assert check_start(loaded(*flags)) == [
         f"kafka.sasl_password_file: {password} can be read by others; run `chmod 600 {password}`"
     ]
     password.chmod(0o600)
-    assert check_files(loaded(*flags)) == []
+    assert check_start(loaded(*flags)) == []
