@@ -98,12 +98,13 @@ class Duties:
             node.authenticator.failures.forget_devices(tenant.name, names)
 
     async def watch(self) -> None:
-        """Live visibly, and look at the machine; while it is overloaded nobody new comes in."""
+        """Live visibly, and look at the machine; while it is short of memory whoever comes hears no, and a flood is not even heard."""
         node = self._node
         node.data_dir.beat()
         node.watch.look()
+        node.hub.is_short_of_memory = node.watch.is_overloaded
         for gate in node.listeners.gates().values():
-            gate.is_shut = node.watch.is_overloaded
+            gate.set_narrow(is_narrow=node.watch.is_overloaded)
 
     async def _publish_sys(self) -> None:
         self._node.sys_topics.publish()

@@ -58,6 +58,10 @@ class NodeHealth:
             reasons.append("a store refuses writes; see the alarms")
         if node.watch.no_writes:
             reasons.append(node.watch.no_writes)
+        if node.plane.overload_level() >= 3:
+            reasons.append("new connections are refused: overload.buffered_bytes is used up")
+        if node.watch.is_overloaded:
+            reasons.append("new connections are refused: resident memory is above overload.memory_limit")
         return reasons
 
     def warnings(self) -> list[str]:

@@ -119,6 +119,7 @@ class Life:
         await duties.catch_up()
         if shared is not None:
             await shared.open(folded)
+        node.watch.require_room()
         node.listeners.start()
         await duties.watch()
         self._announce_addresses()

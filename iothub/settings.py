@@ -454,7 +454,9 @@ class Overload:
     """Where the hub as a whole says no."""
 
     memory_limit: int = key(
-        kinds.size(64 << 20, 1 << 44), 1 << 30, "Resident memory above which new connections are refused."
+        kinds.size(64 << 20, 1 << 44),
+        1 << 30,
+        "Resident memory above which new connections are refused; the hub itself must fit.",
     )
     buffered_bytes: int = key(
         kinds.size(1 << 20, 1 << 40),

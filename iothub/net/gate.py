@@ -12,6 +12,7 @@ from iothub.net.cidr import Networks
 from iothub.net.listener_info import ListenerInfo
 from iothub.reasons import Reason
 
+VISITORS = 256  # who may still ask at a narrow gate, to hear no; each for the connect time-out at most
 ACCEPTS_PER_EVENT = 64  # enough to drain a storm, few enough to let traffic in between
 
 
@@ -27,7 +28,8 @@ class Gate:
         self.handshakes = 0
         self.accepted = 0
         self.refused: Counter[Reason] = Counter()
-        self.is_shut = False  # the hub is overloaded: nobody comes in until it is not
+        self._is_narrow = False
+        self._most = listener.max_connections
         self.proxies = Networks(listener.proxy_trusted)
         self._allow = Networks(listener.allow)
         self._deny = Networks(listener.deny)
@@ -45,6 +47,14 @@ class Gate:
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * rate)
         self._filled_at = now
         return max(0, min(ACCEPTS_PER_EVENT, int(self._tokens)))
+
+    def set_narrow(self, *, is_narrow: bool) -> None:
+        """While the hub is short of memory: a few more than are there now, so that they hear why not, and a flood costs nothing."""
+        if is_narrow and not self._is_narrow:
+            self._most = min(self.listener.max_connections, self.connections + VISITORS)
+        elif not is_narrow:
+            self._most = self.listener.max_connections
+        self._is_narrow = is_narrow
 
     def enter(self, ip: str, *, has_handshake: bool) -> Reason | None:
         """Count a client in, or say why not."""
@@ -74,7 +84,7 @@ class Gate:
     def _refusal(self, ip: str, *, has_handshake: bool) -> Reason | None:
         if self._has_rules and not self._may_reach(ip):
             return Reason.ADDRESS_DENIED
-        if self.is_shut or self.connections >= self.listener.max_connections:
+        if self.connections >= self._most:
             return Reason.OVERLOAD
         if has_handshake and self.handshakes >= self.listener.max_handshakes:
             return Reason.OVERLOAD

@@ -43,7 +43,11 @@ class AlarmName(Enum):
         "Repair the account store; unknown devices are refused.",
     )
     MEMORY_HIGH = ("memory_high", "warning", "Look for slow consumers, or raise `overload.memory_limit`.")
-    OVERLOAD = ("overload", "critical", "New connections are refused until buffers have drained.")
+    OVERLOAD = (
+        "overload",
+        "critical",
+        "New connections are refused until less memory is in use; see `overload.memory_limit`.",
+    )
     REACTOR_LAG = ("reactor_lag", "warning", "The hub's turns take too long; look at load and plug-ins.")
     CERTIFICATE_EXPIRING = ("certificate_expiring", "warning", "Replace the listener's certificate and reload.")
     CERTIFICATE_BAD = ("certificate_bad", "critical", "The new certificate cannot be used; the old one still is.")

@@ -1,6 +1,6 @@
 """Looks at the machine every few seconds and raises or clears its alarms: disk, memory, certificates, late ticks.
 
-Knows levels and probes; does nothing about what it sees: refusing connections is the gate's decision (`is_overloaded`).
+Knows levels and probes; does nothing about what it sees: refusing connections is the front desk's decision (`is_overloaded`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iothub.clock import Clock
+from iothub.errors import ConfigError
 from iothub.settings import AlarmLevels
 from iothub.units import format_size
 from iothub_services.metrics import probes
@@ -70,6 +71,15 @@ class Watch:
         self._look_at_memory()
         if not self._certificates_at or self._clock.monotonic() >= self._certificates_at:
             self.look_at_certificates()
+
+    def require_room(self) -> None:
+        """Raise ConfigError when this process alone is above the limit: nobody would get in."""
+        resident = self._probe.resident_bytes()
+        if resident >= self._memory_limit:
+            raise ConfigError(
+                f"overload.memory_limit: {format_size(self._memory_limit)}, but the hub uses {-(-resident >> 20)}MiB before the "
+                "first client, so nobody could connect: set it well above that"
+            )
 
     def ticked(self, late_s: float) -> None:
         """Note how late a clock tick of the reactor was."""

@@ -54,6 +54,8 @@ _NOTES = """\
   in its Will (0x97), and 256 bytes of Client Identifier (0x85, in 3.x 2). The log says `CONNECT refused` with the limit as its `cause`.
 - `receive_maximum` in 3.x: a client cannot know it, so it is never closed for it. So many of its messages may wait for their PUBACK or
   PUBREC; until one of them is answered the client is not read.
+- Overload: a CONNECT that is read is answered. Above `overload.memory_limit` that is the first 256 at a time at each listener; the others,
+  and those beyond `max_connections`, `max_handshakes` or a full `overload.buffered_bytes`, are closed at once without a CONNACK.
 - `topic_levels` and `filter_levels` have a ceiling that no plan lifts: 1,024, which is what `unlimited` means there.
 - `filter_levels` counts what follows `$share/{group}/`, `topic_bytes` counts all of a Topic Filter.
 - `fanout` and `fanout_bytes`: the deliveries above it are dropped; the publisher's acknowledgement says nothing of it.

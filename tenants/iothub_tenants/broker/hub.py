@@ -67,6 +67,7 @@ class Hub:
     counters: ControlCounters
     later: Later
     company: Company = field(default_factory=Alone)
+    is_short_of_memory: bool = False  # every CONNECT is refused until it is not
     token_ends: TokenEnds = field(init=False)
 
     def __post_init__(self) -> None:

@@ -95,7 +95,7 @@ def overdue(hub: Hub, connection: Connection, body: bytes) -> None:
 
 
 def turn_away(hub: Hub, connection: Connection, body: bytes) -> None:
-    """So many ask for so much that a CONNECT was not even looked at: as any other overload, while the client still listens."""
+    """Too little memory, or so many ask for so much, that a CONNECT is not even looked at: as any other overload, at little cost."""
     version = _version(body)
     if connection.is_closing:
         return

@@ -59,6 +59,9 @@ class ControlPlane:
     def packet(self, connection: Connection, header: int, body: bytes) -> None:
         if say_goodbye(self._hub, connection, header, body):
             return
+        if self._hub.is_short_of_memory and header >> 4 == PacketType.CONNECT:
+            turn_away(self._hub, connection, body)
+            return
         walk = WALKS.get(header >> 4)
         if walk is None:
             self._hub.plane.close(connection, Reason.PROTOCOL_ERROR)

@@ -90,6 +90,15 @@ def test_a_full_disk_is_named_with_what_to_do(hub: Hub) -> None:
     assert the_line(done) == f"iothub: {path}: the disk is full; free some space first"
 
 
+def test_a_memory_limit_below_the_hubs_own_needs_is_named(hub: Hub) -> None:
+    """The smallest limit that the settings take: it says what is used, and never that it is ready."""
+    done = serve(hub.data_dir, "--set", f"listeners.tcp.port={free_port()}", "--set", "overload.memory_limit=64MiB")
+
+    assert done.returncode == 2
+    assert the_line(done).startswith("iothub: overload.memory_limit: 64MiB, but the hub uses ")
+    assert "ready" not in done.stderr
+
+
 def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("not a directory")

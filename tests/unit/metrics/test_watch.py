@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iothub.errors import ConfigError
 from iothub.settings import AlarmLevels
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import CALM_S, CERTIFICATE_INTERVAL_S, Probes, Watch
@@ -166,3 +167,19 @@ def test_certificate_that_cannot_be_read_is_an_alarm(world: World) -> None:
     world.watch.look()
 
     assert world.raised() == {"certificate_bad"}
+
+
+def test_limit_below_what_the_hub_itself_uses_is_refused(world: World) -> None:
+    """Nobody would ever get in: it says what is used, and what to change."""
+    world.memory = GIB - 1
+    world.watch.require_room()
+
+    world.memory = GIB + 1
+    with pytest.raises(ConfigError) as caught:
+        world.watch.require_room()
+
+    assert str(caught.value) == (
+        "overload.memory_limit: 1GiB, but the hub uses 1025MiB before the first client, so nobody could connect: "
+        "set it well above that"
+    )
+    assert world.raised() == set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iothub.net.gate import Gate
+from iothub.net.gate import VISITORS, Gate
 from iothub.net.listener_info import listener_info
 from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
@@ -64,13 +64,17 @@ def test_gate_accept_rate_is_a_bucket_of_one_second() -> None:
     assert gate().allowance() == 64
 
 
-def test_gate_that_is_shut_lets_nobody_in_and_nobody_out() -> None:
-    """An overloaded hub: who is in stays, and a place is counted as refused."""
-    shut = gate()
-    assert shut.enter("10.0.0.1", has_handshake=False) is None
-    shut.is_shut = True
-    assert shut.enter("10.0.0.1", has_handshake=False) is Reason.OVERLOAD
-    assert (shut.connections, shut.refused[Reason.OVERLOAD]) == (1, 1)
+def test_narrow_gate_has_a_few_places_for_clients_that_are_to_hear_no() -> None:
+    """An overloaded hub: who is in stays, a few at a time may ask, and a flood is closed as it comes."""
+    narrow = gate()
+    assert narrow.enter("10.0.0.1", has_handshake=False) is None
+    narrow.set_narrow(is_narrow=True)
+    assert [narrow.enter("10.0.0.1", has_handshake=False) for _ in range(VISITORS)] == [None] * VISITORS
+    narrow.set_narrow(is_narrow=True)
+    assert narrow.enter("10.0.0.1", has_handshake=False) is Reason.OVERLOAD
+    assert (narrow.connections, narrow.refused[Reason.OVERLOAD]) == (1 + VISITORS, 1)
 
-    shut.is_shut = False
-    assert shut.enter("10.0.0.1", has_handshake=False) is None
+    narrow.leave(had_handshake=False)
+    assert narrow.enter("10.0.0.1", has_handshake=False) is None
+    narrow.set_narrow(is_narrow=False)
+    assert narrow.enter("10.0.0.1", has_handshake=False) is None

@@ -108,3 +108,19 @@ def test_connect_of_no_known_version_is_closed_without_an_answer(
     house.settle()
 
     assert guest.expect_closed() == []
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3), (3, 3)])
+def test_hub_short_of_memory_answers_a_connect_with_no(house: House, version: int, code: int) -> None:
+    """At once, and without asking who it is; when the memory is there again, everybody may come."""
+    house.hub.is_short_of_memory = True
+    guest = house.stranger(version)
+    guest.send(guest.connect_bytes("c", "acme/dev1"))
+    house.settle()
+
+    assert guest.expect(2).code == code
+    assert guest.expect_closed() == []
+    assert house.told.answers == ["overload"]
+
+    house.hub.is_short_of_memory = False
+    house.join("c", version)
