@@ -119,7 +119,8 @@ class Life:
         await duties.catch_up()
         if shared is not None:
             await shared.open(folded)
-        node.watch.require_room()
+        if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
+            node.watch.require_room()
         node.listeners.start()
         await duties.watch()
         self._announce_addresses()
