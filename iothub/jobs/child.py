@@ -22,6 +22,7 @@ from iothub.jobs.places import RunLog
 GRACE_S = 15.0
 _WAITING_LINES = 1000
 _JOIN_S = 5.0
+_LAST_WORDS_S = 1.0  # longer only somebody else holds the pipe open
 
 
 class Child:
@@ -75,9 +76,11 @@ class Child:
     def wait(self, timeout_s: float) -> int | None:
         """Return its exit code, negative for a signal; None: it has not ended in time."""
         try:
-            return self._process.wait(timeout_s)
+            code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+        self._threads[1].join(_LAST_WORDS_S)  # what it died of is the last thing in its log
+        return code
 
     def end(self, grace_s: float = GRACE_S) -> None:
         """End it and all that it has started."""

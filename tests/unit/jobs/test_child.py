@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -49,6 +51,26 @@ def test_child_is_heard_to_its_last_line(started: Callable[..., Child]) -> None:
 
     assert everything(child) == [Stage("read", 1, 2, "records"), Done({})]
     assert child.wait(10) == 3
+
+
+def test_last_words_are_in_the_log_when_the_exit_code_is_known(
+    started: Callable[..., Child], log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when whoever writes them down is slower than the end."""
+    is_over = threading.Event()
+    take = log.take
+
+    def take_later(source: IO[bytes]) -> None:
+        is_over.wait(30)
+        take(source)
+
+    monkeypatch.setattr(log, "take", take_later)
+    child = started("error:OutOfMemoryError", "exit:1")
+    everything(child)
+    threading.Timer(0.05, is_over.set).start()
+
+    assert child.wait(30) == 1
+    assert log.last == "OutOfMemoryError"
 
 
 def test_silent_child_keeps_nobody_waiting(started: Callable[..., Child]) -> None:
