@@ -461,7 +461,7 @@ class Overload:
     buffered_bytes: int = key(
         kinds.size(1 << 20, 1 << 40),
         256 << 20,
-        "All out-buffers and backlogs together; QoS 0 is dropped first, then publishers pause.",
+        "All out-buffers, backlogs and incomplete packets together; QoS 0 is dropped first, then publishers pause.",
     )
     connection_buffer_bytes: int = key(
         kinds.size(16 << 10, 1 << 30),

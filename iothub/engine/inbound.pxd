@@ -28,7 +28,7 @@ cdef class Inbound:
     cpdef object parse(self, Connection connection)
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t, wire=Wire, header=int, length=Py_ssize_t)
     cpdef object walk(self, Connection connection, bytes data)
-    @cython.locals(turn=Turn, tenant=TenantPlane)
+    @cython.locals(turn=Turn, tenant=TenantPlane, level=int, share=int, held="long long")
     cdef object _grow(self, Connection connection, Py_ssize_t size)
     @cython.locals(
         session=Session, partial=bytearray, kept=bytearray, data=bytes, at=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t, kind=int

@@ -112,17 +112,19 @@ class Inbound:
             self._read_ahead(connection)
 
     def _grow(self, connection: Connection, size: int) -> None:
-        """Book an incomplete packet. A tenant's fill half of what may be buffered at most, and all together hold nobody up."""
+        """Book an incomplete packet, or close: its tenant may have half of what may be buffered, an eighth when that gets scarce, none at the end.
+
+        Nobody pays for another tenant's: who has little goes on under pressure. Before CONNECT `connect_bytes` is the bound.
+        """
         turn = self.turn
-        turn.keep(connection, size)
         tenant = connection.tenant
-        if turn.overload_level() > 0 or (
-            tenant is not None
-            and (
-                tenant.buffered_bytes * 2 >= turn.limits.buffered_bytes
-                or tenant.buffered_bytes >= tenant.limits.buffered_bytes
-            )
-        ):
+        if tenant is None:
+            return
+        turn.keep(connection, size)
+        level = turn.overload_level()
+        share = 2 if level == 0 else 8
+        held = tenant.buffered_bytes
+        if level >= 3 or held * share >= turn.limits.buffered_bytes or held >= tenant.limits.buffered_bytes:
             turn.close(connection, Reason.OVERLOAD)
 
     def _read_ahead(self, connection: Connection) -> None:

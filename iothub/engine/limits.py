@@ -21,7 +21,7 @@ class TenantLimits:
     fanout_bytes: int = 64 << 20  # receivers times payload of one message
     backlog_messages: int = 10_000  # per session, in memory
     backlog_bytes: int = 16 << 20
-    buffered_bytes: int = 256 << 20  # sum of backlogs and out-buffers of the tenant
+    buffered_bytes: int = 256 << 20  # sum of backlogs, out-buffers and large incomplete packets of the tenant
     max_pause_s: float = 10.0  # how long a publisher over its rate is not read before it is refused
     store_qos0: bool = False  # QoS 0 for offline persistent sessions goes to their queue
     close_on_denied: bool = False  # 3.x: close instead of acknowledging and dropping a denied PUBLISH
@@ -50,7 +50,7 @@ class PlaneLimits:
     chunk_bytes: int = 64 << 10  # the most that a transport hands over in one feed
     out_soft_bytes: int = 256 << 10  # above it, and congested: QoS 0 is dropped
     out_hard_bytes: int = 8 << 20  # above it: QoS 0 is dropped, QoS 1/2 waits in the backlog; twice that closes
-    buffered_bytes: int = 1 << 30  # sum over all connections and backlogs
+    buffered_bytes: int = 1 << 30  # the same of all tenants
     unstored_messages: int = 65_536  # handed to the store and not yet durable
     unstored_bytes: int = 64 << 20
     unstored_per_connection: int = 1024

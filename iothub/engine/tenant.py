@@ -45,7 +45,7 @@ class TenantPlane:
         self.may_retain: Callable[[bytes, int], bool] | None = None
         self.publish_hook: Callable[[Session, Message], Message | None] | None = None
         self.deliver_hook: Callable[[Session, Message], bool] | None = None
-        self.buffered_bytes = 0  # backlogs and out-buffers of its sessions
+        self.buffered_bytes = 0  # backlogs, out-buffers and large incomplete packets of its clients
         self.slices: list[Any] | None = None  # messages that are delivered over several turns, oldest first
         self.sliced = 0  # their receivers
         self.connections = 0

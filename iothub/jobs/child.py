@@ -47,10 +47,9 @@ class Child:
         self._said: queue.Queue[Said | None] = queue.Queue(_WAITING_LINES)
         assert self._process.stdout is not None  # noqa: S101  piped
         assert self._process.stderr is not None  # noqa: S101
-        self._threads = [
-            threading.Thread(target=self._hear, args=(self._process.stdout,), daemon=True),
-            threading.Thread(target=log.take, args=(self._process.stderr,), daemon=True),
-        ]
+        self._hearing = threading.Thread(target=self._hear, args=(self._process.stdout,), daemon=True)
+        self._logging = threading.Thread(target=log.take, args=(self._process.stderr,), daemon=True)
+        self._threads = (self._hearing, self._logging)
         for thread in self._threads:
             thread.start()
 
@@ -70,8 +69,8 @@ class Child:
         if self._process.poll() is None:
             return False
         process.kill_session(self.pid)
-        self._threads[0].join(_JOIN_S)
-        return self._threads[0].is_alive()
+        self._hearing.join(_JOIN_S)
+        return self._hearing.is_alive()
 
     def wait(self, timeout_s: float) -> int | None:
         """Return its exit code, negative for a signal; None: it has not ended in time."""
@@ -79,7 +78,7 @@ class Child:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
-        self._threads[1].join(_LAST_WORDS_S)  # what it died of is the last thing in its log
+        self._logging.join(_LAST_WORDS_S)  # what it died of is the last thing in its log
         return code
 
     def end(self, grace_s: float = GRACE_S) -> None:

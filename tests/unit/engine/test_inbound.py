@@ -7,6 +7,7 @@ import pytest
 from iothub.engine.buckets import Meter
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.message import Message
+from iothub.engine.tenant import TenantPlane
 from iothub.reasons import Drop, Reason
 from iothub.testing.engine import Bench, ManualStore, TopicPolicy, ack, packets, publish
 
@@ -441,3 +442,33 @@ def test_incomplete_packets_of_a_tenant_fill_half_of_what_may_be_buffered_at_mos
     for client in grown:
         client.drop()
     assert bench.plane.turn.buffered_bytes == 0
+
+
+def test_large_packet_of_a_tenant_with_little_grows_while_another_tenant_fills_the_hub() -> None:
+    """Nobody is closed for what others have; at the very end of the memory everybody is."""
+    bench = Bench(PlaneLimits(buffered_bytes=4 << 20))
+    other = TenantPlane(2, "other")
+    client = bench.client("c", packet_bytes=1 << 20)
+    client.send(large(200_003, 60_000))
+    bench.plane.turn.hold(other, 3 << 20)
+    assert bench.plane.overload_level() == 1
+    client.send(bytes(60_000))
+    assert not client.transport.is_closed
+    bench.plane.turn.hold(other, 1 << 20)
+    client.send(bytes(60_000))
+
+    assert client.transport.is_closed
+    assert (bench.tenant.buffered_bytes, bench.plane.turn.buffered_bytes) == (0, 4 << 20)
+
+
+def test_large_connect_is_bounded_by_its_own_limit_alone() -> None:
+    """Nobody is on the books before there is a tenant."""
+    bench = Bench(PlaneLimits(buffered_bytes=1 << 20))
+    bench.plane.turn.hold(bench.tenant, 900_000)
+    transport, connection = bench.accept()
+    connection.feed(b"\x10\x80\x80\x06" + bytes(40_000))
+    connection.feed(bytes(40_000))
+    bench.plane.end_batch()
+
+    assert not transport.is_closed
+    assert bench.plane.turn.buffered_bytes == 900_000
