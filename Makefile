@@ -53,7 +53,7 @@ fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)
 nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos
 	@bash ops/test.sh --nightly
 
-services:  ## start Kafka and HBase here, wait until they answer, print their addresses (SHIFT=100: other ports)
+services:  ## start Kafka, HBase, Redis, MariaDB and PostgreSQL here, wait until they answer, print their addresses (SHIFT=100: other ports)
 	@$(PYTHON) ops/check_python.py
 	@$(PYTHON) -m ops.services $(if $(SHIFT),--shift $(SHIFT)) up
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from iothub.errors import ConfigError, UnavailableError
-from iothub.settings import Config, Key
+from iothub.settings import Config, Key, Redis
 
 CONFIG_VERSION = 1
 _FIRST_VERSION = 1  # of a file that does not say
@@ -314,11 +314,28 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
     _check_addresses(config, given)
     if config.events.driver == "kafka":
         _check_kafka(config, given["events.driver"].where)
+    if config.redis.addresses:
+        _check_redis(config.redis, given["redis.addresses"].where)
+    if config.auth.shared_cache == "redis":
+        _check_shared_cache(config, given["auth.shared_cache"].where)
+    if not config.redis.addresses and (on_redis := needs_on_redis(config)):
+        need, driver = on_redis[0]
+        raise ConfigError(f'{given[need].where}: {need} = "{driver}" needs redis.addresses, such as ["127.0.0.1:6379"]')
     if not config.hbase.thrift and (chosen := needs_on_hbase(config)):
         need, driver = chosen[0]
         raise ConfigError(
             f'{given[need].where}: {need} = "{driver}" needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]'
         )
+
+
+def needs_on_redis(config: Config) -> list[tuple[str, str]]:
+    """Return the settings that choose Redis, with their values."""
+    drivers = (
+        ("quota.ledger", config.quota.ledger),
+        ("queues.driver", config.queues.driver),
+        *(("queues.choices", choice.driver) for choice in config.queues.choices),
+    )
+    return [(name, driver) for name, driver in drivers if driver == "redis"]
 
 
 def needs_on_hbase(config: Config) -> list[tuple[str, str]]:
@@ -344,6 +361,25 @@ def _check_kafka(config: Config, where: str) -> None:
         raise ConfigError(f"{where}: kafka.cert_file and kafka.key_file are needed together, or neither")
 
 
+def _check_redis(redis: Redis, where: str) -> None:
+    if (redis.cert_file is None) != (redis.key_file is None):
+        raise ConfigError(f"{where}: redis.cert_file and redis.key_file are needed together, or neither")
+    if redis.username and redis.password_file is None:
+        raise ConfigError(f"{where}: redis.username needs redis.password_file")
+    if redis.security == "plain" and (redis.ca_file or redis.cert_file):
+        raise ConfigError(f'{where}: redis.ca_file and redis.cert_file are for redis.security = "tls"')
+
+
+def _check_shared_cache(config: Config, where: str) -> None:
+    if not config.redis.addresses:
+        raise ConfigError(f'{where}: auth.shared_cache = "redis" needs redis.addresses, such as ["127.0.0.1:6379"]')
+    if config.auth.cache_s < _LEAST_CACHE_S:
+        raise ConfigError(
+            f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more: as long is an answer used after the last look '
+            "at the changes"
+        )
+
+
 def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:
     listeners = config.listeners
     taken: dict[tuple[str, int], str] = {}
@@ -364,6 +400,8 @@ def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:
                 f"{where}: {section}.port: {bind} port {port} is taken by {other} already; choose another port"
             )
 
+
+_LEAST_CACHE_S = 2.0  # longer than the longest sql.poll_interval
 
 _SECTIONS = tuple(_declared(Config, ""))
 _SETTINGS = {setting.name: setting for section in _SECTIONS for setting in section.settings}

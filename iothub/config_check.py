@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ssl
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from iothub.errors import ConfigError
-from iothub.settings import Config, Kafka, Listeners, TlsListener
+from iothub.settings import Config, Kafka, Listeners, Redis, TlsListener
 
 
 def check_start(config: Config) -> list[str]:
@@ -29,6 +30,8 @@ def check_start(config: Config) -> list[str]:
             _require_file(name, file)
     if config.events.driver == "kafka":
         warnings += _check_kafka(config.kafka)
+    if config.redis.addresses:
+        warnings += _check_redis(config.redis)
     return warnings
 
 
@@ -42,14 +45,24 @@ def _require_listener(listeners: Listeners) -> None:
 
 
 def _check_kafka(kafka: Kafka) -> list[str]:
-    files = (("ca_file", kafka.ca_file), ("cert_file", kafka.cert_file))
-    secrets = (("key_file", kafka.key_file), ("sasl_password_file", kafka.sasl_password_file))
-    for word, file in (*files, *secrets):
+    files = {"ca_file": kafka.ca_file, "cert_file": kafka.cert_file}
+    secrets = {"key_file": kafka.key_file, "sasl_password_file": kafka.sasl_password_file}
+    return _check_client("kafka", files, secrets)
+
+
+def _check_redis(redis: Redis) -> list[str]:
+    files = {"ca_file": redis.ca_file, "cert_file": redis.cert_file}
+    return _check_client("redis", files, {"key_file": redis.key_file, "password_file": redis.password_file})
+
+
+def _check_client(section: str, files: Mapping[str, Path | None], secrets: Mapping[str, Path | None]) -> list[str]:
+    """Look at the files with which a server is spoken to. Warns of secrets that others can read."""
+    for word, file in {**files, **secrets}.items():
         if file is not None:
-            _require_file(f"kafka.{word}", file)
+            _require_file(f"{section}.{word}", file)
     return [
-        f"kafka.{word}: {file} can be read by others; run `chmod 600 {file}`"
-        for word, file in secrets
+        f"{section}.{word}: {file} can be read by others; run `chmod 600 {file}`"
+        for word, file in secrets.items()
         if file is not None and stat.S_IMODE(file.stat().st_mode) & 0o077
     ]
 

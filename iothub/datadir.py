@@ -10,6 +10,8 @@ import errno
 import fcntl
 import json
 import os
+import re
+import secrets
 import shlex
 import stat
 import tempfile
@@ -22,6 +24,7 @@ from pathlib import Path
 from iothub.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
 
 PEPPER_BYTES = 32
+_HUB_ID = re.compile("[0-9a-f]{16}")
 _DIRECTORY_MODE = 0o700
 _SECRET_MODE = 0o600
 _LOCK_ATTEMPTS = 5
@@ -95,6 +98,7 @@ class DataDir:
         self.hub_file = path / "hub.json"
         self.obeyed_file = path / "obeyed.json"
         self.member_file = path / "member.json"
+        self.id_file = path / "hub-id"
         self.installation_file = path / "installation.json"
         self.heartbeat_file = path / "heartbeat"
 
@@ -329,6 +333,15 @@ class DataDir:
         note = _read_note(self.member_file)
         incarnation = None if note is None else note.get("incarnation")
         return incarnation if isinstance(incarnation, int) else None
+
+    def hub_id(self) -> str:
+        """Return what tells this data directory from all others, made when it is asked for first. Raises UnavailableError."""
+        with _unavailable(self.path):
+            known = self.id_file.read_text().strip() if self.id_file.exists() else ""
+            if not _HUB_ID.fullmatch(known):
+                known = secrets.token_hex(8)
+                write_atomically(self.id_file, f"{known}\n".encode())
+        return known
 
     def write_installation(self, installation: str) -> None:
         """Note which installation the stores here are of. Raises UnavailableError."""

@@ -6,7 +6,7 @@ repeated, so a hub that dies in between goes on at its next start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from iothub import log as logging
@@ -23,6 +23,8 @@ from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tenants import Deletion
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
+
+DeleteTopics = Callable[[int, str], Awaitable[bool]]
 
 log = logging.get(__name__)
 
@@ -53,11 +55,14 @@ class Emptied(Protocol):
 class Deletions:
     """Finishes what `tenants.delete` began."""
 
-    def __init__(self, hub: Emptied, run: Run, forget: Callable[[int], None]) -> None:
-        """`forget`: what was counted of a tenant in memory."""
+    def __init__(
+        self, hub: Emptied, run: Run, forget: Callable[[int], None], delete_topics: DeleteTopics | None = None
+    ) -> None:
+        """`forget`: what was counted of a tenant in memory. `delete_topics`: of its streams; False: not yet."""
         self._hub = hub
         self._run = run
         self._forget = forget
+        self._delete_topics = delete_topics
 
     async def finish(self) -> None:
         """Empty the stores of every tenant in state `deleting`, then let its name go."""
@@ -67,6 +72,8 @@ class Deletions:
             await self._empty(deletion.tenant_id)
             if hub.brokers.present(deletion.tenant_id) is not None:
                 continue  # a CONNECT that had begun before; its session goes at the next turn
+            if self._delete_topics is not None and not await self._delete_topics(deletion.tenant_id, deletion.name):
+                continue
             await self._run("accounts.deleted", tenants.finish_deletion, hub.accounts, deletion.tenant_id)
             hub.authenticator.invalidate(deletion.tenant_id)
             log.info("tenant deleted", tenant=deletion.name)

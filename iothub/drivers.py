@@ -11,10 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from iothub.clock import Clock
 from iothub.datadir import DataDir, write_atomically
-from iothub.errors import ConfigError, UnavailableError
+from iothub.errors import BackendError, ConfigError, ConflictError, UnavailableError
 from iothub.installation import Installation, Owned
 from iothub.settings import QUEUE_DRIVERS, Config
+from iothub_services.auth.horizon import Horizon
+from iothub_services.auth.shared import NEGATIVE_TTL_S, SharedRecords, SharedSettings
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
@@ -23,6 +26,8 @@ from iothub_services.hbase.administration import require_tables
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.owners import owner_columns
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.metrics.exposition import Registry
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.schema import SCHEMA as QUEUES
 from iothub_services.queues.several import SeveralQueues
@@ -40,15 +45,26 @@ from iothub_services.state.sqlite import SqliteStates
 
 if TYPE_CHECKING:
     from iothub_services.events.kafka import KafkaEvents
+    from iothub_services.queues.redis.store import RedisQueues
+    from iothub_services.redis.client import Reactor, RedisClient
 
+Alarm = Callable[[str, str], None]
 OpenFile = Callable[[Path, Schema], Database]
 Connect = Callable[[], Caller]
 
 _FOLLOWED_WAIT_MS = 10
 
 _NOTE = (
-    "queue-drivers"  # in the data directory: drivers on HBase that queues may be with, whatever the settings say now
+    "queue-drivers"  # in the data directory: drivers on servers that queues may be with, whatever the settings say now
 )
+
+
+def _nobody(_word: str, _text: str) -> None:
+    """Nobody is told."""
+
+
+def _ignore(_why: str) -> None:
+    """Nobody is told."""
 
 
 class Drivers:
@@ -58,6 +74,7 @@ class Drivers:
         connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
 
         installation: Whose the stores on servers must be.
+        on_alarm: Told of what stores find out about themselves (`iothub.store_alarms`), in any thread.
 
     `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
     `owned`: for each of them, its stores that must be this installation's; `needed` has looked at that as well.
@@ -70,12 +87,14 @@ class Drivers:
         open_file: OpenFile,
         connect: Connect,
         installation: Callable[[], Installation],
+        on_alarm: Alarm = _nobody,
     ) -> None:
         self._settings = settings
         self._data_dir = data_dir
         self._open_file = open_file
         self._connect = connect
         self._installation = installation
+        self._on_alarm = on_alarm
         self._caller: Caller | None = None
         self.needed: dict[str, Callable[[], None]] = {}
         self.owned: dict[str, Owned] = {}
@@ -97,18 +116,43 @@ class Drivers:
         """Open the queues: of one driver, or of several where there are choices or a hub worked here with another one.
 
         Raises:
-            ConfigError: Queues were made on HBase, and the settings say no longer where that is.
+            ConfigError: Queues were made on a server, and the settings say no longer where that is.
         """
         names = queue_drivers(self._settings, self._data_dir)
+        was_on_redis = "redis" in _noted_drivers(self._data_dir) and self._data_dir.read_installation() is not None
         _note_drivers(self._data_dir, [name for name in names if name != "sqlite"])
+        stores = {name: self._queues_of(name, was_on_redis=was_on_redis) for name in names}
         if len(names) == 1:
-            return self._queues_of(names[0])
-        return SeveralQueues({name: self._queues_of(name) for name in names}, self._settings.queues.driver)
+            return stores[names[0]]
+        return SeveralQueues(stores, self._settings.queues.driver)
 
-    def _queues_of(self, driver: str) -> QueueStore:
+    def _queues_of(self, driver: str, *, was_on_redis: bool) -> QueueStore:
         if driver == "sqlite":
             return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
+        if driver == "redis":
+            return self._queues_on_redis(was_used=was_on_redis)
         return hbase_queues(driver, self._hbase(), self._settings)
+
+    def _queues_on_redis(self, *, was_used: bool) -> QueueStore:
+        """`was_used`: a hub worked here with queues on Redis: then they are there, or lost."""
+
+        def lost(why: str) -> None:
+            self._on_alarm("queues_gone", why)
+            try:
+                owned.claim()  # whose they are went with them: nobody else shall take the place
+            except ConflictError as error:
+                raise BackendError(str(error), retryable=True) from None
+
+        def report_lost() -> None:
+            if was_used and not queues.is_used():
+                self._on_alarm(
+                    "queues_gone", "Redis has none of the queues that a hub has used: it was emptied, or is another one"
+                )
+
+        queues = redis_queues(self._settings, lost, partial(self._on_alarm, "queues_gone"))
+        owned = self.owned["Redis"] = self._installation().redis_queues(queues)
+        self.needed["Redis"] = partial(_each, queues.require_kept, owned.check, report_lost)
+        return queues
 
     def states(self) -> StateStore:
         if self._settings.state.driver == "sqlite":
@@ -163,6 +207,29 @@ def followed_log(settings: Config) -> EventLog:
     return KafkaEvents(settings.kafka, is_read_only=True, wait_ms=_FOLLOWED_WAIT_MS)
 
 
+def redis_queues(
+    settings: Config, on_lost: Callable[[str], None] = _ignore, on_back: Callable[[str], None] = _ignore
+) -> RedisQueues:
+    """Return the queues on Redis; nothing is asked of it yet. Raises ConfigError: the extra is not installed, or the password cannot be read."""
+    require_extra('queues.driver = "redis"', "redis", "redis", "hiredis")
+    from iothub_services.queues.redis.store import RedisQueues
+    from iothub_services.redis import from_settings
+
+    write, read = (
+        from_settings.blocking(settings.redis, f"iothub-{settings.node.name}-{what}")
+        for what in ("queues", "queues-read")
+    )
+    return RedisQueues(
+        write.run_many,
+        read.run_many,
+        settings.redis.prefix,
+        is_memory_enough=settings.queues.redis_durability == "memory",
+        on_lost=on_lost,
+        on_back=on_back,
+        on_close=partial(_each, write.close, read.close),
+    )
+
+
 def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:
     """Return one of the queue drivers on HBase."""
     if driver == "hbase":
@@ -195,15 +262,21 @@ def hbase_retained(caller: Caller, settings: Config) -> RetainedStore:
 def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
     """Return the drivers that have queues or may get some, the one that commits in groups last: chosen now, or by a hub before.
 
-    Raises ConfigError: Queues are on HBase, and the settings say no longer where that is.
+    Raises ConfigError: Queues are on a server, and the settings say no longer where that is.
     """
     used = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
     before = _noted_drivers(data_dir)
-    if before and not settings.hbase.thrift:
-        raise ConfigError(
-            f"a hub was here with queues on HBase (driver {before[0]}), and these settings do not say where that is: "
-            f"give the --config that the hub has, or set hbase.thrift; removing {data_dir.path / _NOTE} gives up whatever messages are there"
+    for driver in before:
+        server, setting, is_set = (
+            ("Redis", "redis.addresses", bool(settings.redis.addresses))
+            if driver == "redis"
+            else ("HBase", "hbase.thrift", bool(settings.hbase.thrift))
         )
+        if not is_set:
+            raise ConfigError(
+                f"a hub was here with queues on {server} (driver {driver}), and these settings do not say where that is: "
+                f"give the --config that the hub has, or set {setting}; removing {data_dir.path / _NOTE} gives up whatever messages are there"
+            )
     used.update(before)
     if data_dir.queues.exists():
         used.add("sqlite")
@@ -211,7 +284,7 @@ def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
 
 
 def _noted_drivers(data_dir: DataDir) -> list[str]:
-    """Return the drivers on HBase with which a hub worked here before."""
+    """Return the drivers on servers with which a hub worked here before."""
     try:
         words = (data_dir.path / _NOTE).read_text(encoding="utf-8").split()
     except OSError:
@@ -253,6 +326,39 @@ def unused_files(settings: Config, data_dir: DataDir) -> tuple[Path, ...]:
         ({settings.retained.driver}, data_dir.retained),
     )
     return tuple(file for drivers, file in choices if "sqlite" not in drivers)
+
+
+def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms: Alarms) -> RedisClient | None:
+    """Return the reactor's client of Redis, not started yet; None: no Redis is configured.
+
+    Raises ConfigError: the extra is not installed, or the password cannot be read.
+    """
+    if not settings.redis.addresses:
+        return None
+    require_extra("redis.addresses", "redis", "redis", "hiredis")
+    from iothub_services.redis import from_settings
+    from iothub_services.redis.metering import RegistryMeter
+
+    def tell(trouble: str) -> None:
+        alarms.set(AlarmName.REDIS_UNREACHABLE, bool(trouble), detail=trouble)
+
+    meter = RegistryMeter(registry)
+    client = from_settings.client(settings.redis, reactor, meter, tell, f"iothub-{settings.node.name}")
+    meter.watch(client)
+    return client
+
+
+def shared_records(
+    settings: Config, redis: RedisClient | None, installation: str, pepper: bytes, clock: Clock
+) -> SharedRecords | None:
+    """Return the second level of the cache of accounts; None: there is none."""
+    if redis is None or settings.auth.shared_cache == "off":
+        return None
+    from iothub_services.redis.from_settings import scope
+
+    ttl_s = settings.auth.shared_cache_ttl_s
+    options = SharedSettings(scope(settings.redis, installation), ttl_s, min(ttl_s, NEGATIVE_TTL_S))
+    return SharedRecords(redis, Horizon(clock, settings.auth.cache_s), pepper, clock, options)
 
 
 def require_extra(chosen: str, extra: str, *packages: str) -> None:

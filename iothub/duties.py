@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from iothub.body_sweep import LOOK_INTERVAL_S as SWEEP_INTERVAL_S
+from iothub.body_sweep import BodySweep
 from iothub.deletion import Deletions
+from iothub.drivers import queue_drivers
+from iothub.errors import UnavailableError
 from iothub.expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub.jobs.watch import LOOK_INTERVAL_S as JOBS_INTERVAL_S
 from iothub.jobs.watch import JobWatch
 from iothub.metering import LOOK_INTERVAL_S
+from iothub.streaming import LOOK_INTERVAL_S as STREAMS_INTERVAL_S
 from iothub_services.events.retention import SLICE, TrimStatistics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
@@ -45,6 +50,8 @@ class Duties:
         later = node.reactor.callLater
         bounds = QueueBounds(node.queue_admin, node.brokers, later)
         others = None if node.shared_stores is None else node.shared_stores.others
+        errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief, others)
+        errands.streams = node.streaming.describe
         self._following = Following(
             node.accounts,
             self._run,
@@ -52,10 +59,12 @@ class Duties:
             later,
             Departures(node.hub, self._forget_devices),
             Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan),
-            Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief, others),
+            errands,
             None if others is None else others.node,
         )
-        self._deletions = Deletions(node, self._run, node.telemetry.forget_tenant)
+        self._following.heard = node.streaming.heard
+        node.streaming.attach(node.hub, node.accounts, self._run, others)
+        self._deletions = Deletions(node, self._run, node.telemetry.forget_tenant, node.streaming.delete_topics)
         self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
         self.jobs = JobWatch(node.settings, node.alarms, node.clock)
         self.bans: dict[str, int] = {}  # in force, by kind, at the last look
@@ -70,6 +79,7 @@ class Duties:
         add("usage", FLUSH_INTERVAL_S, lambda: node.usage.flush(self._run))
         add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)
         add("retained expiry", 5.0, self._expire_retained)
+        add("streams", STREAMS_INTERVAL_S, node.streaming.look)
         add("deletions", 1.0, self._deletions.finish)
         node.metering.begin()
         add("metering", LOOK_INTERVAL_S, node.metering.look)
@@ -77,6 +87,9 @@ class Duties:
         add("watch", WATCH_INTERVAL_S, self.watch)
         if settings.events.driver == "sqlite":
             add("statistics", HOUSEKEEPING_INTERVAL_S, self._trim_statistics)
+        if settings.hbase.sweep_interval_s and {"hbase", "hbase-plain"} & {*queue_drivers(settings, node.data_dir)}:
+            sweep = BodySweep(settings.hbase, self._run, node.telemetry.registry, node.clock)
+            add("bodies", SWEEP_INTERVAL_S, sweep.look, sweep.stop)
         add("jobs", JOBS_INTERVAL_S, self.look_at_jobs)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self._tidy)
 
@@ -102,6 +115,9 @@ class Duties:
         node = self._node
         node.data_dir.beat()
         node.watch.look()
+        if node.shared_records is not None:
+            is_forged = node.shared_records.is_forged_lately
+            node.alarms.set(AlarmName.CACHE_FORGED, is_forged, detail="an entry in Redis has not this hub's seal")
         node.hub.is_short_of_memory = node.watch.is_overloaded
         for gate in node.listeners.gates().values():
             gate.set_narrow(is_narrow=node.watch.is_overloaded)
@@ -110,12 +126,20 @@ class Duties:
         self._node.sys_topics.publish()
 
     async def _look_at_accounts(self) -> None:
-        await self._following.look()
-        self._node.alarms.clear(AlarmName.ACCOUNTS_UNREACHABLE)
+        alarms = self._node.alarms
+        try:
+            await self._following.look()
+            await self._node.streaming.refresh()
+        except UnavailableError as error:
+            alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=str(error))
+            raise
+        alarms.clear(AlarmName.ACCOUNTS_UNREACHABLE)
 
     async def catch_up(self) -> None:
         """Obey what was changed while no hub ran here."""
-        await self._following.begin(self._node.watcher)
+        shared = self._node.shared_records
+        await self._following.begin(self._node.watcher, None if shared is None else shared.horizon)
+        await self._node.streaming.refresh()
         await self.look_at_jobs()
 
     async def _look_at_tails(self) -> None:

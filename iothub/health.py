@@ -11,10 +11,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from iothub import log
+from iothub.streaming import of_direction
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.metrics.exposition import TenantPages, TenantSample
 from iothub_services.quota.names import Quota, Scope
+from iothub_services.streams.port import Direction
 
 if TYPE_CHECKING:
     from iothub.duties import Duties
@@ -79,8 +81,14 @@ class NodeHealth:
             "buffered_bytes": {"used": turn.buffered_bytes, "limit": node.plane.limits.buffered_bytes},
             "unstored_bytes": {"used": turn.unstored_bytes, "limit": node.plane.limits.unstored_bytes},
             "tenants": len(node.brokers),
+            "quota": self._quota(),
             "alarms": self._alarms(),
         }
+
+    def _quota(self) -> str:
+        """How limits hold: here alone, over all hubs, or by this hub's last share."""
+        shared = self._node.shared_quota
+        return "local" if shared is None else shared.mode.value
 
     def metrics(self) -> bytes:
         return self._node.telemetry.registry.render()
@@ -102,6 +110,7 @@ class NodeHealth:
             "version": node.version,
             "node": node.settings.node.number,
             "other_hubs": [] if node.shared_stores is None else sorted(node.shared_stores.members.living),
+            "quota": self._quota(),
             "ready": not self.reasons(),
             "reasons": self.reasons(),
             "connections": node.plane.connection_count,
@@ -126,6 +135,7 @@ class NodeHealth:
         """Tell the registry where each number is; once."""
         self._feed_plane()
         self._feed_stores()
+        self._feed_streams()
         self._feed_operations(duties)
         self._feed_jobs(duties.jobs)
 
@@ -155,7 +165,19 @@ class NodeHealth:
         feed(metrics.TENANTS, lambda: len(node.brokers))
         directory = node.authenticator.directory
         feed(metrics.AUTH_CACHE, lambda: {"hit": directory.hits, "miss": directory.misses})
+        if node.shared_records is not None:
+            feed(metrics.REDIS_RECORDS, node.shared_records.results)
         feed(metrics.HOOK_FAILURES, lambda: node.hub.hooks.failures)
+
+    def _feed_streams(self) -> None:
+        streaming, feed = self._node.streaming, self._node.telemetry.registry.feed
+        out, inward, book = streaming.outlet, streaming.inlets, streaming.book
+        feed(metrics.STREAM_MESSAGES, lambda: {"out": out.messages, "in": inward.messages})
+        feed(metrics.STREAM_BYTES, lambda: {"out": out.bytes, "in": inward.bytes})
+        feed(metrics.STREAM_REFUSED, lambda: {"out": out.refused, "in": inward.refused})
+        feed(metrics.STREAM_GIVEN_UP, lambda: out.given_up)
+        feed(metrics.STREAM_PENDING, lambda: out.pending[1])
+        feed(metrics.STREAMS, lambda: {each.value: of_direction(list(book), each) for each in Direction})
 
     def _feed_stores(self) -> None:
         node, feed = self._node, self._node.telemetry.registry.feed

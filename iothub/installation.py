@@ -9,7 +9,7 @@ reads it before anything else, of all stores before it takes one. A data directo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Protocol
@@ -22,6 +22,7 @@ from iothub.settings import Config
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.owners import claim, owners
 from iothub_tenants.accounts import installations
+from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.store import AccountStore
 
@@ -46,20 +47,38 @@ class Topics(Protocol):
     def claim(self, owner: Owner) -> Owner: ...
 
 
-class Installation:
-    """The accounts of a hub, as stores know them."""
+class RedisStore(Protocol):
+    """`iothub_services.queues.redis.store.RedisQueues`, as far as it is needed here."""
 
-    def __init__(self, settings: Config, installation: str, clock: Clock = _SYSTEM_CLOCK) -> None:
+    def owner(self) -> Owner | None: ...
+
+    def claim_store(self, owner: Owner) -> Owner: ...
+
+
+class Installation:
+    """The accounts of a hub, as stores know them. `id`: empty until the accounts have told it; then nothing is theirs yet."""
+
+    def __init__(self, settings: Config, installation: str = "", clock: Clock = _SYSTEM_CLOCK) -> None:
         self.id = installation
-        self.owner = Owner(installation, settings.node.name, int(clock.wall() * 1000))
         self._settings = settings
+        self._at_ms = int(clock.wall() * 1000)
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.id, self._settings.node.name, self._at_ms)
 
     def tables(self, caller: Caller, columns: Mapping[bytes, bytes]) -> Owned:
         """`columns`: of the tables that are used, as `iothub_services.hbase.owners.owner_columns` has them."""
         return _Tables(self, caller, columns)
 
     def topics(self, log: Topics) -> Owned:
-        return _Topics(self, log, f"Kafka's topics {self._settings.kafka.topic_prefix}.*")
+        return _Whole(
+            self, f"Kafka's topics {self._settings.kafka.topic_prefix}.*", "kafka.topic_prefix", log.owner, log.claim
+        )
+
+    def redis_queues(self, queues: RedisStore) -> Owned:
+        name = f"Redis's queues {self._settings.redis.prefix}:queue:*"
+        return _Whole(self, name, "redis.prefix", queues.owner, queues.claim_store)
 
     def check_directory(self, data_dir: DataDir) -> None:
         """Raise ConflictError when the files beside the accounts were made with other accounts."""
@@ -110,25 +129,34 @@ class _Tables:
             self._installation.require(f"HBase's table {table.decode()}", owner, "hbase.namespace")
 
 
-class _Topics:
-    """The topics of the event log."""
+class _Whole:
+    """One store, or several that belong together. `instead`: the setting that names it."""
 
-    def __init__(self, installation: Installation, log: Topics, name: str) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        name: str,
+        instead: str,
+        owner: Callable[[], Owner | None],
+        claim: Callable[[Owner], Owner],
+    ) -> None:
         self._installation = installation
-        self._log = log
         self._name = name
+        self._instead = instead
+        self._owner = owner
+        self._claim = claim
 
     def check(self) -> None:
-        self._installation.require(self._name, self._log.owner(), "kafka.topic_prefix")
+        self._installation.require(self._name, self._owner(), self._instead)
 
     def claim(self) -> None:
-        self._installation.require(self._name, self._log.claim(self._installation.owner), "kafka.topic_prefix")
+        self._installation.require(self._name, self._claim(self._installation.owner), self._instead)
 
 
 def installation_of(settings: Config, data_dir: DataDir) -> Installation:
     """Ask the accounts which installation they are of. Raises BackendError, ConfigError, ConflictError."""
     url = accounts_url(settings.sql.url_file, data_dir.accounts)
-    with closing(AccountStore(url)) as accounts:
+    with closing(AccountStore(url, bounds=bounds_of(settings.sql))) as accounts:
         return Installation(settings, installations.own(accounts))
 
 

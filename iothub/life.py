@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub import log
 from iothub.duties import Duties
-from iothub.errors import ConfigError, ConflictError, IotHubError
+from iothub.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub.from_settings import raise_file_limit
 from iothub.health import NodeHealth
 from iothub.heartbeat import Heartbeat
@@ -67,6 +67,8 @@ class Life:
         node.reactor.run(installSignalHandlers=False)
         node.usage.close()
         node.threads.stop(self._closing_s)
+        if node.redis is not None:
+            node.redis.close()
         node.accounts.close()
         node.data_dir.remove_hub()
         if self.failure is not None:
@@ -93,9 +95,7 @@ class Life:
         node, run = self._node, self._node.threads.run
         duties = await self._open_faces()
         node.listeners.try_ports()  # nobody waits for servers in vain
-        if node.hbase is not None:
-            node.hbase.open()
-        await node.waiting.until_all_answer(node.drivers.needed)
+        self._open_clients()
         await self._take_stores()
         shared = node.shared_stores
         neighbours = None if shared is None else await shared.join(self._replaced)
@@ -132,9 +132,21 @@ class Life:
         node.hub_happened("hub.started")
         self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
 
-    async def _take_stores(self) -> None:
-        """Leave word whose the stores are, once all have been looked at and none is somebody else's."""
+    def _open_clients(self) -> None:
+        """Speak to servers from here on."""
         node = self._node
+        if node.hbase is not None:
+            node.hbase.open()
+        if node.redis is not None:
+            node.redis.start()  # nothing waits for it: what is on it does without
+        if node.shared_quota is not None:
+            node.shared_quota.start()  # others may have to declare what they have: that goes on while this one starts
+
+    async def _take_stores(self) -> None:
+        """Wait for every server; leave word whose the stores are, once all have been looked at and none is somebody else's."""
+        node = self._node
+        accounts = {"the accounts database": node.know_accounts} if node.accounts.is_on_server else {}
+        await node.waiting.until_all_answer({**accounts, **node.drivers.needed})
         await node.waiting.until_all_answer({name: owned.claim for name, owned in node.drivers.owned.items()})
         await node.threads.run("housekeeping.installation", node.installation.note, node.data_dir)
 
@@ -159,6 +171,7 @@ class Life:
         node.health = NodeHealth(node)
         duties = Duties(node)
         node.health.feed(duties)
+        node.streaming.start(node.plane)
         http_settings = node.settings.http
         if http_settings.port is not None:
             node.http_face = http.HttpFace(node.health, node.reactor)
@@ -240,6 +253,7 @@ class Life:
         node.upkeep.stop()
         node.listeners.stop_accepting()
         self._dismiss()
+        node.streaming.stop_reading()
         begun = node.clock.monotonic()
         deadline = begun + node.settings.node.stop_timeout_s * _GOODBYE_SHARE
         while node.clock.monotonic() < deadline and self._is_busy(node.clock.monotonic() - begun):
@@ -263,16 +277,17 @@ class Life:
         node = self._node
         is_somebody_there = any(not connection.is_lost for connection in self._dismissed)
         is_waited_for = is_somebody_there and since_s < _FAREWELL_S
-        return bool(
-            node.writer.waiting[0] or node.journal_thread.waiting or is_waited_for or node.sessions.wills_under_way
-        )
+        is_storing = node.writer.waiting[0] or node.streaming.outlet.pending[0]
+        return bool(is_storing or node.journal_thread.waiting or is_waited_for or node.sessions.wills_under_way)
 
     async def _close_stores(self) -> None:
         """Write what is on its way, while the reactor still turns: HBase is reached through it. A server that is silent is given up."""
         node, run = self._node, self._node.threads.run
         timeout_s, until = self._closing_s, node.clock.monotonic() + self._closing_s
         given_up = node.reactor.callLater(timeout_s, self._give_up_hbase)
-        await run("closing.queues", node.writer.close, timeout_s)
+        await self._leave_ledger()
+        await run("closing.streams", node.streaming.close, timeout_s)
+        await run("closing.queues", node.writer.close, self._left_s(until))
         node.journal.flush()
         Deferred.fromCoroutine(node.metering.finish()).addErrback(  # what it hands over, the close below waits for
             lambda failure: self._log.error("defect in metering", exc_info=failure.value)
@@ -288,6 +303,15 @@ class Life:
         if given_up.active():
             given_up.cancel()
         self._give_up_hbase()
+
+    async def _leave_ledger(self) -> None:
+        """Give back what this hub held of the tenants' limits; if nobody hears of it, that ends with its lease."""
+        if self._node.shared_quota is None:
+            return
+        try:
+            await self._node.shared_quota.stop()
+        except BackendError as error:
+            self._log.warning("the quota ledger was not told of the end; its lease ends by itself", cause=str(error))
 
     def _give_up_hbase(self) -> None:
         """Wait for HBase no longer. What fails of that is no alarm: there is nothing to look at."""

@@ -18,11 +18,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.main import installReactor
 from twisted.python.failure import Failure
 
-from iothub import hooks, log
+from iothub import hooks, log, sharing
 from iothub.clock import SystemClock
 from iothub.company import SharedStores
 from iothub.datadir import DataDir
-from iothub.drivers import Drivers, unused_files
+from iothub.drivers import Drivers, redis_client, shared_records, unused_files
 from iothub.engine.plane import Plane
 from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError
@@ -39,6 +39,7 @@ from iothub.peers.directory import LocalDirectory
 from iothub.records.events import Event, Topic
 from iothub.settings import Config
 from iothub.store_alarms import StoreAlarms, report_lost
+from iothub.streaming import Streaming
 from iothub.telemetry import AuthTelemetry, Telemetry
 from iothub.waiting import Waiting
 from iothub_services.auth.authenticator import Authenticator
@@ -51,7 +52,7 @@ from iothub_services.group_thread import Bounds, Patience
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.metering import RegistryMeter
 from iothub_services.hbase.threaded import ThreadCaller
-from iothub_services.metrics.alarms import Alarms
+from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.watch import Watch
 from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.writer import RETRY_S, QueueWriter
@@ -63,6 +64,7 @@ from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.state.service import StateService, journal_thread
 from iothub_services.threads import Threads
 from iothub_tenants.accounts import installations
+from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.generator import BlockSource, QueueIds
 from iothub_tenants.accounts.registry import Registry
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from iothub.health import NodeHealth
     from iothub.net.http import HttpFace
     from iothub_services.hbase.client import HBaseClient
+    from iothub_services.quota.shared.service import SharedQuota
     from iothub_tenants.accounts.changes import ChangeWatcher
 
 
@@ -133,12 +136,18 @@ class Node:
         """Open every file; a damaged one is set aside and reported, a future one stops the start."""
         settings, data_dir = self.settings, self.data_dir
         self.hbase: HBaseClient | None = None  # where a store is on it: one for all rooms
+        self.redis = redis_client(settings, self.reactor, self.telemetry.registry, self.alarms)
         url = accounts_url(settings.sql.url_file, data_dir.accounts)
         self.pepper = data_dir.pepper(settings.auth.pepper_file)
-        self.accounts = AccountStore(url, pepper=self.pepper, clock=self.clock)
-        self.installation = Installation(settings, installations.own(self.accounts), self.clock)
-        self.installation.check_directory(data_dir)
-        self.drivers = Drivers(settings, data_dir, self._open, self._connect_hbase, lambda: self.installation)
+        self.accounts = AccountStore(
+            url, pepper=self.pepper, clock=self.clock, bounds=bounds_of(settings.sql), is_checked=False
+        )
+        self.installation = Installation(settings, clock=self.clock)
+        if not self.accounts.is_on_server:  # else it is asked, and waited for, when everybody can see that
+            self.know_accounts()
+        self.drivers = Drivers(
+            settings, data_dir, self._open, self._connect_hbase, lambda: self.installation, self._on_thread_alarm
+        )
         report_lost(data_dir, self.store_alarms, unused_files(settings, data_dir))
         self.queues = self.drivers.queues()
         self.retained = self.drivers.retained()
@@ -149,6 +158,17 @@ class Node:
             self.clock,
             SlotFile(data_dir.path / "usage.map"),
         )
+        self.shared_quota: SharedQuota | None = None
+        if settings.quota.ledger == "redis" and self.redis is not None:
+            ledger = sharing.Sharing(settings, self.installation.id, data_dir, self.alarms)
+            self.shared_quota = ledger.quota(self.redis, self.clock, self.reactor.callLater, self.usage)
+            sharing.feed(self.telemetry.registry, self.shared_quota)
+
+    def know_accounts(self) -> None:
+        """See that the accounts can be used, and whose they are. Blocks. Raises UnavailableError, ConfigError, ConflictError."""
+        self.accounts.check()
+        self.installation.id = installations.own(self.accounts)
+        self.installation.check_directory(self.data_dir)
 
     def _open(self, path: Path, schema: Schema) -> Database:
         return open_database(path, schema, self.clock, self.store_alarms)
@@ -172,7 +192,15 @@ class Node:
         call_in_reactor = self.reactor.callFromThread
         self.threads = Threads(
             self.reactor,
-            {"accounts": 2, "auth": settings.auth.hash_pool, "usage": 1, "housekeeping": 1, "closing": 1, "members": 1},
+            {
+                "accounts": 2,
+                "auth": settings.auth.hash_pool,
+                "usage": 1,
+                "housekeeping": 1,
+                "closing": 1,
+                "members": 1,
+                "sweep": 1,
+            },
         )
         self.writer = QueueWriter(
             self.queues,
@@ -207,10 +235,12 @@ class Node:
 
     def _compose_plane(self) -> None:
         """The message plane, and the sessions that it serves."""
-        settings, clock = self.settings, self.clock
+        settings, clock, call_in_reactor = self.settings, self.clock, self.reactor.callFromThread
         self.control = ControlPlane()
         self.message_ids = MessageIds(clock, settings.node.number)
-        self.plane = Plane(clock, self.control, self.writer, plane_limits(settings), self.telemetry, self.message_ids)
+        self.streaming = Streaming(settings, self.writer, clock, call_in_reactor, self._on_streams)
+        outlet = self.streaming.outlet
+        self.plane = Plane(clock, self.control, outlet, plane_limits(settings), self.telemetry, self.message_ids)
         self.plane.call_soon = partial(self.reactor.callLater, 0)
         self.directory = LocalDirectory()
         self.shared_stores = SharedStores(self) if self.states.is_shared else None
@@ -228,8 +258,15 @@ class Node:
         """Accounts, tenants, and what the walks call."""
         settings, clock = self.settings, self.clock
         self.registry = Registry(self.accounts)
+        self.shared_records = shared_records(settings, self.redis, self.installation.id, self.pepper, clock)
         self.authenticator = Authenticator(
-            self.registry, self.threads.run, clock, self.pepper, AuthTelemetry(self.telemetry), auth_settings(settings)
+            self.registry,
+            self.threads.run,
+            clock,
+            self.pepper,
+            AuthTelemetry(self.telemetry),
+            auth_settings(settings),
+            self.shared_records,
         )
         self.block_source = BlockSource(self.accounts)
         self.brokers = Brokers(self._make_broker, self._put_away)
@@ -295,6 +332,7 @@ class Node:
             self.usage,
             own,
             backlog_bytes=self.settings.overload.session_backlog_bytes,
+            shared=self.shared_quota,
         )
         limits = allowance.limits  # in force before anything that is stored later; a disk that fails keeps nobody out
         bounded = self.queue_admin.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
@@ -305,10 +343,13 @@ class Node:
         plug_in(self.hub.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), self.block_source)
         past = self.telemetry.past.of(record.id)
-        return TenantBroker(record, self.shared, plane, allowance, queue_ids, retaining, past)
+        broker = TenantBroker(record, self.shared, plane, allowance, queue_ids, retaining, past)
+        self.streaming.book.attach(broker)
+        return broker
 
     def _put_away(self, broker: TenantBroker) -> None:
         """A broker is dropped: what it has counted stays."""
+        broker.allowance.close()
         self.metering.retire(broker)
         self.telemetry.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
 
@@ -333,6 +374,9 @@ class Node:
     def _on_thread_alarm(self, word: str, text: str) -> None:
         """The state service speaks in its own thread."""
         self.reactor.callFromThread(self.store_alarms, word, text)
+
+    def _on_streams(self, trouble: str) -> None:
+        self.alarms.set(AlarmName.STREAMS_FAILED, bool(trouble), detail=trouble)
 
     def _on_retained(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         broker = self.brokers.present(tenant_id)

@@ -73,3 +73,4 @@ class Drop(Enum):
     STORE_FAILED = "store_failed"
     PURGED = "purged"
     HOOK = "hook"
+    STREAM_REFUSED = "stream_refused"

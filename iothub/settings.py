@@ -17,7 +17,7 @@ from iothub.units import Endpoint, Network, QueueChoice, Rate
 
 T = TypeVar("T")
 
-QUEUE_DRIVERS = ("sqlite", "hbase", "hbase-plain")
+QUEUE_DRIVERS = ("sqlite", "hbase", "hbase-plain", "redis")
 NIGHTLY_JOBS = ("compact_events", "usage", "archive", "insights", "verify")
 RESERVED_WORDS = ("global", "null", "none", "undefined", "system", "_internal")
 
@@ -104,8 +104,9 @@ class Queues:
     driver: str = key(
         kinds.choice(*QUEUE_DRIVERS),
         "sqlite",
-        "Where the queues are: `queues.db` in the data directory, or HBase (section `hbase`): with our coprocessor, or plain, "
-        "where no jar of ours may be loaded and each queue has one hub at a time that appends to it.",
+        "Where the queues are: `queues.db` in the data directory; HBase (section `hbase`): with our coprocessor, or plain, "
+        "where no jar of ours may be loaded and each queue has one hub at a time that appends to it; or Redis (section `redis`), in its memory "
+        "and its append-only file.",
     )
     choices: tuple[QueueChoice, ...] = key(
         kinds.queue_choices(*QUEUE_DRIVERS),
@@ -117,6 +118,12 @@ class Queues:
         kinds.choice("reject", "drop-oldest", "drop-qos0-first"),
         "drop-qos0-first",
         "What a full queue does with the next message.",
+    )
+    redis_durability: str = key(
+        kinds.choice("disk", "memory"),
+        "disk",
+        "When a message for a queue in Redis counts as stored: when it is in the append-only file and synced (a server that is set otherwise is "
+        "refused), or when it is in Redis's memory: then a crash of Redis loses what was acknowledged.",
     )
     pending_bytes: int = key(
         kinds.size(1 << 20, 1 << 34), 64 << 20, "Messages on their way to disk; above it publishers are paused."
@@ -181,7 +188,7 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """The Kafka cluster, used when `events.driver` is `kafka`. Needs the extra `kafka`: pip install 'iothub[kafka]'."""
+    """The Kafka cluster, used when `events.driver` is `kafka`, and by streams. Needs the extra `kafka`: pip install 'iothub[kafka]'."""
 
     brokers: tuple[Endpoint, ...] = key(
         kinds.endpoints, (), "Some brokers to begin with, such as kafka-1:9092; the others are found by asking these."
@@ -189,7 +196,7 @@ class Kafka:
     topic_prefix: str = key(
         kinds.name,
         "iothub",
-        "What our topics begin with: PREFIX.session-events, PREFIX.analytics-events, PREFIX.installation.",
+        "What our topics begin with: PREFIX.session-events, PREFIX.analytics-events, PREFIX.installation, PREFIX.TENANT.STREAM.",
     )
     partitions: int = key(
         kinds.integer(1, 1000),
@@ -219,6 +226,72 @@ class Kafka:
     sasl_username: str = key(kinds.text, "", "User name, with a SASL protocol.")
     sasl_password_file: Path | None = key(
         kinds.path, None, "File with the password, with a SASL protocol; readable by the hub alone."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Redis:
+    """Redis, used where another setting says so. Needs the extra `redis`: pip install 'iothub[redis]'."""
+
+    addresses: tuple[Endpoint, ...] = key(
+        kinds.endpoints, (), "Servers, of which the hub uses the master; or the Sentinels, with `sentinel_name`."
+    )
+    sentinel_name: str = key(
+        kinds.text, "", "What the Sentinels call the master; then the addresses are theirs, usually with port 26379."
+    )
+    database: int = key(kinds.integer(0, 65535), 0, "Number of the database.")
+    username: str = key(kinds.text, "", "User name, where Redis has users (ACL).")
+    password_file: Path | None = key(
+        kinds.path, None, "File with the password, if Redis wants one; readable by the hub alone."
+    )
+    security: str = key(
+        kinds.choice("plain", "tls"), "plain", "How the connection is made, as the server's port has it."
+    )
+    ca_file: Path | None = key(
+        kinds.path, None, "Authorities that sign Redis's certificate (PEM); without it those of the system."
+    )
+    cert_file: Path | None = key(kinds.path, None, "Certificate to show to Redis (PEM), if it wants one.")
+    key_file: Path | None = key(kinds.path, None, "Its private key (PEM); readable by the hub alone.")
+    prefix: str = key(
+        kinds.name,
+        "iothub",
+        "What our keys begin with, before the id of the installation: PREFIX:ID:...; those of queues: PREFIX:queue:...",
+    )
+    timeout_s: float = key(
+        kinds.duration(0.05, 30),
+        1.0,
+        "How long Redis may be silent; then it is by-passed until it answers again. Nobody waits much longer than this.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Streams to and from Kafka (section `kafka` says where that is). Which there are is with the tenants: `iothub stream`."""
+
+    partitions: int = key(
+        kinds.integer(1, 1000), 4, "Partitions of a new stream's topic: its order is kept per publisher, not beyond."
+    )
+    retention_s: float = key(
+        kinds.duration(60, 3650 * 86400), 7 * 86400.0, "How long Kafka keeps the messages of a new stream."
+    )
+    pending_bytes: int = key(
+        kinds.size(1 << 20, 1 << 34),
+        64 << 20,
+        "Messages of all tenants on their way to Kafka; above it publishers to streams are paused.",
+    )
+    tenant_pending_bytes: int = key(
+        kinds.size(1 << 16, 1 << 32), 4 << 20, "The same of one tenant, so that none takes the room of the others."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLedger:
+    """Where hubs count what tenants use. The limits themselves are quotas, not settings."""
+
+    ledger: str = key(
+        kinds.choice("local", "redis"),
+        "local",
+        '"redis": the hubs with these accounts share the limits (guide: Quotas); "local": each hub grants all.',
     )
 
 
@@ -307,6 +380,16 @@ class Auth:
     )
     cache_s: float = key(kinds.duration(0, 3600), 60.0, "How long an answer of the account store is remembered.")
     cache_entries: int = key(kinds.integer(16, 10_000_000), 100_000, "Answers that are remembered at once (LRU).")
+    shared_cache: str = key(
+        kinds.choice("off", "redis"),
+        "off",
+        "A second level behind that: answers of the account store in Redis (section `redis`), for all hubs and for one that was just started.",
+    )
+    shared_cache_ttl_s: float = key(
+        kinds.duration(10, 30 * 86400),
+        86400.0,
+        "How long they lie there; what has changed since is not used, however long. Answers that somebody is unknown: a minute.",
+    )
     pepper_file: Path | None = key(
         kinds.path,
         None,
@@ -333,14 +416,12 @@ class Http:
 class Sql:
     """Accounts: tenants, devices, rules, plans, quotas."""
 
-    url_file: Path | None = key(
-        kinds.path, None, "File with a SQLAlchemy URL; without it `accounts.db` (SQLite) in the data directory."
-    )
-    poll_interval_s: float = key(
-        kinds.duration(0.05, 1),
-        0.25,
-        "How often a running hub looks for changes that others made; rights change within 1 s.",
-    )
+    url_file: Path | None = key(kinds.path, None, "File with a SQLAlchemy URL; without it `accounts.db` (SQLite).")
+    poll_interval_s: float = key(kinds.duration(0.05, 1), 0.25, "How often a hub looks for changes that others made.")
+    connections: int = key(kinds.integer(2, 200), 8, "On a server: most connections of one hub or command at once.")
+    connect_timeout_s: float = key(kinds.duration(1, 60), 5.0, "On a server: how long a new connection may take.")
+    timeout_s: float = key(kinds.duration(1, 300), 5.0, "On a server: how long a statement, or a wait, may take.")
+    recycle_s: float = key(kinds.duration(10, 86_400), 1800.0, "On a server: older connections are replaced.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +455,11 @@ class HBase:
         kinds.duration(0.1, 600),
         10.0,
         "How long a connection with open calls may be silent; then it is given up, and its calls are tried again.",
+    )
+    sweep_interval_s: float = key(
+        kinds.duration(0, 365 * 86400),
+        86_400.0,
+        "How often one of the hubs deletes bodies that no queue refers to any more; 0s: never, but `iothub hbase sweep` does.",
     )
     admin_program: Path | None = key(
         kinds.path,
@@ -497,6 +583,9 @@ class Config:
     state: State = field(default_factory=State)
     retained: Retained = field(default_factory=Retained)
     kafka: Kafka = field(default_factory=Kafka)
+    redis: Redis = field(default_factory=Redis)
+    streams: Streams = field(default_factory=Streams)
+    quota: QuotaLedger = field(default_factory=QuotaLedger)
     listeners: Listeners = field(default_factory=Listeners)
     auth: Auth = field(default_factory=Auth)
     http: Http = field(default_factory=Http)

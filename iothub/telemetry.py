@@ -33,6 +33,8 @@ PLANE_LIMITS = {
     "device_inbound_bytes": Quota.DEVICE_PUBLISH_BYTES,
     "inbound_maximum": Quota.RECEIVE_MAXIMUM,
     "persistent_fanout": Quota.PERSISTENT_FANOUT,
+    "sink_messages": Quota.STREAM_MESSAGES,
+    "sink_bytes": Quota.STREAM_BYTES,
     "packet_bytes": Quota.PACKET_BYTES,
     "topic_levels": Quota.TOPIC_LEVELS,
     "topic_bytes": Quota.TOPIC_BYTES,

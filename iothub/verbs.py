@@ -17,4 +17,6 @@ class Verb(StrEnum):
     RETAIN_DELETE = "retain.delete"  # tenant, {"filter": Topic Filter} -> {"messages": number}
     # tenant, {"limit": number} -> {"bans": [{"device", "address", "until_ms"}], "left_out": number, "reason": text}
     BAN_LIST = "ban.list"
+    # tenant, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
+    STREAM_SHOW = "stream.show"
     BAN_LIFT = "ban.lift"  # tenant, {"device": text, "address": text or null: all} -> {"bans": number}; NotFoundError

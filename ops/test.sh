@@ -13,11 +13,15 @@ trap '[ -n "$beside" ] && kill -INT -- "-$beside" 2>/dev/null && wait "$beside";
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi; }
 
-need_debian() {  # need_debian COMMAND PACKAGE WHAT-IT-TESTS
-    command -v "$1" >/dev/null || PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null && return 0
-    echo "installing $2 ..."
-    { as_root apt-get install -y -q "$2" || { as_root apt-get update -q && as_root apt-get install -y -q "$2"; }; } >/dev/null 2>&1
-    PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null || left_out+=("$3: $1 is missing and $2 could not be installed")
+daemons_path() { printf %s "$PATH:/usr/sbin"; printf ':%s' /usr/lib/postgresql/*/bin; }
+daemons=$(daemons_path)
+
+need_debian() {  # need_debian COMMAND "[OPTION] PACKAGE" WHAT-IT-TESTS
+    PATH=$daemons command -v "$1" >/dev/null && return 0
+    echo "installing ${2##* } ..."
+    { as_root apt-get install -y -q $2 || { as_root apt-get update -q && as_root apt-get install -y -q $2; }; } >/dev/null 2>&1
+    daemons=$(daemons_path)
+    PATH=$daemons command -v "$1" >/dev/null || left_out+=("$3: $1 is missing and ${2##* } could not be installed")
 }
 
 need_debian mosquitto_sub mosquitto-clients "scenarios with mosquitto_pub and mosquitto_sub"
@@ -29,8 +33,12 @@ else
     left_out+=("scenarios with mqtt.js: npm is missing")
 fi
 
+need_debian redis-server "--no-install-recommends redis-server" "tests on the real Redis"
+need_debian mariadbd "--no-install-recommends mariadb-server" "tests on the real MariaDB"
+need_debian postgres "--no-install-recommends postgresql" "tests on the real PostgreSQL"
+
 has_servers=yes
-echo "real servers: JDK, Maven, Kafka and HBase ..."
+echo "real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
 fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
 
 for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "LEFT OUT  $reason"; done
@@ -89,7 +97,7 @@ plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 
 touch "$logs/servers.failed"
 if [ -n "$has_servers" ]; then  # they start the servers, wait for them most of the time, and stop them
-    echo "real Kafka and HBase: begun, beside the next steps"
+    echo "real servers: begun, beside the next steps"
     servers_begun=$SECONDS
     set -m  # so that it can be interrupted, and stops what it has started
     once "$logs/servers.failed" tests/services >"$logs/servers" 2>&1 &
@@ -108,10 +116,10 @@ step "jobs on Spark" tests $spread $jobs
 words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
 if [ -n "$beside" ]; then
-    echo "waiting for the tests on real Kafka and HBase ..."
+    echo "waiting for the tests on real servers ..."
     wait "$beside"
     ended_with=$? beside=
-    begun=$servers_begun step "real Kafka and HBase, beside the steps above" on_servers "$ended_with"
+    begun=$servers_begun step "real servers, beside the steps above" on_servers "$ended_with"
 fi
 alone="tests/integration/faults tests/integration/test_usage_kill.py"
 alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine

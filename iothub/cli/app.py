@@ -105,13 +105,14 @@ class App:
     def store(self) -> AccountStore:
         """Open the accounts of an initialised data directory; closed at the end of the command."""
         if self._store is None:
+            from iothub_tenants.accounts.bounds import bounds_of
             from iothub_tenants.accounts.store import AccountStore
 
             self.require_initialised()
             url = self.accounts_url()
             pepper = self.data_dir.pepper(self.loaded.config.auth.pepper_file)
             try:
-                self._store = AccountStore(url, pepper=pepper)
+                self._store = AccountStore(url, pepper=pepper, bounds=bounds_of(self.loaded.config.sql))
             except BackendError:
                 self.data_dir.require_writable_system()
                 raise

@@ -5,13 +5,18 @@ Knows no table: `iothub_migrations` does.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from iothub.cli.app import App, noun, verb
+from iothub.cli.progress import Progress
+from iothub.errors import ConfigError
 from iothub.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts import installations
-from iothub_tenants.accounts.database import open_engine
+from iothub_tenants.accounts.copying import copy_accounts
+from iothub_tenants.accounts.database import accounts_url, open_engine
 from iothub_tenants.accounts.store import create_schema, errors_translated
 
 command = noun("db", "The accounts database: tenants, devices, rules, plans, limits.")
@@ -58,6 +63,48 @@ def upgrade(app: App) -> None:
     is_done = before in (schema.SchemaState.FRESH, schema.SchemaState.OLD)
     text = f"upgraded to schema version {schema.SCHEMA_VERSION}" if is_done else "nothing to do"
     app.done(text, {"name": "accounts", "before": before.value, "schema_version": schema.SCHEMA_VERSION})
+
+
+@verb(command, "copy")
+@click.option(
+    "--to-url-file",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="File with the SQLAlchemy URL of the other database, as for sql.url_file.",
+)
+def copy(app: App, to_url_file: Path) -> None:
+    """Copy the accounts into another database, such as from SQLite to MariaDB: rows, ids and counters, and prove it.
+
+    Stop every hub on these accounts first, and give no commands meanwhile: what changes during the copy makes it fail. The other database must be
+    there, and empty; its tables are made. A copy that was cut short goes on with the same command, and nothing can use it until it is whole. The
+    accounts here stay as they are. Afterwards name FILE in sql.url_file of every hub; data directory and pepper stay the same.
+
+    Example:
+      iothub --data-dir ./hub db copy --to-url-file ./mariadb.url
+    """
+    source, target = app.accounts_url(), accounts_url(to_url_file, to_url_file)
+    store = app.store()
+    if source == target:
+        raise ConfigError(f"{to_url_file}: names the accounts database that is in use; expected another one")
+    lock = app.data_dir.lock("iothub db copy")
+    try:
+        with Progress("rows") as progress:
+            copied = copy_accounts(store.url, target, progress)
+    finally:
+        lock.release()
+    for name, count in copied.rows.items():
+        app.say(f"{name}: {count} rows, equal on both sides")
+    how = "an earlier copy was completed" if copied.was_resumed else "copied"
+    app.done(
+        f"{how}: {sum(copied.rows.values())} rows; next: set sql.url_file to {to_url_file.absolute()} and start the hub",
+        {
+            "name": "accounts",
+            "rows": copied.rows,
+            "was_resumed": copied.was_resumed,
+            "installation": copied.installation,
+        },
+    )
 
 
 @verb(command, "adopt")

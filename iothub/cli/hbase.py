@@ -1,4 +1,4 @@
-"""`iothub hbase`: our tables in HBase, created and looked at.
+"""`iothub hbase`: our tables in HBase, created, looked at and swept.
 
 Knows no table: `iothub_services.hbase` does.
 """
@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import click
 
+from iothub.cli import output
 from iothub.cli.app import App, noun, verb
+from iothub.cli.durations import seconds
+from iothub.cli.progress import LOG_INTERVAL_S
+from iothub.clock import SystemClock
+from iothub.errors import ConfigError
+from iothub.units import format_duration
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
-from iothub_services.hbase.tables import TableLayout, layouts
+from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
+from iothub_services.queues.hbase_bodies.sweep import LEAST_AGE_S, USUAL_AGE_S, Swept
 
-command = noun("hbase", "HBase: our tables, created and looked at.")
+command = noun("hbase", "HBase: our tables, created, looked at and swept.")
 
+_CLOCK = SystemClock()
 _PLAIN = click.option(
     "--plain", "is_plain", is_flag=True, help="Without the table that needs our jar (queue driver hbase-plain)."
 )
@@ -60,6 +69,68 @@ def status(app: App, is_plain: bool) -> None:
     app.rows([_row(each) for each in found], "name", "state", "regions", "problems")
     unneeded = _unneeded(app)
     require_all([each for each in found if each.state is not TableState.MISSING or each.name not in unneeded])
+
+
+@verb(command, "sweep")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be deleted.")
+@click.option(
+    "--older-than",
+    "age_s",
+    metavar="DURATION",
+    callback=seconds,
+    help="Spare what HBase has had for less; 1h at least, 24h if not given.",
+)
+def sweep(app: App, is_dry_run: bool, age_s: float | None) -> None:
+    """Delete the message bodies that no queue refers to any more. Safe beside running hubs and at any time.
+
+    One of the hubs does it by itself every `hbase.sweep_interval`; this is for now, or for an operator's own timer. Every queue is read.
+    Exit code 4 when another sweep is at work, 1 when a record cannot be read (nothing is deleted then), 7 when HBase cannot be reached.
+
+    Examples:
+      iothub --config .services/iothub.toml hbase sweep --dry-run
+      iothub --config .services/iothub.toml hbase sweep --older-than 6h -o json
+    """
+    age_s = USUAL_AGE_S if age_s is None else age_s
+    if age_s < LEAST_AGE_S:
+        raise ConfigError(
+            f"--older-than {format_duration(age_s)}: expected {format_duration(LEAST_AGE_S)} or more: "
+            "a hub may still be about to refer to younger ones"
+        )
+    settings = app.loaded.config.hbase
+    tables, progress = Tables(settings.namespace), _SweepProgress()
+    with from_settings.direct_caller(settings) as caller:
+        swept = (
+            dry_sweep(caller, tables, age_s, progress)
+            if is_dry_run
+            else sweep_in_turn(caller, tables, age_s, progress, _CLOCK.monotonic)
+        )
+    assert swept is not None  # noqa: S101  only without `every_s`
+    verb_done = "would delete" if is_dry_run else "deleted"
+    app.done(
+        f"{verb_done} {swept.loose} of {swept.bodies} bodies",
+        {
+            "name": settings.namespace,
+            "bodies": swept.bodies,
+            "referenced": swept.referenced,
+            "young": swept.young,
+            "unreferenced": swept.loose,
+            "deleted": swept.deleted,
+            "references": swept.references,
+        },
+    )
+
+
+class _SweepProgress:
+    """Says how far a sweep is, now and then: how much there is, nobody knows before."""
+
+    def __init__(self) -> None:
+        self._said_at = _CLOCK.monotonic()
+
+    def __call__(self, swept: Swept) -> None:
+        if _CLOCK.monotonic() - self._said_at < LOG_INTERVAL_S:
+            return
+        self._said_at = _CLOCK.monotonic()
+        output.say(f"{swept.references} references found, {swept.bodies} bodies looked at, {swept.deleted} deleted")
 
 
 def _wanted(app: App, *, is_plain: bool) -> tuple[TableLayout, ...]:

@@ -42,6 +42,7 @@ NOUNS = {
     "retain": ("retain", "Retained messages: list, show, delete."),
     "events": ("events", "The session-event log: tail, lag, verify."),
     "state": ("state", "The session states: verify."),
+    "stream": ("stream", "Streams to and from Kafka: list, show, create, delete."),
     "usage": ("usage", "What a tenant has used, by hour, day or in total."),
     "job": ("job", "Jobs: run, list, status, history, plan; compaction of the log above all."),
     "db": ("db", "The accounts database: status, upgrade."),

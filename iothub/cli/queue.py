@@ -13,9 +13,9 @@ from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.session import queues_of, session_of, unreadable_in
-from iothub.errors import CorruptRecordError, UnavailableError
+from iothub.errors import CorruptRecordError, NotFoundError, UnavailableError
 from iothub.verbs import Verb
-from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
+from iothub_services.queues.port import QueuedRecord, QueueStats, QueueStore, StaleEpochError
 from iothub_tenants.accounts import tenants
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
@@ -28,19 +28,29 @@ _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the queues of a tenant by client id.
+    """List the queues of a tenant by client id. One that cannot be read is listed with the reason, and without figures.
 
     Example:
       iothub --data-dir ./hub queue list acme -o json
     """
     tenant_id = tenants.show(app.store(), tenant).id
     queues = queues_of(app, tenant_id)
-    rows = [
-        _row(state.client_id, queues[state.queue_id])
+    sessions = [
+        state
         for state in stores.read_sessions(app.data_dir, tenant_id, app.loaded.config).values()
-        if state.queue_id in queues and state.client_id > after
+        if state.client_id > after
     ]
-    app.rows(rows[:limit], "name", "messages", "bytes", "head", "tail")
+    rows: list[dict[str, object]] = []
+    with stores.reading_queues(app.data_dir, app.loaded.config) as store:
+        for state in sessions:
+            if len(rows) == limit:
+                break
+            if state.queue_id in queues:
+                rows.append(_row(state.client_id, queues[state.queue_id]))
+            elif (why := _damage(store, state.queue_id)) is not None:
+                rows.append({"name": state.client_id, "queue_id": state.queue_id, "unreadable": why})
+    columns = ("name", "messages", "bytes", "head", "tail")
+    app.rows(rows, *columns, *(["unreadable"] if any("unreadable" in row for row in rows) else []))
 
 
 @verb(command, "show")
@@ -103,6 +113,18 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     if alone is None:
         count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
+
+
+def _damage(queues: QueueStore | None, queue_id: int) -> str | None:
+    """Return why a queue that is in no list cannot be read; None: it is not there."""
+    try:
+        if queues is not None:
+            queues.stats(queue_id)
+    except NotFoundError:
+        return None
+    except CorruptRecordError as error:
+        return str(error)
+    return None
 
 
 def _row(client_id: str, stats: QueueStats) -> dict[str, object]:

@@ -63,7 +63,9 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     address = noted.get("http")
     readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
     told = {**page, **answer, **readiness}
-    facts |= {name: told.get(name) for name in ("node", "other_hubs", "ready", "reasons", "connections", "tenants")}
+    facts |= {
+        name: told.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons", "connections", "tenants")
+    }
     facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
     facts["commands"] = _under_way(app)
     if page:

@@ -26,6 +26,7 @@ from iothub.drivers import (
     needed_tables,
     owned_tables,
     queue_drivers,
+    redis_queues,
     unused_files,
 )
 from iothub.errors import ConflictError, NotFoundError, UnavailableError
@@ -98,8 +99,9 @@ class Stores:
         self._data_dir = data_dir
         report_lost(data_dir, _report, unused_files(settings, data_dir))
         installation = cache(lambda: installation_of(settings, data_dir))
-        drivers = Drivers(settings, data_dir, opened, lambda: _way(settings, stack), installation)
+        drivers = Drivers(settings, data_dir, opened, lambda: _way(settings, stack), installation, _report)
         self.queues = drivers.queues()
+        stack.callback(self.queues.close)
         self.retained = drivers.retained()
         self.log = drivers.event_log()
         stack.callback(self.log.close)
@@ -167,7 +169,9 @@ def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
     with ExitStack() as stack:
         queues: dict[str, QueueStore] = {}
         for driver in queue_drivers(settings, data_dir):
-            if driver != "sqlite":
+            if driver == "redis":
+                queues[driver] = _on_redis(settings, data_dir, stack)
+            elif driver != "sqlite":
                 queues[driver] = hbase_queues(driver, _connected(settings, data_dir, stack), settings)
             elif database := stack.enter_context(_reading(data_dir.queues, queue_schema.SCHEMA)):
                 queues[driver] = cast("QueueStore", SqliteQueues(database))
@@ -249,9 +253,18 @@ def require_own_stores(data_dir: DataDir, settings: Config) -> None:
         installation.check_directory(data_dir)
         if needed_tables(settings, data_dir):
             _connected(settings, data_dir, stack)
+        if "redis" in queue_drivers(settings, data_dir):
+            _on_redis(settings, data_dir, stack)
         if settings.events.driver == "kafka":
             with closing(kafka_log(settings, is_read_only=True)) as log:
                 installation.topics(log).check()
+
+
+def _on_redis(settings: Config, data_dir: DataDir, stack: ExitStack) -> QueueStore:
+    """Return the queues on Redis, closed with the stack. Raises ConflictError: they are not those of these accounts."""
+    queues = stack.enter_context(closing(redis_queues(settings)))
+    installation_of(settings, data_dir).redis_queues(queues).check()
+    return queues
 
 
 def _connected(settings: Config, data_dir: DataDir, stack: ExitStack) -> Caller:

@@ -15,7 +15,7 @@ from iothub.cli import belongings, output
 from iothub.cli.app import DRY_RUN, App, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
 from iothub.errors import ConfigError
-from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
+from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, streams, tenants, token_issuers, transfer
 from iothub_tenants.accounts.plain import plain
 from iothub_tenants.accounts.store import AccountStore
 
@@ -252,6 +252,7 @@ def _belongings(store: AccountStore, name: str) -> dict[str, int]:
         "limits": len(quotas.list_all(store, name)),
         "bans": len(bans.list_all(store, name)),
         "token_issuers": len(token_issuers.list_all(store, name)),
+        "streams": len(streams.list_all(store, name)),
     }
 
 

@@ -1,4 +1,4 @@
-"""The accounts database: does it answer, and does its schema fit this program?
+"""The accounts database: does it answer, and does its schema fit this program? Of a server `sql` tells more.
 
 Knows no table.
 """
@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from iothub.clock import SystemClock
 from iothub.datadir import DataDir
+from iothub.doctor import sql
 from iothub.doctor.findings import Finding, Look, State, timed
 from iothub.settings import Config
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
+from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url, open_engine
 from iothub_tenants.accounts.store import errors_translated
 
@@ -25,11 +28,14 @@ def look(data_dir: DataDir, settings: Config) -> Look:
 def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     if settings.sql.url_file is None:
         data_dir.require_accounts()
-    engine = open_engine(accounts_url(settings.sql.url_file, data_dir.accounts))
+    url = accounts_url(settings.sql.url_file, data_dir.accounts)
+    engine = open_engine(url, bounds_of(settings.sql))
     try:
         with errors_translated():
             schema.check(engine)  # the first connection takes longer than those of a hub that runs
             state, seconds = timed(lambda: schema.check(engine))
+            if engine.dialect.name != "sqlite":
+                yield from sql.look(engine, SystemClock().wall(), settings.sql.connections)
     finally:
         engine.dispose()
     told = f"{engine.dialect.name}, schema {state.value}"

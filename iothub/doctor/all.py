@@ -6,9 +6,9 @@ Knows the parts by name.
 from __future__ import annotations
 
 from iothub.datadir import DataDir
-from iothub.doctor import accounts, doors, hbase, installation, kafka, machine
+from iothub.doctor import accounts, doors, hbase, installation, kafka, machine, redis, redis_queues, streams
 from iothub.doctor.findings import Look
-from iothub.drivers import needed_tables, unused_files
+from iothub.drivers import needed_tables, queue_drivers, unused_files
 from iothub.settings import Config
 
 
@@ -21,6 +21,12 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
     chosen += doors.looks(data_dir, settings)
     if settings.events.driver == "kafka":
         chosen += kafka.looks(settings.kafka)
+    if settings.kafka.brokers:
+        chosen.append(streams.look(data_dir, settings))
+    if settings.redis.addresses:
+        chosen += redis.looks(settings.redis)
+        if "redis" in queue_drivers(settings, data_dir):
+            chosen.append(redis_queues.look(settings))
     if tables := needed_tables(settings, data_dir):
         chosen += hbase.looks(settings.hbase, tables)
     return chosen

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from iothub.datadir import DataDir
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.drivers import kafka_log, needed_tables, owned_tables
+from iothub.drivers import kafka_log, needed_tables, owned_tables, queue_drivers, redis_queues
 from iothub.installation import Owned, installation_of
 from iothub.settings import Config
 from iothub_services.hbase import calls, from_settings
@@ -24,6 +24,8 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
     chosen = [Look(_NAME, lambda: _directory(data_dir, settings))]
     if needed_tables(settings, data_dir):
         chosen.append(Look(f"{_NAME}, HBase", lambda: _tables(data_dir, settings)))
+    if "redis" in queue_drivers(settings, data_dir):
+        chosen.append(Look(f"{_NAME}, Redis", lambda: _queues(data_dir, settings)))
     if settings.events.driver == "kafka":
         chosen.append(Look(f"{_NAME}, Kafka", lambda: _topics(data_dir, settings)))
     return chosen
@@ -42,6 +44,11 @@ def _tables(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
         wanted = [layout for layout in needed_tables(settings, data_dir) if layout.name.encode() in there]
         owned = owned_tables(installation_of(settings, data_dir), caller, wanted, settings)
         yield _seen(f"{_NAME}, HBase", owned)
+
+
+def _queues(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    with closing(redis_queues(settings)) as queues:
+        yield _seen(f"{_NAME}, Redis", installation_of(settings, data_dir).redis_queues(queues))
 
 
 def _topics(data_dir: DataDir, settings: Config) -> Iterator[Finding]:

@@ -86,7 +86,9 @@ class Distribution:
         for target in route.targets:
             session: Session = target.session
             qos = message.qos if message.qos < target.qos else target.qos
-            if session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0)):
+            if session.is_sink or (
+                session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0))
+            ):
                 queued = self._give(tenant, message, target, queued)
                 continue
             if target.has_no_local and session is message.publisher:
@@ -171,6 +173,11 @@ class Distribution:
         self, tenant: TenantPlane, message: Message, target: Target, queued: list[QueueTarget] | None
     ) -> list[QueueTarget] | None:
         session: Session = target.session
+        if session.is_sink:  # no receiver among others: no bound of a fan-out leaves it out
+            if queued is None:
+                queued = []
+            queued.append(QueueTarget(session, message.qos, message.retain, ()))
+            return queued
         if target.has_no_local and session is message.publisher:
             rest = without_no_local(target)  # [MQTT-3.8.3-3]
             if rest is None:

@@ -332,7 +332,7 @@ class Plane:
         distribution.skip_direct = False
         queued = distribution.distribute(tenant, message, tenant.router.match(message.topic))
         code = 0
-        if distribution.receivers == 0 and not message.retain:
+        if distribution.receivers == 0 and queued is None and not message.retain:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         retain = message.retain

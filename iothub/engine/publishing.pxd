@@ -42,6 +42,12 @@ cdef class Publishing:
     cdef int _admit_to_store(
         self, Connection connection, Session session, TenantPlane tenant, Route route, int qos, bint retain
     ) except -1
+    @cython.locals(
+        count=Py_ssize_t, target=Target, receiver=Session, gate=Gate, size=Py_ssize_t, bit=int, units=Py_ssize_t, wait=double
+    )
+    cdef int _admit_to_sinks(
+        self, Connection connection, Session session, TenantPlane tenant, Route route, int qos
+    ) except -1
     cdef object _keep_frame(self, Connection connection, Message message, bytes frame)
     @cython.locals(counters=Counters, own=Counters)
     cdef object _count(self, TenantPlane tenant, Message message, int qos)

@@ -171,6 +171,7 @@ class Publishing:
             turn.unstored_messages
             or turn.buffered_bytes
             or tenant.persistent_fanout is not None
+            or tenant.sinks
             or turn.now >= turn.held_at
         ):
             verdict = self._admit_to_store(connection, session, tenant, route, qos, retain)
@@ -211,7 +212,7 @@ class Publishing:
         queued = distribution.distribute(tenant, message, route)
         retain = message.retain
         code = 0
-        if distribution.receivers == 0 and not retain:
+        if distribution.receivers == 0 and queued is None and not retain:
             self.turn.drop(tenant, session, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         if retain and message.payload and tenant.may_retain is not None:
@@ -247,6 +248,39 @@ class Publishing:
                 self.turn.observer.limited(tenant, session, "persistent_fanout", 1)
                 self._refuse_quota(connection, session, tenant, qos, wait > 0.0)
                 return RATE
+        return self._admit_to_sinks(connection, session, tenant, route, qos) if tenant.sinks else PASSED
+
+    def _admit_to_sinks(
+        self, connection: Connection, session: Session, tenant: TenantPlane, route: Route, qos: int
+    ) -> int:
+        """Hold back a publisher whose message is for a sink that is full, or beyond the tenant's rates for sinks."""
+        count = 0
+        for target in route.targets:
+            receiver: Session = target.session
+            if receiver.is_sink:
+                count += 1
+                if receiver.control.is_full:
+                    self._starve(connection)
+                    return LATER
+        if not count:
+            return PASSED
+        gate = self.gate
+        size = len(self.wire.topic) + len(self.wire.payload) + len(self.wire.properties)
+        for bit, meter, units, name in (
+            (64, tenant.sink_messages, count, "sink_messages"),
+            (128, tenant.sink_bytes, count * size, "sink_bytes"),
+        ):
+            if meter is None or connection.taken_meters & bit:
+                continue
+            wait = meter.take(units, self.turn.now)
+            if wait > 0.0 and gate.later(connection, tenant, wait) == LATER:
+                self._block(connection, gate.wait)
+                return LATER
+            if wait != 0.0:
+                self.turn.observer.limited(tenant, session, name, 1)
+                self._refuse_quota(connection, session, tenant, qos, wait > 0.0)
+                return RATE
+            connection.taken_meters |= bit
         return PASSED
 
     def _keep_frame(self, connection: Connection, message: Message, frame: bytes) -> None:
@@ -290,7 +324,7 @@ class Publishing:
         count = 0
         for target in route.targets:
             session: Session = target.session
-            if target.qos and session.is_persistent:
+            if target.qos and session.is_persistent and not session.is_sink:
                 count += 1
         for group in route.groups:
             if group.has_persistent():

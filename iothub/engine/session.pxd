@@ -24,7 +24,7 @@ cdef class Session:
     cdef public unsigned short receive_maximum
     cdef public unsigned char passed_meters
     cdef public flag is_persistent, is_discarded, publishes_everything, receives_everything
-    cdef public flag is_behind, is_reading, is_waiting, is_lagging
+    cdef public flag is_behind, is_reading, is_waiting, is_lagging, is_sink
 
     @cython.locals(grants=dict)
     cpdef bint may_publish(self, bytes topic, Py_ssize_t bound) except -1

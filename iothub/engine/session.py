@@ -64,6 +64,9 @@ class Session:
         self.device = device
         self.is_persistent = is_persistent
         self.is_discarded = False
+        self.is_sink = (
+            False  # no client's: `control` takes its messages, QoS 0 too, and is asked `is_full` before one is routed
+        )
         self.queue_id = queue_id
         self.epoch = epoch
         self.connection: Connection | None = None

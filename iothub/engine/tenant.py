@@ -42,6 +42,9 @@ class TenantPlane:
         self.day_messages: Any = None
         self.day_bytes: Any = None
         self.persistent_fanout: Any = None
+        self.sinks = 0  # sessions in its router that are sinks
+        self.sink_messages: Any = None
+        self.sink_bytes: Any = None
         self.may_retain: Callable[[bytes, int], bool] | None = None
         self.publish_hook: Callable[[Session, Message], Message | None] | None = None
         self.deliver_hook: Callable[[Session, Message], bool] | None = None

@@ -12,8 +12,12 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from iothub.errors import ConflictError
 
-SCHEMA_VERSION = 6  # what this program writes: the newest file in versions/
-COMPAT_VERSION = 2  # the oldest program that may still use a database of SCHEMA_VERSION: older ones do not know `jwt` and token issuers
+SCHEMA_VERSION = 7  # what this program writes: the newest file in versions/
+COMPAT_VERSION = (
+    7  # the oldest program that may still use a database of SCHEMA_VERSION: older ones do not send to streams
+)
+
+_COPYING = "copying"  # a row of schema_info while a copy into this database is not finished
 
 
 class SchemaState(Enum):
@@ -56,12 +60,34 @@ def upgrade(engine: Engine) -> SchemaState:
         return found
 
 
+def is_copying(engine: Engine) -> bool:
+    """Tell whether a copy into this database was begun and not finished: then `check` refuses it."""
+    with engine.connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        return "schema_info" in tables and _COPYING in _stored(connection)
+
+
+def mark_copying(connection: Connection) -> None:
+    """Note that a copy begins, in the transaction of its first step."""
+    connection.execute(text("INSERT INTO schema_info (name, value) VALUES (:name, 1)"), {"name": _COPYING})
+
+
+def end_copying(engine: Engine) -> None:
+    """The copy is whole."""
+    with engine.execution_options(iothub_write=True).begin() as connection:
+        connection.execute(text("DELETE FROM schema_info WHERE name = :name"), {"name": _COPYING})
+
+
 def _check(connection: Connection) -> SchemaState:
     tables = set(inspect(connection).get_table_names())
     if "alembic_version" not in tables:
         return SchemaState.FRESH
     revisions = list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars())
     stored = _stored(connection) if "schema_info" in tables else {}
+    if _COPYING in stored:
+        raise ConflictError(
+            f"the accounts database {_name(connection)} is an unfinished copy: run the same `iothub db copy` again, it goes on"
+        )
     version = stored.get("version", 0)
     if stored.get("compat_version", 0) > SCHEMA_VERSION:
         raise _future(connection, f"version {version} (usable from version {stored['compat_version']})")
@@ -87,12 +113,15 @@ def _is_known(found: str) -> bool:
 
 
 def _future(connection: Connection, found: str) -> ConflictError:
-    url = connection.engine.url
-    name = Path(url.database or "").name if url.host is None else f"{url.database} at {url.host}"
     return ConflictError(
-        f"the accounts database {name} has schema {found}, this program knows version {SCHEMA_VERSION}: "
+        f"the accounts database {_name(connection)} has schema {found}, this program knows version {SCHEMA_VERSION}: "
         "install the program that wrote it, or a later one"
     )
+
+
+def _name(connection: Connection) -> str:
+    url = connection.engine.url
+    return Path(url.database or "").name if url.host is None else f"{url.database} at {url.host}"
 
 
 def _migrate(connection: Connection) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ops.services.errors import ServicesError
 from ops.services.house import Services
 from ops.services.places import Places, Ports, places_here, ports_here
-from ops.services.servers import NAMES
+from ops.services.servers import ALWAYS, NAMES
 from ops.services.tools import coprocessor, find_tools
 
 _MIB = 1 << 20
@@ -33,7 +33,9 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ops.services", description="Kafka and HBase on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="python -m ops.services", description="Kafka, HBase, Redis, MariaDB and PostgreSQL on this machine."
+    )
     parser.add_argument(
         "--dir", help="folder of these servers (default: .services of the checkout, or IOTHUB_SERVICES_DIR)"
     )
@@ -48,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         several = verbs.add_parser(verb, help=sentence)
         several.add_argument(
-            "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: hbase and kafka"
+            "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all but the gateway"
         )
     for verb, sentence in (
         ("kill", "end one as a crash would (SIGKILL)"),
@@ -60,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     tool = verbs.add_parser("java", help="run a Java class of a server's jars, on its settings")
     tool.add_argument("name", choices=NAMES)
     tool.add_argument("main", nargs=argparse.REMAINDER, metavar="CLASS [ARGUMENT...]")
-    verbs.add_parser("status", help="say what runs; exit code 0 when hbase and kafka do, 7 otherwise")
+    verbs.add_parser("status", help="say what runs; exit code 0 when all but the gateway do, 7 otherwise")
     verbs.add_parser("wipe", help="stop all and remove their data")
     verbs.add_parser("fetch", help="fetch and build what a start needs, and start nothing")
     verbs.add_parser("build", help="build our jar for HBase")
@@ -97,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _tell(services: Services, took_s: float) -> None:
     for what, address in services.addresses():
-        _say(f"{what:24}{address}")
+        _say(f"{what:28}{address}")
     _say(f"up after {took_s:.1f} s; a hub on them: iothub --data-dir DIR --config {services.places.hub_settings} serve")
 
 
@@ -109,10 +111,10 @@ def _status(services: Services) -> int:
             if report.pid
             else ""
         )
-        _say(f"{report.name:10}{report.state}{rest}")
+        _say(f"{report.name:11}{report.state}{rest}")
     for what, address in services.addresses():
-        _say(f"{what:24}{address}")
-    return 0 if all(report.state == "running" for report in reports if report.name in ("hbase", "kafka")) else 7
+        _say(f"{what:28}{address}")
+    return 0 if all(report.state == "running" for report in reports if report.name in ALWAYS) else 7
 
 
 def _say(line: str) -> None:

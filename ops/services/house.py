@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,9 @@ from ops.services.hub_settings import write_hub_settings
 from ops.services.places import HOST, Places, Ports, places_here, ports_here
 from ops.services.probes import is_free
 from ops.services.process import ServerProcess, State, until
-from ops.services.servers import ALWAYS, NAMES, ON_DEMAND, Server, describe, ports_of
-from ops.services.tools import Say, find_tools
+from ops.services.server import Server
+from ops.services.servers import ALWAYS, NAMES, ON_DEMAND, describe, habits_of, ports_of, version_of
+from ops.services.tools import Say, Tools, find_tools
 
 START_LIMIT_S = 180.0
 STOP_LIMIT_S = 30.0
@@ -61,7 +61,7 @@ class Services:
     # --- for everybody
 
     def up(self, *names: str) -> None:
-        """Start what does not run (all but the second gateway by default), wait until each answers, write the hub's settings.
+        """Start what does not run (by default all but the second gateway), wait until each answers, write the hub's settings.
 
         A server that runs is left alone; one that is paused goes on; one that has died, or runs with other settings or
         another build of our jar than the sources have, is started anew on its data.
@@ -73,8 +73,7 @@ class Services:
             for name in names or ALWAYS:  # before minutes go into fetching
                 if self._process(name).state() == "down":
                     self._require_free(name, ports_of(name, self.ports))
-            tools = find_tools(self._say)
-            servers = [describe(name, self.places, self.ports, tools, self._say) for name in names or ALWAYS]
+            servers = [self._describe(name) for name in names or ALWAYS]
             self.places.shift_file.write_text(str(self.ports.shift))
             for server in servers:
                 self._start(server)
@@ -83,11 +82,10 @@ class Services:
             write_hub_settings(self.places, self.ports)
 
     def fetch(self) -> None:
-        """See to everything that a start needs: JDK, Maven, the servers' libraries, our jar. Starts nothing. Raises ServicesError."""
+        """See to everything that a start needs: packages, JDK, Maven, libraries, our jar. Starts nothing. Raises ServicesError."""
         with self._alone():
-            tools = find_tools(self._say)
             for name in ALWAYS:
-                describe(name, self.places, self.ports, tools, self._say)
+                self._describe(name)
 
     def down(self, *names: str) -> None:
         """Stop in good order, the ones that others use last."""
@@ -116,44 +114,55 @@ class Services:
     def pause(self, name: str) -> None:
         """Let a server hold its breath (SIGSTOP): connections stay open and nothing answers."""
         process = self._process(name)
-        if not process.send(signal.SIGSTOP):
+        if not process.pause():
             raise ServicesError(f"{name} does not run, so it cannot be paused")
         until(lambda: process.state() == "paused", STOP_LIMIT_S)
 
     def resume(self, name: str) -> None:
         """Let a paused server go on (SIGCONT)."""
-        if not self._process(name).send(signal.SIGCONT):
+        if not self._process(name).resume():
             raise ServicesError(f"{name} does not run, so it cannot go on")
 
     def java(self, name: str, *main: str) -> int:
         """Run one of a server's own tools on its settings, with our input and output; returns its exit code."""
-        server = describe(name, self.places, self.ports, find_tools(self._say), self._say)
+        server = self._describe(name)
+        if not server.tool:
+            raise ServicesError(f"{name} is not in Java; its own programs are on the PATH")
         folder = self.places.of(name)
         if not (folder / "fingerprint").exists():
             raise ServicesError(f"{name} has never been started here; start it first: make services")
         beside = ("-Xmx256m", f"-Diothub.log={folder / 'tool.txt'}")  # the last of two wins
-        command = [server.java, *server.options, *beside, "-cp", server.class_path, *main]
-        return subprocess.run(command, cwd=folder, check=False).returncode
+        return subprocess.run([*server.tool, *beside, *main], cwd=folder, check=False).returncode
 
     def reports(self) -> list[Report]:
         processes = [self._process(name) for name in NAMES]
         return [Report(each.name, each.state(), each.pid(), each.resident_bytes(), each.cpu_s()) for each in processes]
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return what listens where, for people."""
+        """Return what listens where, in which version, for people."""
         ports = self.ports
-        return [
-            ("Kafka", f"{HOST}:{ports.kafka}"),
-            ("HBase's Thrift gateway", f"{HOST}:{ports.thrift}"),
-            ("ZooKeeper", f"{HOST}:{ports.zookeeper}"),
-        ]
+        listening = (
+            (f"Kafka {version_of('kafka')}", ports.kafka),
+            (f"HBase {version_of('hbase')}, Thrift", ports.thrift),
+            ("ZooKeeper", ports.zookeeper),
+            (f"Redis {version_of('redis')}", ports.redis),
+            (f"MariaDB {version_of('mariadb')}", ports.mariadb),
+            (f"PostgreSQL {version_of('postgresql')}", ports.postgresql),
+        )
+        return [(what, f"{HOST}:{port}") for what, port in listening]
 
     # --- inside
 
     def _process(self, name: str) -> ServerProcess:
         if name not in NAMES:
             raise ServicesError(f"there is no server {name!r}; expected one of {', '.join(NAMES)}")
-        return ServerProcess(name, self.places.of(name))
+        return ServerProcess(name, self.places.of(name), habits_of(name))
+
+    def _describe(self, name: str) -> Server:
+        return describe(name, self.places, self.ports, self._tools, self._say)
+
+    def _tools(self) -> Tools:
+        return find_tools(self._say)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -175,7 +184,7 @@ class Services:
         if state != "down" and told.fingerprint() == server.fingerprint():
             if state == "paused":
                 self._say(f"{server.name} was paused; it goes on")
-                process.send(signal.SIGCONT)
+                process.resume()
             return
         if state != "down":
             self._say(f"{server.name} runs with other settings or an older jar; starting it anew")
@@ -184,7 +193,7 @@ class Services:
         told.write(server)
         server.prepare()
         self._say(f"starting {server.name} ...")
-        process.start(server.java, server.arguments())
+        process.start(server.command, server.arguments)
 
     def _require_free(self, name: str, ports: Sequence[int]) -> None:
         if until(lambda: all(map(is_free, ports)), _PORT_LIMIT_S):

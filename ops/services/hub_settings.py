@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 
-from ops.services.places import HOST, ROOT, Places, Ports
+from ops.services.places import HOST, ROOT, SQL_ACCOUNT, Places, Ports
 
 _ADMIN_PROGRAM = "hbase-java"
 
@@ -39,11 +39,26 @@ regions = 16  # one server has them all, and opens each again after a crash
 [kafka]
 brokers = ["{HOST}:{ports.kafka}"]
 replication = 1
+
+# Accounts are in the hub's data directory. To have them in a server: take these two signs away, and name the other file for PostgreSQL.
+# [sql]
+# url_file = "mariadb.url"  # or "postgresql.url"
 """
 
 
+def sql_urls(ports: Ports) -> dict[str, str]:
+    """Return the url of each SQL server's database, by the name of the server."""
+    at = f"{SQL_ACCOUNT}:{SQL_ACCOUNT}@{HOST}"
+    return {
+        "mariadb": f"mysql+pymysql://{at}:{ports.mariadb}/{SQL_ACCOUNT}",
+        "postgresql": f"postgresql+psycopg://{at}:{ports.postgresql}/{SQL_ACCOUNT}",
+    }
+
+
 def write_hub_settings(places: Places, ports: Ports) -> None:
-    """Write the file, and the program that it names, each whole or not at all."""
+    """Write the file, and what it names, each whole or not at all."""
+    for name, url in sql_urls(ports).items():
+        _write(places, f"{name}.url", f"{url}\n", 0o600)
     _write(places, _ADMIN_PROGRAM, _admin_program(places), 0o755)
     _write(places, places.hub_settings.name, hub_settings(ports), 0o644)
 

@@ -5,6 +5,7 @@ Knows no process. Everything that is written lies below one folder, which git ig
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ HOST = "127.0.0.1"
 FOLDER_VARIABLE = "IOTHUB_SERVICES_DIR"
 SHIFT_VARIABLE = "IOTHUB_SERVICES_SHIFT"
 PORTS_BELOW = 32768  # from here on the kernel gives ports to outgoing connections
+SQL_ACCOUNT = "iothub"  # user, password and database of MariaDB and PostgreSQL, which only this machine reaches
+OWN_USERS = {"mariadb": "mysql", "postgresql": "postgres"}  # they refuse root; the packages make these users
+_OUTSIDE = Path("/var/tmp")  # noqa: S108  a folder of root's own is made there
 _STEP = 10  # sets of servers whose shifts differ share no port
 _MOST_SHIFT = 10_000
 
@@ -61,6 +65,18 @@ class Ports:
     def hbase_regionserver(self) -> int:
         return 19096 + self.shift
 
+    @property
+    def redis(self) -> int:
+        return 19097 + self.shift
+
+    @property
+    def mariadb(self) -> int:
+        return 19098 + self.shift
+
+    @property
+    def postgresql(self) -> int:
+        return 19099 + self.shift
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -85,7 +101,13 @@ class Places:
         return self.folder / "iothub.toml"
 
     def of(self, server: str) -> Path:
-        """Return the folder of one server: its data, its configuration, its log, its process id."""
+        """Return the folder of one server: its data, its configuration, its log, its process id.
+
+        Below `folder`; but for a server that runs as a user who may not enter it, below /var/tmp.
+        """
+        if server in OWN_USERS and os.geteuid() == 0 and not _is_open(self.folder):
+            name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
+            return _OUTSIDE / f"iothub-services-{name}" / server
         return self.folder / server
 
     def shift(self) -> int:
@@ -94,6 +116,11 @@ class Places:
             return int(self.shift_file.read_text())
         except (FileNotFoundError, ValueError):
             return 0
+
+
+def _is_open(folder: Path) -> bool:
+    """Tell whether every user may enter a folder. What is not there yet will be made so."""
+    return all(each.stat().st_mode & 0o001 for each in (folder, *folder.parents) if each.exists())
 
 
 def places_here() -> Places:

@@ -5,11 +5,14 @@ Knows no process: a server that is starting, paused or gone does not answer, and
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import subprocess
+from collections.abc import Sequence
 
 from ops.services.errors import ServicesError
-from ops.services.places import HOST
+from ops.services.places import HOST, SQL_ACCOUNT
 from ops.services.thrift import Gateway, Received
 
 _CALL_S = 10.0  # the gateway's own retries end before
@@ -61,6 +64,51 @@ def hbase_answers(port: int) -> None:
             if isinstance(table, bytes) and gateway.call("isTableEnabled", table):
                 for start in _region_starts(gateway, table):
                     gateway.call("getRow", table, start or b"\0")
+
+
+def redis_answers(port: int) -> None:
+    """Count the keys: while the file is read after a start, that is refused.
+
+    Raises:
+        OSError: Nobody answers, or not with a number.
+    """
+    with socket.create_connection((HOST, port), _CALL_S) as connection:
+        connection.sendall(b"DBSIZE\r\n")
+        answer = connection.makefile("rb").readline().decode(errors="replace").strip()
+    if not answer.startswith(":"):
+        raise ConnectionError(answer or "closed the connection")
+
+
+def mariadb_answers(client: str, port: int) -> None:
+    """Ask for a number in the hub's database, as the hub's user. Raises ServicesError."""
+    command = [client, "--no-defaults", "--protocol=tcp", f"--host={HOST}", f"--port={port}", f"--user={SQL_ACCOUNT}"]
+    _runs([*command, "--connect-timeout=5", "--execute=SELECT 1", SQL_ACCOUNT], {"MYSQL_PWD": SQL_ACCOUNT})
+
+
+def postgresql_answers(client: str, port: int) -> None:
+    """As above. Raises ServicesError."""
+    command = [client, "--no-psqlrc", f"--host={HOST}", f"--port={port}", f"--username={SQL_ACCOUNT}"]
+    told = {"PGPASSWORD": SQL_ACCOUNT, "PGCONNECT_TIMEOUT": "5"}
+    _runs([*command, "--command=SELECT 1", SQL_ACCOUNT], told)
+
+
+def _runs(command: Sequence[str], environment: dict[str, str]) -> None:
+    """Run a client's program to its end; a password is in the environment, never among the arguments."""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_CALL_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ServicesError(f"no answer within {_CALL_S:.0f} s") from None
+    if done.returncode != 0:
+        raise ServicesError((done.stderr.strip().splitlines() or [f"{command[0]} failed"])[-1])
 
 
 def _region_starts(gateway: Gateway, table: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
 """What each server is: its command line, the files that it reads, the ports that it takes, the question that it must answer.
 
-Knows no running process. Kafka and HBase run always; `gateway` is a second Thrift gateway in a process of its own, to try
-what happens when one of two goes.
+Knows no running process; those that come from the distribution's packages are in `packaged`. `gateway` is a second Thrift
+gateway in a process of its own, to try what happens when one of two goes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import string
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 from ops.services.errors import ServicesError
-from ops.services.places import ROOT, Places, Ports
+from ops.services.packaged import PACKAGED, packaged, version
+from ops.services.places import ROOT, Places, Ports, pinned, pom
 from ops.services.probes import hbase_answers, kafka_answers
+from ops.services.server import Habits, Server
 from ops.services.tools import Say, Tools, coprocessor, libraries
 
-ALWAYS = ("hbase", "kafka")  # in the order of their starts: HBase takes longer
+IN_JAVA = ("hbase", "kafka")  # in the order of their starts: HBase takes longer
+ALWAYS = (*IN_JAVA, *PACKAGED)
 ON_DEMAND = ("gateway",)
 NAMES = (*ALWAYS, *ON_DEMAND)
 
@@ -30,42 +32,10 @@ _FORMAT_S = 60.0
 _SMALL_HEAP = ("-Xms64m", "-Xmx256m")
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """One server, ready to be started.
-
-    Attributes:
-        options: For the JVM: heap, log, properties.
-        class_path: Its jars, and the folder of its configuration.
-        main: The class, and what it is given.
-        files: Name below its folder -> text; written before a start.
-        ports: Must be free before a start.
-        ask: Raises until the server answers.
-        prepare: Done once before the first start.
-    """
-
-    name: str
-    java: str
-    options: tuple[str, ...]
-    class_path: str
-    main: tuple[str, ...]
-    files: Mapping[str, str]
-    ports: tuple[int, ...]
-    ask: Callable[[], None]
-    prepare: Callable[[], None] = field(default=lambda: None)
-
-    def arguments(self) -> tuple[str, ...]:
-        """Return what follows `java`, without the mark."""
-        return (*self.options, "-cp", self.class_path, *self.main)
-
-    def fingerprint(self) -> str:
-        """Return a digest of all that was decided before the start: a server with another one is out of date."""
-        told = repr((self.java, self.arguments(), sorted(self.files.items())))
-        return hashlib.sha256(told.encode()).hexdigest()
-
-
 def ports_of(name: str, ports: Ports) -> tuple[int, ...]:
     """Return the ports that a server takes."""
+    if name in PACKAGED:
+        return (PACKAGED[name].port(ports),)
     if name == "kafka":
         return (ports.kafka, ports.kafka_controller)
     if name == "gateway":
@@ -73,12 +43,26 @@ def ports_of(name: str, ports: Ports) -> tuple[int, ...]:
     return (ports.thrift, ports.zookeeper, ports.hbase_master, ports.hbase_regionserver)
 
 
-def describe(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> Server:
-    """Return a server by its name; what it needs is fetched and built."""
+def habits_of(name: str) -> Habits:
+    """Return how a server's process is recognised and stopped."""
+    return PACKAGED[name].habits if name in PACKAGED else Habits()
+
+
+def version_of(name: str) -> str:
+    """Return a server's version: what the poms pin, or what the installed package says; empty if there is none."""
+    if name in PACKAGED:
+        return version(name)
+    return pinned(pom("kafka"), "kafka.version") if name == "kafka" else pinned(pom("hbase"), "hbase.version")
+
+
+def describe(name: str, places: Places, ports: Ports, tools: Callable[[], Tools], say: Say) -> Server:
+    """Return a server by its name; what it needs is fetched and built, with `tools` where it is in Java."""
+    if name in PACKAGED:
+        return packaged(name, places, ports, say)
     if name == "kafka":
-        return _kafka(places, ports, tools, say)
+        return _kafka(places, ports, tools(), say)
     if name in ("hbase", "gateway"):
-        return _hbase(name, places, ports, tools, say)
+        return _hbase(name, places, ports, tools(), say)
     raise ServicesError(f"there is no server {name!r}; expected one of {', '.join(NAMES)}")
 
 
@@ -87,16 +71,16 @@ def _kafka(places: Places, ports: Ports, tools: Tools, say: Say) -> Server:
     jars = libraries("kafka", places, tools, say)
     template = string.Template((_OPS / "kafka/server.properties").read_text(encoding="utf-8"))
     settings = template.substitute(folder=folder, broker=ports.kafka, controller=ports.kafka_controller)
+    options = ("@jvm.options", "-Xms128m", "-Xmx512m", *_logging(folder), "-cp", f"{jars}/*")
     return Server(
         name="kafka",
-        java=tools.java,
-        options=("@jvm.options", "-Xms128m", "-Xmx512m", *_logging(folder)),
-        class_path=f"{jars}/*",
-        main=("kafka.Kafka", "server.properties"),
+        command=(tools.java,),
+        arguments=(*options, "kafka.Kafka", "server.properties"),
         files={"server.properties": settings, **_files("kafka")},
         ports=ports_of("kafka", ports),
         ask=lambda: kafka_answers(ports.kafka),
         prepare=lambda: _format(folder, jars, tools),
+        tool=(tools.java, *options),
     )
 
 
@@ -133,18 +117,19 @@ def _hbase(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> S
         "thrift.port": str(thrift),
     }
     properties = tuple(f"-Diothub.{key}={value}" for key, value in settings.items())
+    class_path = f"{folder / 'conf'}:{ours}:{jars}/*"
+    options = ("@jvm.options", *heap, *_logging(folder), *properties, "-cp", class_path)
     return Server(
         name=name,
-        java=tools.java,
-        options=("@jvm.options", *heap, *_logging(folder), *properties),
-        class_path=f"{folder / 'conf'}:{ours}:{jars}/*",
-        main=(main,),
+        command=(tools.java,),
+        arguments=(*options, main),
         files={
             "conf/hbase-site.xml": (_OPS / "hbase/conf/hbase-site.xml").read_text(encoding="utf-8"),
             **_files("hbase"),
         },
         ports=ports_of(name, ports),
         ask=lambda: hbase_answers(thrift),
+        tool=(tools.java, *options),
     )
 
 

@@ -68,7 +68,7 @@ def find_tools(say: Say) -> Tools:
     """
     java_home = _java_home()
     if java_home is None:
-        _install(_JDK_PACKAGES, say)
+        install(_JDK_PACKAGES, say)
         java_home = _java_home()
     if java_home is None:
         raise ServicesError(
@@ -76,7 +76,7 @@ def find_tools(say: Say) -> Tools:
             f"Install one (Debian: apt-get install {_JDK_PACKAGES[0]}) and try again"
         )
     if shutil.which("mvn") is None:
-        _install(("maven",), say)
+        install(("maven",), say)
     maven = shutil.which("mvn")
     if maven is None:
         raise ServicesError(
@@ -141,7 +141,7 @@ def java_version(home: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def _install(packages: Sequence[str], say: Say) -> None:
+def install(packages: Sequence[str], say: Say) -> None:
     """Install the first of these Debian packages that can be had; silent when none can, the caller looks again."""
     if shutil.which("apt-get") is None:
         return
@@ -152,7 +152,14 @@ def _install(packages: Sequence[str], say: Say) -> None:
             _run([*root, "apt-get", "update", "-q"], _INSTALL_S, environment)
         for package in packages:
             say(f"installing {package} ...")
-            if _run([*root, "apt-get", "install", "-y", "-q", package], _INSTALL_S, environment)[0] == 0:
+            if (
+                _run(
+                    [*root, "apt-get", "install", "-y", "-q", "--no-install-recommends", package],
+                    _INSTALL_S,
+                    environment,
+                )[0]
+                == 0
+            ):
                 return
 
 

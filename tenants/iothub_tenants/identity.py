@@ -14,6 +14,9 @@ TENANT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,31}")
 DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}")
 _USERNAME = re.compile(f"({TENANT_NAME.pattern})/({DEVICE_NAME.pattern})")
+STREAM_NAME = re.compile(
+    r"[a-z][a-z0-9-]{0,63}"
+)  # a part of a topic of Kafka; no generation of our own topics begins so
 PLAN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 # Words that other programs and our own columns use for "nobody" or "everybody" (the lesson of emqx#18123).
@@ -22,6 +25,7 @@ RESERVED = frozenset({"global", "null", "none", "undefined", "system", "_interna
 _TENANT_RULE = "2 to 32 of a-z, 0-9 and -, beginning with a letter or digit"
 _DEVICE_RULE = "1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
 _GROUP_RULE = "1 to 64 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
+_STREAM_RULE = "1 to 64 of a-z, 0-9 and -, beginning with a letter"
 _PLAN_RULE = "1 to 64 of a-z, 0-9 and -, beginning with a letter or digit"
 
 
@@ -66,6 +70,11 @@ def check_group_name(name: str) -> None:
 def check_issuer_name(name: str) -> None:
     """Raise ConfigError unless a token issuer may have this name."""
     _check("token issuer", name, GROUP_NAME, _GROUP_RULE)
+
+
+def check_stream_name(name: str) -> None:
+    """Raise ConfigError unless a stream may have this name."""
+    _check("stream", name, STREAM_NAME, _STREAM_RULE)
 
 
 def check_plan_name(name: str) -> None:

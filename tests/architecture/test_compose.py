@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from ops.services.hub_settings import hub_settings
-from ops.services.places import Ports, pinned, pom
+from ops.services.packaged import PACKAGED
+from ops.services.places import SQL_ACCOUNT, Ports, pinned, pom
 from tests.architecture.tree import ROOT
 
 Compose = dict[str, dict[str, dict[str, object]]]
@@ -74,7 +75,46 @@ def test_hbase_listens_where_the_hub_looks(services: dict[str, dict[str, object]
     assert f'thrift = ["127.0.0.1:{ports.thrift}"]' in hub_settings(ports)
 
 
-@pytest.mark.parametrize("name", ["kafka", "hbase"])
+def _options(command: object) -> dict[str, str]:
+    """Return `--name=value` words of a command as settings, `-` and `_` alike."""
+    words = [word.removeprefix("--").partition("=") for word in cast("list[str]", command) if "=" in word]
+    return {name.replace("-", "_"): value for name, _, value in words}
+
+
+def _ours(name: str, separator: str, port: int) -> dict[str, str]:
+    text = (ROOT / "ops" / name).read_text(encoding="utf-8").replace("${port}", str(port))
+    lines = [line for line in text.splitlines() if line and line[0] not in "#["]
+    pairs = [line.partition(separator) for line in lines]
+    return {name.strip().replace("-", "_"): value.strip().strip("'") for name, _, value in pairs}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "separator"),
+    [
+        ("redis", "redis/redis.conf", " "),
+        ("mariadb", "mariadb/my.cnf", "="),
+        ("postgresql", "postgresql/postgresql.conf", "="),
+    ],
+)
+def test_packaged_servers_have_the_same_settings(
+    services: dict[str, dict[str, object]], name: str, file: str, separator: str
+) -> None:
+    """The images are of the series that the distribution has; only where files lie is theirs."""
+    ours = _ours(file, separator, PACKAGED[name].port(Ports()))
+    only_here = {"daemonize", "set_proc_title"}  # how our own program finds the process again
+
+    assert _options(services[name]["command"]) == {key: value for key, value in ours.items() if key not in only_here}
+
+
+def test_sql_images_have_the_hubs_account(services: dict[str, dict[str, object]]) -> None:
+    """The same url leads to both."""
+    for name, prefix in (("mariadb", "MARIADB"), ("postgresql", "POSTGRES")):
+        environment = cast("dict[str, str]", services[name]["environment"])
+        account = {environment[f"{prefix}_{word}"] for word in ("USER", "PASSWORD")}
+        assert account == {SQL_ACCOUNT}
+
+
+@pytest.mark.parametrize("name", ["kafka", "hbase", "redis", "mariadb", "postgresql"])
 def test_nothing_is_reachable_from_other_machines(services: dict[str, dict[str, object]], name: str) -> None:
     """Host networking with loopback listeners: no `ports:` that would open them to everybody."""
     assert services[name]["network_mode"] == "host"

@@ -70,7 +70,7 @@ def files(*suffixes: str) -> Iterator[Path]:
         names[:] = sorted(
             name for name in names if name not in NOT_OURS and (not name.startswith(".") or name == ".ci")
         )
-        for name in sorted(found):
+        for name in sorted(set(found) - {".git"}):  # a file in a worktree of git's
             path = Path(folder) / name
             if path.suffix not in BINARY and (not suffixes or path.suffix in suffixes):
                 yield path

@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "load")]
 
 import accounts  # noqa: E402
+import bench_auth  # noqa: E402
 import bench_queues  # noqa: E402
 import compare  # noqa: E402
 import report  # noqa: E402
@@ -77,6 +78,7 @@ class Bench:
         self.keep("offline", self.offline())
         self.keep("usable", {f"QoS {qos}": self.usable(qos) for qos in ((1,) if self.is_quick else (0, 1))})
         self.keep("queue_table", self.queue_table())
+        self.keep("auth_table", bench_auth.table(bench_auth.LEVELS, 0.3 if self.is_quick else 3.0))
         text = report.markdown(self.record)
         (self.results / "bench.md").write_text(text, encoding="utf-8")
         sys.stdout.write(text)

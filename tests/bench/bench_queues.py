@@ -1,7 +1,7 @@
 """How fast the queue drivers append, read and acknowledge, the store alone: messages a second, and CPU of this process for each.
 
-Run by hand, alone: `.venv/bin/python tests/bench/bench_queues.py --drivers sqlite hbase hbase-plain`; it starts HBase of `make services` where
-that does not run, and stops it again. `--regions` and `--connections` say what the tables and the client are like.
+Run by hand, alone: `.venv/bin/python tests/bench/bench_queues.py --drivers sqlite hbase hbase-plain redis`; it starts HBase and
+Redis of `make services` where they do not run, and stops them again. `--regions` and `--connections` say what the tables and the client are like.
 Knows no hub: one thread uses the store, as the hub's writer does; the client of HBase has its reactor, as in a hub.
 """
 
@@ -34,8 +34,9 @@ from ops.services.errors import ServicesError
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.own_tables import own_tables
+from tests.support.redis_hubs import RedisQueueHouse
 
-DRIVERS = ("sqlite", "hbase", "hbase-plain")
+DRIVERS = ("sqlite", "hbase", "hbase-plain", "redis")
 QUEUES = 1_000
 BODY = bytes(1_024)
 TENANT = 1
@@ -64,6 +65,8 @@ def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
             store: QueueStore = SqliteQueues(
                 open_database(folder / "queues.db", SCHEMA, ManualClock(), lambda _name, _text: None)
             )
+        elif driver == "redis":
+            store = stack.enter_context(_on_redis())
         else:
             store = stack.enter_context(_on_hbase(driver, shape))
         yield store
@@ -71,16 +74,25 @@ def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
 
 
 @contextmanager
-def _running() -> Iterator[Services]:
-    """HBase that runs goes on; one that was started here is stopped."""
+def _running(name: str) -> Iterator[Services]:
+    """A server that runs goes on; one that was started here is stopped."""
     services = Services(say=_say)
-    is_ours = any(report.name == "hbase" and report.state == "down" for report in services.reports())
-    services.up("hbase")
+    is_ours = any(report.name == name and report.state == "down" for report in services.reports())
+    services.up(name)
     try:
         yield services
     finally:
         if is_ours:
-            services.down("hbase")
+            services.down(name)
+
+
+@contextmanager
+def _on_redis() -> Iterator[QueueStore]:
+    with _running("redis") as services:
+        house = RedisQueueHouse(services)
+        with house.store() as store:
+            yield store
+        house.remove()
 
 
 @contextmanager
@@ -88,7 +100,7 @@ def _on_hbase(driver: str, shape: Shape) -> Iterator[QueueStore]:
     table = "queues" if driver == "hbase" else "queues_plain"
     make: Callable[[ThreadCaller, Tables], QueueStore] = HBaseQueues if driver == "hbase" else PlainHBaseQueues
     with (
-        _running() as services,
+        _running("hbase") as services,
         own_tables(services, shape.regions, table, "queue_index", "bodies") as tables,
         ReactorThread() as reactor,
     ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+import bench_auth
 from workloads import OFFLINE_LEAST, WORKLOADS, Workload
 
 Record = dict[str, Any]
@@ -22,7 +23,7 @@ def markdown(record: Record) -> str:
         f"{about['turns']} turn(s) of {about['seconds']:g} s; broker on CPU 0, load on CPU 1 (one thread), a fresh process and data directory "
         f"for every run, authentication on in both. {record['versions']['mosquitto']}; {record['versions']['iothub']}."
     )
-    parts = ["# make bench", head, compared(record), _offline(record), _usable(record), _queues(record)]
+    parts = ["# make bench", head, compared(record), _offline(record), _usable(record), _queues(record), _auth(record)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -121,6 +122,14 @@ def _usable(record: Record) -> str:
 def _median(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{statistics.median(known):.1f}" if known else "-"
+
+
+def _auth(record: Record) -> str:
+    what = (
+        "**A device's record from each level** (its name is different each time; a server that is not here has no row; servers on this machine, "
+        "their CPU is not counted):"
+    )
+    return f"{what}\n\n{bench_auth.markdown(record['auth_table'])}"
 
 
 def _queues(record: Record) -> str:

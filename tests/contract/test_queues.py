@@ -19,6 +19,7 @@ from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
+from tests.support.redis_queues import RedisHouse
 
 
 class Alternating(SeveralQueues):
@@ -28,7 +29,7 @@ class Alternating(SeveralQueues):
         self.create_with(("sqlite", "memory")[queue_id % 2], tenant_id, queue_id, limits, first_epoch)
 
 
-@pytest.fixture(params=["memory", "sqlite", "hbase", "hbase-plain"])
+@pytest.fixture(params=["memory", "sqlite", "hbase", "hbase-plain", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
@@ -37,6 +38,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore
         queues = HBase().store()[0]
     elif request.param == "hbase-plain":
         queues = PlainHBase().store()[0]
+    elif request.param == "redis":
+        queues = RedisHouse().store()
     yield queues
     queues.close()
 

@@ -1,4 +1,4 @@
-"""Real Kafka and HBase for the tests of this folder. Where they cannot be brought up, every test fails: none is skipped."""
+"""The real servers for the tests of this folder. Where they cannot be brought up, every test fails: none is skipped."""
 
 from __future__ import annotations
 
@@ -35,15 +35,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def _house() -> Iterator[Services]:
+def _set() -> Iterator[Services]:
     """Those that the tests have started are stopped after them; those that ran already go on."""
     house = _chosen()
     before = {report.name for report in house.reports() if report.state != "down"}
-    house.up()
     yield house
     for name in reversed(ALWAYS):
         if name not in before:
             house.down(name)
+
+
+@pytest.fixture(scope="session")
+def _house(_set: Services) -> Services:
+    """All of them."""
+    _set.up()
+    return _set
+
+
+@pytest.fixture
+def redis_server(_set: Services) -> Services:
+    """Redis, up, whatever the test before has done to it; the others need not be."""
+    return _up(_set, "redis")
+
+
+@pytest.fixture
+def mariadb(_set: Services) -> Services:
+    """MariaDB, as above."""
+    return _up(_set, "mariadb")
+
+
+@pytest.fixture
+def postgresql(_set: Services) -> Services:
+    """PostgreSQL, as above."""
+    return _up(_set, "postgresql")
+
+
+def _up(house: Services, name: str) -> Services:
+    if next(report.state for report in house.reports() if report.name == name) != "running":
+        house.up(name)
+    return house
 
 
 def _chosen() -> Services:
@@ -60,6 +90,19 @@ def _chosen() -> Services:
 
 def _processes(house: Services) -> list[tuple[str, str, int | None]]:
     return [(report.name, report.state, report.pid) for report in house.reports() if report.name in ALWAYS]
+
+
+@pytest.fixture
+def broker_alone() -> Iterator[Services]:
+    """Kafka alone, up whatever the test before has done to it; it goes on if it ran already."""
+    house = _chosen()
+    was_up = any(report.name == "kafka" and report.state != "down" for report in house.reports())
+    house.up("kafka")
+    yield house
+    if was_up:
+        house.up("kafka")
+    else:
+        house.down("kafka")
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from iothub.records import keys
 from iothub.units import Endpoint
+from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
@@ -20,6 +22,7 @@ from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.clients import Door
 from tests.support.hub import Hub, free_port
+from tests.support.own_tables import caller_of, reopen_regions
 from tests.support.party import Party
 from tests.support.server_hub import PLAIN_TENANT, own_stores, server_hub
 
@@ -152,6 +155,34 @@ def test_commands_show_what_is_on_the_servers(hub: Hub, party: Party) -> None:
     hub.run("events", "verify")
     assert "meter-7" not in [row["name"] for row in hub.rows("session", "list", "acme")]
     hub.start()
+
+
+def test_session_whose_queue_is_damaged_can_be_discarded(hub: Hub, party: Party, services: Services) -> None:
+    """Its state in HBase cannot be read: lists name it, a purge says what helps, and then its client begins anew."""
+    subscriber = party(5, "meter-9", keep=True)
+    subscriber.subscribe(("broken", 1))
+    subscriber.disconnect()
+    (row,) = (row for row in hub.rows("queue", "list", "acme") if row["name"] == "meter-9")
+    (tenant_id,) = (int(str(row["id"])) for row in hub.rows("tenant", "list") if row["name"] == "acme")
+    table = Tables(hub.environment["IOTHUB_HBASE__NAMESPACE"]).queues
+    meta = keys.meta_row(keys.queue_key(int(str(row["queue_id"])), tenant_id))
+    with caller_of(services) as caller:
+        caller.call(calls.mutate_row(table, meta, {b"m:s": b"\x09of a newer jar"}))
+    reopen_regions(services, table, 1)  # they keep the newest states in memory
+
+    (listed,) = (row for row in hub.rows("queue", "list", "acme") if row["name"] == "meter-9")
+    assert f"state of queue {row['queue_id']} of tenant {tenant_id}: version 9" in str(listed["unreadable"])
+    refused = hub.run("queue", "purge", "acme", "meter-9", "--yes", check=False)
+    assert refused.returncode == 7
+    assert "session discard` ends its session and removes it" in refused.stderr
+    assert party.ask(5, "meter-9", keep=True).connack.code == 0x88
+    hub.run("session", "discard", "acme", "meter-9", "--yes")
+
+    back = party(5, "meter-9", keep=True)
+    assert not back.connack.session_present
+    back.subscribe(("broken", 1))
+    party(device="dev2").publish("broken", b"whole", qos=1)
+    assert back.payloads(1) == [b"whole"]
 
 
 def test_metrics_tell_of_hbase(hub: Hub, party: Party) -> None:

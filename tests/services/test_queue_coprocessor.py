@@ -9,11 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from iothub.errors import BackendError
+from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.direct import DirectCaller
 from ops.services.house import Services
 from ops.services.places import ROOT
 from tests.support import queue_bytes
+from tests.support.own_tables import reopen_regions
 from tests.support.queue_bytes import Bytes, Code, Kind, Status, appended, claimed, record, request, step
 from tests.support.queue_table import QueueTable, queue_table
 
@@ -271,6 +273,23 @@ def test_state_of_a_newer_version_is_refused_by_name(table: QueueTable, caller: 
     text = f"state of queue {newer} of tenant 7: version 9 is not known here".encode()
     assert told[1].raw.startswith(text)
     assert (shown or b"")[2:].startswith(text)
+
+
+def test_damaged_queue_is_dropped_with_all_that_it_had(table: QueueTable, caller: DirectCaller) -> None:
+    """Its records, and the publishes that it kept open; then it can be made again, and nothing of it shows."""
+    queue = next(QUEUES)
+    table.do(caller, queue, queue_bytes.create(queue), queue_bytes.append(queue, 9, 1, [record(b"a")]))
+    caller.call(calls.mutate_row(table.name, keys.intent_row(keys.queue_key(queue, 7), 5), {b"m:p": b"open"}))
+    caller.call(calls.mutate_row(table.name, queue_bytes.meta_row(queue), {b"m:s": b"\x09whatever"}))
+    reopen_regions(table.services, table.name, 1)  # they keep the newest states in memory
+
+    assert table.do(caller, queue, step(Code.PURGE, queue))[0].status == Status.DAMAGED
+    dropped = table.do(caller, queue, step(Code.DROP, queue))[0]
+    assert (dropped.status, dropped.raw) == (Status.DONE, bytes(8))
+    assert caller.call(calls.get_row(table.name, keys.intent_row(keys.queue_key(queue, 7), 5))) is None
+    table.do(caller, queue, queue_bytes.create(queue, token=2))
+    epoch = claimed(table.do(caller, queue, queue_bytes.claim(queue))[0]).epoch
+    assert table.page(caller, queue, epoch, 0).records == {}
 
 
 def test_stats_of_queues_in_many_regions_are_one_call(table: QueueTable, caller: DirectCaller) -> None:

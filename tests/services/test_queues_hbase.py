@@ -16,9 +16,9 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase.bodies import PIECE_BYTES, sweepable
+from iothub_services.queues.hbase.bodies import PIECE_BYTES
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.hbase.sweep import referenced
+from iothub_services.queues.hbase_bodies.sweep import sweep
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, own_tables
@@ -73,14 +73,10 @@ def test_message_for_many_queues_is_stored_once(store: HBaseQueues, tables: Tabl
     assert store.read(3, epochs[3], 1, 10, MANY).records[0].body == large
     with caller_of(services) as caller:
         stored = caller.call(calls.get_row(tables.queues, keys.record_row(keys.queue_key(3, TENANT), 1), (b"d:b",)))
-        marked = referenced(caller, tables.queues)
-        everything = set(sweepable(caller, tables.bodies, set(), FAR_AHEAD_MS))
-        assert set(sweepable(caller, tables.bodies, marked, FAR_AHEAD_MS)) == everything - marked
-        assert set(sweepable(caller, tables.bodies, set(), 0)) == set()
+        swept = sweep(caller, tables, FAR_AHEAD_MS, lambda _: None, is_dry_run=True)
     assert stored is not None
     assert len(stored.cells[b"d:b"].value) < 100
-    assert len(marked) == 2
-    assert marked <= everything
+    assert (swept.references, swept.referenced) == (21, 2)
 
 
 def test_second_hub_appends_to_queues_of_the_first(store: HBaseQueues, tables: Tables, services: Services) -> None:

@@ -96,6 +96,9 @@ def test_nobody_else_can_reach_them(services: Services) -> None:
         ports.zookeeper,
         ports.hbase_master,
         ports.hbase_regionserver,
+        ports.redis,
+        ports.mariadb,
+        ports.postgresql,
     )
     refused = 0
     for port in own:

@@ -24,7 +24,7 @@ from iothub_services.state.hbase import HBaseStates
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_spark.jobs import compact_events, verify
-from iothub_spark.spec import HBaseTables, KafkaLog, Spec
+from iothub_spark.spec import HBaseTables, KafkaLog
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import Stretch, range_after
 from iothub_spark.stores.log_kafka import KafkaStretches
@@ -36,7 +36,8 @@ from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.job_checkpoints import JobCheckpoints
 from tests.support.kafka import own_settings, own_topics, produce
 from tests.support.own_tables import made_tables
-from tests.support.spark import Quiet, facts_of, require_same, spark, sqlite_spec, states_from
+from tests.support.server_log import append_to_kafka, servers_spec
+from tests.support.spark import Quiet, facts_of, require_same, spark, states_from
 
 __all__ = ["spark"]
 
@@ -66,18 +67,6 @@ def tables(_house: Services) -> Iterator[Tables]:
 def kafka(services: Services) -> Iterator[Kafka]:
     with own_topics(services, partitions=PARTITIONS) as settings:
         yield settings
-
-
-def _spec(services: Services, kafka: Kafka, namespace: str, folder: Path) -> Spec:
-    hbase = HBaseTables((Endpoint(HOST, services.ports.thrift),), namespace)
-    log = KafkaLog(kafka.brokers, kafka.topic_prefix, kafka.timeout_s)
-    return replace(sqlite_spec(folder), events=log, checkpoints=hbase, state=hbase)
-
-
-def _append(kafka: Kafka, logged: list[Event]) -> None:
-    with closing(KafkaEvents(kafka)) as log:
-        for start in range(0, len(logged), 1_000):
-            log.append(logged[start : start + 1_000])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -115,7 +104,7 @@ def test_hub_and_job_share_the_table_and_marks_are_not_rows(services: Services, 
 
 def test_log_on_kafka_is_read_by_place(services: Services, kafka: Kafka) -> None:
     """Every partition from where it was left to the end that was captured; offsets are the hub's."""
-    _append(kafka, list(EventMill(50, 3).events(900)))
+    append_to_kafka(kafka, list(EventMill(50, 3).events(900)))
     with (
         closing(KafkaStretches(KafkaLog(kafka.brokers, kafka.topic_prefix))) as log,
         closing(KafkaEvents(kafka)) as hub,
@@ -149,16 +138,16 @@ def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
     spark: SparkSession, services: Services, kafka: Kafka, tables: Tables, tmp_path: Path
 ) -> None:
     """From nothing, then incrementally; a hub starts from it; verify finds no difference; a log without its beginning is refused."""
-    mill, spec = EventMill(SESSIONS, TENANTS), _spec(services, kafka, tables.namespace, tmp_path)
+    mill, spec = EventMill(SESSIONS, TENANTS), servers_spec(services, kafka, tables.namespace, tmp_path)
     logged = list(mill.events(MADE))
-    _append(kafka, logged)
+    append_to_kafka(kafka, logged)
     first = compact_events.run(spark, spec, Quiet())
     assert first["events"] == MADE
     with caller(services) as own:
         require_same(states_from(HubCheckpoints(own, tables)), replay(logged, PARTITIONS))
 
         more = list(mill.events(MORE))
-        _append(kafka, more)
+        append_to_kafka(kafka, more)
         second = compact_events.run(spark, spec, Quiet())
         assert (second["events"], second["base_rows"]) == (MORE, first["rows"])
         whole = replay(logged + more, PARTITIONS)
@@ -174,7 +163,7 @@ def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
 
             pointer = HubCheckpoints(own, tables).pointer()
             assert pointer is not None
-            _append(kafka, list(mill.events(300)))
+            append_to_kafka(kafka, list(mill.events(300)))
             log.trim(tuple(offset + 20 for offset in pointer.offsets))
             with pytest.raises(ConflictError, match="does not fit the log: the log begins at offset"):
                 compact_events.run(spark, spec, Quiet())
@@ -189,13 +178,13 @@ def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
     """
     tables = Tables("sparktrim")
     wanted = [each for each in layouts(tables.namespace, 1) if each.name.endswith((":state", ":checkpoints"))]
-    mill, spec = EventMill(60, 3), _spec(services, kafka, tables.namespace, tmp_path)
+    mill, spec = EventMill(60, 3), servers_spec(services, kafka, tables.namespace, tmp_path)
     logged: list[Event] = []
 
     def compact(own: object) -> dict[str, object]:
         more = list(mill.events(400))
         logged.extend(more)
-        _append(kafka, more)
+        append_to_kafka(kafka, more)
         with closing(KafkaEvents(kafka)) as log:
             StateService(log, HBaseStates(own, tables), lambda name, text: None, HubCheckpoints(own, tables)).load()
         return dict(compact_events.run(spark, spec, Quiet()))
@@ -228,7 +217,7 @@ def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
 
         begin, more = log.begin(), list(mill.events(400))
         logged.extend(more)
-        _append(kafka, more)
+        append_to_kafka(kafka, more)
         produce(services, topic_name(kafka, Topic.SESSIONS), b"no event")
         with pytest.raises(CorruptRecordError, match=r"1 damaged events \(event of nobody, offset .*from_state=true`"):
             compact_events.run(spark, spec, Quiet())

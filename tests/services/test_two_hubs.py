@@ -7,15 +7,18 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
+from iothub.company import SETTLE_S
 from ops.services.house import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.night import by_day
+from tests.support.packets import SUBACK
 from tests.support.party import Party
 from tests.support.server_hub import PLAIN_TENANT, own_stores
 from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
@@ -107,6 +110,24 @@ def test_message_reaches_a_client_that_is_connected_to_the_other_hub(pair: Pair,
 
     assert subscriber.payloads(len(sent)) == sent
     subscriber.nothing()
+
+
+def test_subscribes_that_are_sent_together_wait_together(pair: Pair, at: At) -> None:
+    """Twenty of one client cost one wait, not twenty; and from each SUBACK on the other hub routes by it."""
+    subscriber = at(pair.first)(5, "together", keep=True)
+    publisher = at(pair.second)(5, device="dev2")
+    began = time.monotonic()
+    for number in range(1, 21):
+        subscriber.send_subscribe((f"together/{number}", 1), packet_id=number)
+    sent = []
+    for number in range(1, 21):
+        assert subscriber.expect(SUBACK).packet_id == number
+        if number == 20:
+            assert time.monotonic() - began < 20 * SETTLE_S / 2
+        sent.append(b"%d" % number)
+        publisher.publish(f"together/{number}", sent[-1], qos=1)
+
+    assert subscriber.payloads(20) == sent
 
 
 def test_client_is_taken_over_from_the_other_hub(pair: Pair, at: At) -> None:

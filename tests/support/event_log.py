@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
 
 from iothub.records import events
@@ -34,14 +35,11 @@ class EventMill:
         self._epochs: dict[int, int] = {}
         self._is_live: dict[int, bool] = {}
         self._at_ms = NOON_MS
+        self._events = (event for _ in repeat(None) for event in self._step())
 
     def events(self, count: int) -> Iterator[Event]:
-        made = 0
-        while made < count:
-            for event in self._step():
-                if made < count:
-                    made += 1
-                    yield event
+        """Make the next events: the same ones, whether they are asked for together or a few at a time."""
+        return islice(self._events, count)
 
     def _step(self) -> list[Event]:
         chance = self._random

@@ -207,13 +207,14 @@ class FakeCluster(KafkaCluster):
         if self.is_away or any(each.topic not in self.topics for each in of):
             raise KafkaTimeoutError(f"no answer within {timeout_ms} ms")
 
-    def producer(self) -> FakeProducer:
+    def producer(self, linger_ms: int = 0) -> FakeProducer:
+        del linger_ms
         self.ask(0)
         self.producers.append(FakeProducer(self))
         return self.producers[-1]
 
-    def consumer(self, wait_ms: int = FETCH_WAIT_MS) -> FakeConsumer:
-        del wait_ms
+    def consumer(self, wait_ms: int = FETCH_WAIT_MS, group: str | None = None) -> FakeConsumer:
+        del wait_ms, group
         return FakeConsumer(self)
 
     @contextmanager

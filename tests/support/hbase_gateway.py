@@ -24,7 +24,10 @@ class RefusedError(Exception):
 
 
 class FakeGateway:
-    """Tables: name -> row -> column -> (value, timestamp). `answer` turns a request's frame into the answer's."""
+    """Tables: name -> row -> column -> (value, timestamp). `answer` turns a request's frame into the answer's.
+
+    `now`: the timestamp of the last change, in milliseconds; each change is one later.
+    """
 
     def __init__(self) -> None:
         self.tables: dict[bytes, dict[bytes, dict[bytes, tuple[bytes, int]]]] = {}
@@ -48,7 +51,7 @@ class FakeGateway:
         }
         self._scanners: dict[int, tuple[bytes, list[bytes], object]] = {}
         self._opened = -1
-        self._now = 1000
+        self.now = 1000
 
     def table(self, name: bytes) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
         if name not in self.tables:
@@ -78,14 +81,14 @@ class FakeGateway:
     # --- verbs
 
     def _put(self, table: bytes, row: bytes, changes: list[dict[int, Any]], timestamp: int | None = None) -> None:
-        self._now += 1
+        self.now += 1
         cells = self.table(table).setdefault(row, {})
         for change in changes:
             if change.get(1):
                 for column in [each for each in cells if each == change[2] or each.split(b":")[0] == change[2]]:
                     del cells[column]
             else:
-                cells[change[2]] = (change[3], timestamp or self._now)
+                cells[change[2]] = (change[3], timestamp or self.now)
         if not cells:
             del self.table(table)[row]
 
@@ -93,7 +96,7 @@ class FakeGateway:
         table, row, (column,), (value,) = (arguments[1][number] for number in (1, 2, 3, 4))
         old = self.table(table).get(row, {}).get(column, (b"", 0))[0]
         self._put(table, row, [{2: column, 3: old + value}])
-        return thrift.LIST, thrift.structs([_cell(old + value, self._now)])
+        return thrift.LIST, thrift.structs([_cell(old + value, self.now)])
 
     def _check_and_put(self, arguments: dict[int, Any]) -> Answer:
         cell = self.table(arguments[1]).get(arguments[2], {}).get(arguments[3])

@@ -147,7 +147,11 @@ class QueueCoprocessor:
         told = b""
         for code, key, taken in steps:
             step = Bytes(taken)
-            if key in self.damaged:
+            if key in self.damaged and code == Code.DROP:
+                self.damaged.remove(key)
+                self._drop(key, step)
+                status, answer = Status.DONE, bytes(8)
+            elif key in self.damaged:
                 status, answer = Status.DAMAGED, b"state: version 9 is not known here"
             elif code != Code.CREATE and key not in self.queues:
                 status, answer = Status.GONE, bytes(8) if code == Code.DROP else b""

@@ -1,4 +1,4 @@
-"""Hubs that write to queues on the real HBase while something is done to it, and what must be true afterwards.
+"""Hubs that write to queues on a real server while something is done to it, and what must be true afterwards.
 
 Knows the drivers' stores by their port; what is done, and to whom, the tests say.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from iothub.errors import BackendError
@@ -115,6 +115,39 @@ class WritingHub(threading.Thread):
             return
 
 
+@contextmanager
+def hubs_writing(
+    stores: Sequence[QueueStore], queues: Sequence[int], *, is_reading: bool = False
+) -> Iterator[list[WritingHub]]:
+    """Let hubs write, one for each store; behind it all of them have been answered, and none has met what it must not."""
+    is_over = threading.Event()
+    made = [WritingHub(each, at, queues, is_over, is_reading=is_reading) for at, each in enumerate(stores)]
+    for hub in made:
+        hub.start()
+    try:
+        yield made
+    finally:
+        is_over.set()
+        for hub in made:
+            hub.join()
+        for store in stores:
+            store.close()
+    assert [hub.defect for hub in made] == [None] * len(made)
+
+
+def check_written(store: QueueStore, hubs: Sequence[WritingHub], queues: Sequence[int]) -> None:
+    """Positions are dense, every acknowledged message was at its position and nowhere else, in the order of its writer."""
+    for queue_id in queues:
+        answered = {at: body for hub in hubs for at, body in hub.acknowledged[queue_id].items()}
+        assert len(answered) == sum(len(hub.acknowledged[queue_id]) for hub in hubs)
+        there = {at: body for hub in hubs for at, body in hub.read[queue_id].items()}
+        _read_rest(store, queue_id, there)
+        assert there == answered
+        assert sorted(there) == list(range(1, len(there) + 1))
+        for hub in hubs:
+            assert _numbers(hub, queue_id) == sorted(_numbers(hub, queue_id))
+
+
 @dataclass(frozen=True)
 class QueueHouse:
     """One driver's queues on the real HBase, in `table`. `make`: its store, on a caller and tables."""
@@ -138,36 +171,14 @@ class QueueHouse:
     def writing(
         self, hubs: int, queues: Sequence[int], *, port: int | None = None, is_reading: bool = False
     ) -> Iterator[list[WritingHub]]:
-        """Let so many hubs write; behind it all of them have been answered, and none has met what it must not."""
-        is_over = threading.Event()
-        callers = [caller_of(self.services, port) for _ in range(hubs)]
-        stores = [self.make(caller, self.tables) for caller in callers]
-        made = [WritingHub(each, at, queues, is_over, is_reading=is_reading) for at, each in enumerate(stores)]
-        for hub in made:
-            hub.start()
-        try:
-            yield made
-        finally:
-            is_over.set()
-            for hub in made:
-                hub.join()
-            for store, caller in zip(stores, callers, strict=True):
-                store.close()
-                caller.close()
-        assert [hub.defect for hub in made] == [None] * hubs
+        with ExitStack() as stack:
+            callers = [stack.enter_context(caller_of(self.services, port)) for _ in range(hubs)]
+            stores = [self.make(caller, self.tables) for caller in callers]
+            yield stack.enter_context(hubs_writing(stores, queues, is_reading=is_reading))
 
     def check(self, hubs: Sequence[WritingHub], queues: Sequence[int]) -> None:
-        """Positions are dense, every acknowledged message was at its position and nowhere else, in the order of its writer."""
         with self.store() as store:
-            for queue_id in queues:
-                answered = {at: body for hub in hubs for at, body in hub.acknowledged[queue_id].items()}
-                assert len(answered) == sum(len(hub.acknowledged[queue_id]) for hub in hubs)
-                there = {at: body for hub in hubs for at, body in hub.read[queue_id].items()}
-                _read_rest(store, queue_id, there)
-                assert there == answered
-                assert sorted(there) == list(range(1, len(there) + 1))
-                for hub in hubs:
-                    assert _numbers(hub, queue_id) == sorted(_numbers(hub, queue_id))
+            check_written(store, hubs, queues)
 
 
 def _read_rest(store: QueueStore, queue_id: int, there: dict[int, bytes]) -> None:

@@ -171,16 +171,23 @@ class RawClient:
 
     def subscribe(self, *filters: tuple[str, int], packet_id: int = 10, props: Properties | None = None) -> Packet:
         """SUBSCRIBE (option byte per filter: QoS, in 5.0 with the other bits) and return the SUBACK."""
+        self.send_subscribe(*filters, packet_id=packet_id, props=props)
+        return self.expect(SUBACK)
+
+    def send_subscribe(self, *filters: tuple[str, int], packet_id: int, props: Properties | None = None) -> None:
+        """Wait for nothing."""
         body = struct.pack(">H", packet_id) + (properties(props) if self.version == 5 else b"")
         for topic_filter, options in filters:
             body += string(topic_filter) + bytes([options])
         self.send_packet(0x82, body)
-        return self.expect(SUBACK)
 
     def unsubscribe(self, *filters: str, packet_id: int = 11) -> Packet:
+        self.send_unsubscribe(*filters, packet_id=packet_id)
+        return self.expect(UNSUBACK)
+
+    def send_unsubscribe(self, *filters: str, packet_id: int) -> None:
         body = struct.pack(">H", packet_id) + (properties(None) if self.version == 5 else b"")
         self.send_packet(0xA2, body + b"".join(string(topic_filter) for topic_filter in filters))
-        return self.expect(UNSUBACK)
 
     def disconnect(self, code: int | None = None, props: Properties | None = None) -> None:
         body = b"" if code is None else bytes([code]) + (properties(props) if props is not None else b"")

@@ -128,7 +128,9 @@ def require_same(found: dict[tuple[int, str], SessionState], expected: Replay) -
     """Compare session by session; the first that differs is shown."""
     assert found.keys() == expected.sessions.keys()
     for key, state in found.items():
-        assert facts_of(state) == expected.sessions[key], key
+        facts, wanted = facts_of(state), expected.sessions[key]
+        unlike = {name: (facts.get(name), wanted.get(name)) for name in facts.keys() | wanted.keys()}
+        assert facts == wanted, (key, {name: pair for name, pair in unlike.items() if pair[0] != pair[1]})
 
 
 def live_states(folder: Path) -> None:

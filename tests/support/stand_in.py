@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 _SOURCE = """#!{python} -S
-import signal, sys, time
+import signal, subprocess, sys, time
 if "deaf" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "parent" in sys.argv:
+    print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
 print("ready", flush=True)
 if "brief" in sys.argv:
     print("this is the last line", flush=True)

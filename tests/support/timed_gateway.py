@@ -24,7 +24,7 @@ class TimedGateway(FakeGateway):
 
     def __init__(self, *tables: bytes) -> None:
         super().__init__()
-        self._now = NOW_MS
+        self.now = NOW_MS
         self.tables = {table: {} for table in tables}
         self._hidden: dict[tuple[bytes, bytes, bytes], int] = {}  # table, row, column or family: up to which timestamp
 
@@ -33,8 +33,8 @@ class TimedGateway(FakeGateway):
         self._hidden.clear()
 
     def _put(self, table: bytes, row: bytes, changes: list[dict[int, Any]], timestamp: int | None = None) -> None:
-        self._now += 1
-        at = self._now if timestamp is None else timestamp
+        self.now += 1
+        at = self.now if timestamp is None else timestamp
         cells = self.table(table).setdefault(row, {})
         for change in changes:
             if change.get(1):
@@ -57,7 +57,7 @@ class TimedGateway(FakeGateway):
     def _check_and_put(self, arguments: dict[int, Any]) -> Answer:
         """The put is never below what was compared, whatever the clock says."""
         cell = self.table(arguments[1]).get(arguments[2], {}).get(arguments[3])
-        self._now = max(self._now, cell[1] if cell else 0)
+        self.now = max(self.now, cell[1] if cell else 0)
         return super()._check_and_put(arguments)
 
 

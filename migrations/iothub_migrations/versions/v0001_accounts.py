@@ -18,7 +18,8 @@ Big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def exact(length: int) -> sa.types.TypeEngine[str]:
-    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    by_bytes = sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    return by_bytes.with_variant(sa.String(length, collation="C"), "postgresql")
 
 
 def create(name: str, *parts: sa.schema.SchemaItem, counted: bool = False) -> None:

@@ -28,7 +28,7 @@ from iothub_services.auth.check_pool import (
     PoolFullError,
     TooManyGuessesError,
 )
-from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError
+from iothub_services.auth.directory import Directory, DirectorySettings, Shared, StoreDownError
 from iothub_services.auth.failures import Failures, FailureSettings, source_of
 from iothub_services.auth.passwords import PasswordChecks
 from iothub_services.auth.port import Accounts, CredentialKind, DeviceRecord, Run, TenantRecord, TenantState
@@ -113,12 +113,20 @@ class Authenticator:
     """Authenticates the devices of all tenants; must be used on the reactor thread."""
 
     def __init__(
-        self, accounts: Accounts, run: Run, clock: Clock, pepper: bytes, observer: AuthObserver, settings: AuthSettings
+        self,
+        accounts: Accounts,
+        run: Run,
+        clock: Clock,
+        pepper: bytes,
+        observer: AuthObserver,
+        settings: AuthSettings,
+        shared: Shared | None = None,
     ) -> None:
+        """`shared`: the second level of the directory's cache, if there is one."""
         self._clock = clock
         self._pepper = pepper
         self._observer = observer
-        self.directory = Directory(accounts, run, clock, observer.store_failed, settings.directory)
+        self.directory = Directory(accounts, run, clock, observer.store_failed, settings.directory, shared)
         self.checks = CheckPool(run, clock, settings.checks)
         self._passwords = PasswordChecks(self.checks)
         self._tokens = TokenChecks(self.checks, pepper)

@@ -1,4 +1,4 @@
-"""Tenant and device records from memory, or from the store of accounts: cached, one question at a time, bounded.
+"""Tenant and device records from memory, from a cache that hubs share, or from the store of accounts: one question at a time, bounded.
 
 Knows no credentials and no decisions. A record that was being read while the accounts changed is used by nobody and kept by
 nobody: `changes` tells a caller to ask again.
@@ -6,18 +6,22 @@ nobody: `changes` tells a caller to ask again.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from iothub.clock import Clock
 from iothub.errors import UnavailableError
 from iothub_services.auth.flights import Flights
+from iothub_services.auth.horizon import AsOf, Horizon
 from iothub_services.auth.lru import Lru, LruSettings, Missing
 from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
 
 T = TypeVar("T")
+_Answer = tuple[T | None, float]
+"""What was found, and for how many seconds it may be remembered at most."""
 
 
 class StoreDownError(UnavailableError):
@@ -34,6 +38,20 @@ class DirectorySettings:
     tenant_loads: int = 512
 
 
+class Shared(Protocol):
+    """A cache that hubs share: `iothub_services.auth.shared.SharedRecords`. What it does not know, or cannot say now, is `MISSING`."""
+
+    horizon: Horizon
+
+    async def tenant(self, name: str) -> TenantRecord | Missing | None: ...
+
+    async def device(self, tenant_id: int, name: str) -> DeviceRecord | Missing | None: ...
+
+    def put_tenant(self, name: str, as_of: AsOf, tenant: TenantRecord | None) -> None: ...
+
+    def put_device(self, tenant_id: int, name: str, as_of: AsOf, device: DeviceRecord | None) -> None: ...
+
+
 class Directory:
     """The records of all tenants; must be used on the reactor thread."""
 
@@ -44,7 +62,9 @@ class Directory:
         clock: Clock,
         on_failure: Callable[[str, Exception], None],
         settings: DirectorySettings,
+        shared: Shared | None = None,
     ) -> None:
+        """`shared`: the second level of the cache, if there is one."""
         self._accounts = accounts
         self._run = run
         self._on_failure = on_failure
@@ -52,8 +72,9 @@ class Directory:
         self._tenants: Lru[str, TenantRecord] = Lru(settings.tenants, clock)
         self._absent: Lru[str, None] = Lru(settings.tenants, clock)  # names that no tenant has
         self._devices: Lru[tuple[int, int, str], DeviceRecord] = Lru(settings.devices, clock)
-        self._tenant_flights: Flights[tuple[int, str], TenantRecord | None] = Flights()
-        self._device_flights: Flights[tuple[int, int, str], DeviceRecord | None] = Flights()
+        self._shared = shared
+        self._tenant_flights: Flights[tuple[int, str], _Answer[TenantRecord]] = Flights()
+        self._device_flights: Flights[tuple[int, int, str], _Answer[DeviceRecord]] = Flights()
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
         self._names: dict[int, str] = {}
@@ -88,11 +109,9 @@ class Directory:
             return None
         changes = self.changes
         # A question asked before a change is not joined after it: its answer may be the old one.
-        tenant = await self._tenant_flights.join(
-            (changes, name), lambda: self._load(0, "accounts.tenant", lambda: self._accounts.find_tenant(name))
-        )
+        tenant, most_s = await self._tenant_flights.join((changes, name), lambda: self._find_tenant(name))
         if changes == self.changes:
-            self._keep(name, tenant)
+            self._keep(name, tenant, most_s)
         return tenant
 
     async def device(self, tenant: TenantRecord, name: str) -> DeviceRecord | None:
@@ -106,14 +125,13 @@ class Directory:
         if not isinstance(device, Missing):
             return device
         stamp = self.stamp(tenant.id)
-        device = await self._device_flights.join(
-            (tenant.id, stamp, name),
-            lambda: self._load(tenant.id, "accounts.device", lambda: self._accounts.find_device(tenant.id, name)),
+        device, most_s = await self._device_flights.join(
+            (tenant.id, stamp, name), lambda: self._find_device(tenant.id, name)
         )
         if stamp == self.stamp(tenant.id):
             if device is not None:
                 key = (*key[:2], device.name)  # not another copy of the name
-            self._devices.put(key, device)
+            self._devices.put(key, device, most_s)
         return device
 
     def invalidate(self, tenant_id: int, device: str | None) -> None:
@@ -129,12 +147,43 @@ class Directory:
             self._absent.clear()
             self._generations[tenant_id] = generation + 1
 
-    def _keep(self, name: str, tenant: TenantRecord | None) -> None:
+    def _keep(self, name: str, tenant: TenantRecord | None, most_s: float) -> None:
         if tenant is None:
-            self._absent.put(name, None)
+            self._absent.put(name, None, most_s)
         else:
-            self._tenants.put(name, tenant)
+            self._tenants.put(name, tenant, most_s)
             self._names[tenant.id] = name
+
+    async def _find_tenant(self, name: str) -> _Answer[TenantRecord]:
+        """Ask the second level, then the store, whose answer the second level gets."""
+        shared = self._shared
+        if shared is None:
+            return await self._load_tenant(name), math.inf
+        found = await shared.tenant(name)
+        if not isinstance(found, Missing):
+            return found, shared.horizon.left_s()
+        as_of = shared.horizon.as_of()
+        tenant = await self._load_tenant(name)
+        shared.put_tenant(name, as_of, tenant)
+        return tenant, math.inf
+
+    async def _find_device(self, tenant_id: int, name: str) -> _Answer[DeviceRecord]:
+        shared = self._shared
+        if shared is None:
+            return await self._load_device(tenant_id, name), math.inf
+        found = await shared.device(tenant_id, name)
+        if not isinstance(found, Missing):
+            return found, shared.horizon.left_s()
+        as_of = shared.horizon.as_of()
+        device = await self._load_device(tenant_id, name)
+        shared.put_device(tenant_id, name, as_of, device)
+        return device, math.inf
+
+    async def _load_tenant(self, name: str) -> TenantRecord | None:
+        return await self._load(0, "accounts.tenant", lambda: self._accounts.find_tenant(name))
+
+    async def _load_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
+        return await self._load(tenant_id, "accounts.device", lambda: self._accounts.find_device(tenant_id, name))
 
     async def _load(self, tenant_id: int, call: str, find: Callable[[], T]) -> T:
         if self._loads >= self._settings.loads or self._tenant_loads[tenant_id] >= self._settings.tenant_loads:

@@ -5,6 +5,7 @@ Knows no key, no value and no loader. Ages carry jitter, so that a fleet that co
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -61,14 +62,14 @@ class Lru(Generic[K, V]):
         self.hits += 1
         return entry[0]
 
-    def put(self, key: K, value: V | None) -> None:
-        """Keep an answer; the least recently used one makes room."""
+    def put(self, key: K, value: V | None, most_s: float = math.inf) -> None:
+        """Keep an answer, for `most_s` at most; the least recently used one makes room."""
         self._entries.pop(key, None)
         while len(self._entries) >= self._settings.entries:
             del self._entries[next(iter(self._entries))]
         ttl_s = self._settings.negative_ttl_s if value is None else self._settings.ttl_s
         ttl_s *= 1.0 - self._settings.jitter * self._uniform()
-        self._entries[key] = (value, self._clock.monotonic() + ttl_s)
+        self._entries[key] = (value, self._clock.monotonic() + min(ttl_s, most_s))
 
     def forget(self, key: K) -> None:
         """Drop one answer."""

@@ -76,8 +76,8 @@ class KafkaCluster:
         self.settings = settings
         self.name = f"Kafka at {', '.join(map(str, settings.brokers))}"
 
-    def producer(self) -> KafkaProducer:
-        """An idempotent one: what it sends again is in the log once, in its place."""
+    def producer(self, linger_ms: int = _LINGER_MS) -> KafkaProducer:
+        """An idempotent one: what it sends again is in the log once, in its place. `linger_ms`: so long it gathers more for a request."""
         return self._made(
             KafkaProducer,
             acks="all",
@@ -86,16 +86,16 @@ class KafkaCluster:
             max_block_ms=self._timeout_ms(),
             max_request_size=REQUEST_BYTES,
             batch_size=REQUEST_BYTES // 8,
-            linger_ms=_LINGER_MS,
+            linger_ms=linger_ms,
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
 
-    def consumer(self, wait_ms: int = FETCH_WAIT_MS) -> KafkaConsumer:
-        """One that is told what to read, and is in no group."""
+    def consumer(self, wait_ms: int = FETCH_WAIT_MS, group: str | None = None) -> KafkaConsumer:
+        """One that is told what to read, and is in no group. `group`: under which name its offsets are kept, if any."""
         return self._made(
             KafkaConsumer,
-            group_id=None,
+            group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="none",  # a place that was trimmed away is a gap, never another place (!)
             fetch_max_bytes=_FETCH_BYTES,

@@ -60,7 +60,7 @@ def open_topics(
         names = {topic: topic_name(settings, topic, generations[topic]) for topic in topics}
         for topic, name in names.items():
             if name not in found:
-                _make(admin, settings, name, settings.partitions, wanted_settings(settings, topic))
+                make_topic(admin, settings, name, settings.partitions, wanted_settings(settings, topic))
         admin.wait_for_topics(list(names.values()), timeout_ms=int(settings.timeout_s * 1000))
         described = _described(admin, names, generations)
         if Topic.SESSIONS in names:
@@ -98,7 +98,7 @@ def wanted_settings(settings: Kafka, topic: Topic) -> dict[str, str]:
         "retention.ms": "-1" if is_log else str(int(settings.analytics_retention_s * 1000)),
         "retention.bytes": "-1",
         "max.message.bytes": str(RECORD_BYTES),
-        "min.insync.replicas": str(_least_in_sync(settings.replication)),
+        "min.insync.replicas": str(least_in_sync(settings.replication)),
         "unclean.leader.election.enable": "false",
     }
 
@@ -114,7 +114,7 @@ def make_owner_topic(cluster: KafkaCluster, name: str) -> None:
     del wanted["max.message.bytes"]
     with cluster.admin() as admin:
         if name not in admin.list_topics():
-            _make(admin, cluster.settings, name, 1, wanted)
+            make_topic(admin, cluster.settings, name, 1, wanted)
         admin.wait_for_topics([name], timeout_ms=int(cluster.settings.timeout_s * 1000))
 
 
@@ -133,7 +133,7 @@ def faults(settings: Kafka, found: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _least_in_sync(replication: int) -> int:
+def least_in_sync(replication: int) -> int:
     return 2 if replication >= _SAFE_COPIES else 1
 
 
@@ -143,7 +143,9 @@ def _generations(settings: Kafka, found: list[str], least: int = 0) -> dict[Topi
     return {Topic.SESSIONS: max(newest, least), Topic.ANALYTICS: 0}
 
 
-def _make(admin: KafkaAdminClient, settings: Kafka, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+def make_topic(
+    admin: KafkaAdminClient, settings: Kafka, name: str, partitions: int, configs: Mapping[str, str]
+) -> None:
     """Make a topic unless another hub was faster. Raises ConflictError when the cluster refuses, KafkaError."""
     wanted = {"num_partitions": partitions, "replication_factor": settings.replication, "configs": dict(configs)}
     (answer,) = admin.create_topics({name: wanted}, raise_errors=False)["topics"]

@@ -42,6 +42,26 @@ class AlarmName(Enum):
         "critical",
         "Repair the account store; unknown devices are refused.",
     )
+    REDIS_UNREACHABLE = (
+        "redis_unreachable",
+        "warning",
+        "Repair Redis; until it answers, what is on it is by-passed: the guide's page on Redis says what that means.",
+    )
+    CACHE_FORGED = (
+        "cache_forged",
+        "critical",
+        "Entries in Redis are not used that somebody without this hub's pepper wrote: a hub with another `auth.pepper_file`, or an intruder.",
+    )
+    QUOTA_DEGRADED = (
+        "quota_degraded",
+        "warning",
+        "Repair Redis; until the ledger answers every hub keeps its last share of the tenants' limits.",
+    )
+    STREAMS_FAILED = (
+        "streams_failed",
+        "critical",
+        "Look at Kafka: until it takes messages again, publishers to streams are not read, and streams to devices stand still.",
+    )
     MEMORY_HIGH = ("memory_high", "warning", "Look for slow consumers, or raise `overload.memory_limit`.")
     OVERLOAD = (
         "overload",

@@ -50,6 +50,7 @@ _DROPS = tuple((drop.value,) for drop in Drop)
 _REASONS = tuple((word,) for word in dict.fromkeys(reason.word for reason in Reason))
 _LISTENERS = tuple((listener,) for listener in LISTENERS)
 _ACTIONS = (("publish",), ("subscribe",))
+_DIRECTIONS = (("out",), ("in",))
 _RESULTS = (("accepted",), ("refused",))
 _TICKS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LATENCIES_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -200,6 +201,42 @@ HBASE_REQUEST_DURATION = _histogram(
 )
 HBASE_CONNECTIONS = _gauge("iothub_hbase_connections", "Connections to the gateways.", ("state",), (("up",), ("down",)))
 HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls that wait for their answers.")
+HBASE_BODIES_SWEPT = _counter(
+    "iothub_hbase_bodies_swept_total", "Bodies that no queue referred to any more, deleted by this hub."
+)
+
+# Redis, where something is on it
+REDIS_CALLS = _counter(
+    "iothub_redis_calls_total",
+    "Calls: answered, refused, lost with their connection or in a time-out, or by-passed because Redis does not answer.",
+    ("result",),
+    (("answered",), ("refused",), ("lost",), ("bypassed",)),
+)
+REDIS_PIPELINES = _counter("iothub_redis_pipelines_total", "Pipelines that were sent; calls are gathered in them.")
+REDIS_PIPELINE_DURATION = _histogram(
+    "iothub_redis_pipeline_duration_seconds", "From handing a pipeline to its thread to its last answer.", _LATENCIES_S
+)
+REDIS_RECORDS = _counter(
+    "iothub_redis_records_total",
+    "Look-ups of tenants and devices in Redis: found; not there; changed since; not written by us; no answer. All but the first go to SQL.",
+    ("result",),
+    (("hit",), ("miss",), ("stale",), ("forged",), ("failed",)),
+)
+REDIS_UP = _gauge("iothub_redis_up", "1: Redis answers; 0: it is by-passed until it does.")
+QUOTA_LEDGER_UP = _gauge(
+    "iothub_quota_ledger_up", "1: limits hold over all hubs; 0: every hub keeps its last share of them."
+)
+QUOTA_LEDGER_HUBS = _gauge(
+    "iothub_quota_ledger_hubs", "Hubs that hold a lease in the quota ledger, this one among them."
+)
+QUOTA_LEDGER_ASKED = _counter(
+    "iothub_quota_ledger_questions_total", "Counts that the quota ledger was asked for or told."
+)
+QUOTA_LEDGER_RETURNS = _counter(
+    "iothub_quota_ledger_returns_total",
+    "How often this hub had to come back to the quota ledger and declare what it has.",
+)
+REDIS_WAITING = _gauge("iothub_redis_waiting_calls", "Calls that wait for their answers.")
 
 # Routing
 SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
@@ -211,6 +248,26 @@ QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "What quotas have r
 OVERLOAD_LEVEL = _gauge(
     "iothub_overload_level", "0: none; 1: QoS 0 is dropped; 2: publishers pause; 3: no new connections."
 )
+
+# Streams to and from Kafka
+STREAM_MESSAGES = _counter(
+    "iothub_stream_messages_total",
+    "Messages that Kafka has acknowledged, or that came from it.",
+    ("direction",),
+    _DIRECTIONS,
+)
+STREAM_BYTES = _counter("iothub_stream_bytes_total", "Bytes of them.", ("direction",), _DIRECTIONS)
+STREAM_REFUSED = _counter(
+    "iothub_stream_refused_total",
+    "Messages that cannot go to Kafka, and records from it that were put aside.",
+    ("direction",),
+    _DIRECTIONS,
+)
+STREAM_GIVEN_UP = _counter(
+    "iothub_stream_given_up_total", "Messages whose publisher was told that Kafka has not taken them in time."
+)
+STREAM_PENDING = _gauge("iothub_stream_pending_bytes", "Bytes on their way to Kafka.")
+STREAMS = _gauge("iothub_streams", "Streams of active tenants.", ("direction",), _DIRECTIONS)
 
 # Jobs, wherever they run; a job that never ran has no series
 JOB_LAST_SUCCESS = _gauge(
@@ -260,5 +317,5 @@ TENANT_QUOTA_TRIALS = _counter(
 )
 
 DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-NOT_ALWAYS_FED = ("iothub_tenant_", "iothub_hbase_")
+NOT_ALWAYS_FED = ("iothub_tenant_", "iothub_hbase_", "iothub_redis_", "iothub_quota_ledger_")
 """How the names of metrics begin that have a page of their own, or are fed only where a back end is used."""

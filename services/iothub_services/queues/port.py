@@ -72,21 +72,30 @@ class Append:
     inbound: Inbound | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The answer to one Append, in the order of its deliveries: a position (> 0) or a `Refused`.
+class Appended(NamedTuple):
+    """The answer to one Append, in the order of its deliveries: a position (> 0) or a `Refused`. There is one for every message that is stored.
 
     `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
     `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
-    `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`.
+    `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`;
+    two answers are the same whatever hits they tell of.
     """
 
     positions: tuple[int, ...]
     is_duplicate: bool = False
     dropped: tuple[tuple[int, int], ...] = ()
     is_stale: bool = False
-    hit: tuple[str, ...] = field(default=(), compare=False)
+    hit: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Appended) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])
 
 
 @dataclass(frozen=True, slots=True)

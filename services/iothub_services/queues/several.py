@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from operator import add
 from typing import TypeVar, cast
 
-from iothub.errors import NotFoundError
+from iothub.errors import CorruptRecordError, NotFoundError
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -95,6 +95,9 @@ class SeveralQueues:
         for name, driver in self._drivers.items():
             for queue_id in driver.tails(queue_ids):
                 self._homes[queue_id] = name
+        for queue_id in queue_ids:
+            if queue_id not in self._homes:  # one that cannot be read has no tail: it must not count as gone
+                self._homes.update((queue_id, name) for name, each in self._drivers.items() if _has(each, queue_id))
 
     def _of(self, queue_id: int) -> QueueStore:
         """Return a queue's driver. Raises NotFoundError."""
@@ -379,6 +382,16 @@ class SeveralQueues:
         dropped = tuple(each for answer in told.values() for each in answer.dropped)
         hit = tuple(each for answer in told.values() for each in answer.hit)
         return Appended(tuple(map(position, op.deliveries)), dropped=dropped, hit=hit)
+
+
+def _has(driver: QueueStore, queue_id: int) -> bool:
+    try:
+        driver.stats(queue_id)
+    except NotFoundError:
+        return False
+    except CorruptRecordError:
+        pass
+    return True
 
 
 def _place(record: DueRecord) -> tuple[int, int]:

@@ -128,6 +128,9 @@ class Quota(Enum):
     SUBSCRIBE_FILTERS = _bound(
         "subscribe_filters", Scope.PACKET, "100", (1, 0), "Topic Filters of a SUBSCRIBE or UNSUBSCRIBE"
     )
+    STREAMS = _count("streams", Scope.TENANT, "10", "streams to and from Kafka")
+    STREAM_MESSAGES = _rate("stream_messages", Scope.TENANT, "5000/1s", "messages to and from streams")
+    STREAM_BYTES = _rate("stream_bytes", Scope.TENANT, "10MiB/1s", "bytes to and from streams", _BYTES)
     API_REQUESTS = _rate("api_requests", Scope.TENANT, "50/1s", "requests to the API")
 
     def __new__(
@@ -150,11 +153,17 @@ class Quota(Enum):
     @property
     def has_trial(self) -> bool:
         """Whether `dry-run:` can report on it: what is counted by the quota service. A bound of one packet is kept or not."""
-        return self.kind is Kind.RATE or (self.kind is Kind.COUNT and self not in _QUEUES)
+        return self.kind is Kind.RATE or (self.kind is Kind.COUNT and self not in _ELSEWHERE)
 
 
 _ALIKE = frozenset({Quota.TOPIC_LEVELS, Quota.TOPIC_BYTES, Quota.USER_PROPERTIES, Quota.FANOUT, Quota.FANOUT_BYTES})
-_QUEUES = frozenset(
-    {Quota.QUEUED_MESSAGES, Quota.QUEUED_BYTES, Quota.SESSION_QUEUED_MESSAGES, Quota.SESSION_QUEUED_BYTES}
+_ELSEWHERE = frozenset(  # counted by the queues' stores and by the accounts
+    {
+        Quota.QUEUED_MESSAGES,
+        Quota.QUEUED_BYTES,
+        Quota.SESSION_QUEUED_MESSAGES,
+        Quota.SESSION_QUEUED_BYTES,
+        Quota.STREAMS,
+    }
 )
 BY_NAME = {str(quota.value): quota for quota in Quota}

@@ -1,6 +1,7 @@
 """What quota tells others, and what its exact counts promise: two Protocols.
 
-Knows no driver. On one machine the counts of a tenant are kept in the process (`ledger`); a cluster's ledger has the same shape.
+Knows no driver. On one machine the counts of a tenant are kept in the process (`ledger`); where hubs share them (`shared`), who may wait asks
+for `room` first and reserves at once when it returns.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ class QuotaObserver(Protocol):
 
 class CountLedger(Protocol):
     """Exact counts of one tenant. A refusal is given only after this has said no; whoever reserved gives back, once."""
+
+    async def room(self, *wanted: tuple[Quota, int]) -> bool:
+        """Wait until so much more of each fits here (True), or nobody can give it (False). `reserve` has the last word.
+
+        Raises UnavailableError: nobody can be asked, and it does not fit.
+        """
 
     def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
         """Take `count` units, or nothing and return False. `subject`: whose count it is, for names per group or session."""

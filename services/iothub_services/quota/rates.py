@@ -8,7 +8,8 @@ fine, one more is not).
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
 
 from iothub.clock import Clock
 from iothub.engine.buckets import Meter
@@ -24,6 +25,16 @@ REFUSING = frozenset({Quota.CONNECTS, Quota.SUBSCRIBES, Quota.API_REQUESTS})
 
 IDLE_DEVICES = 1_000  # per tenant: what a device has spent is remembered over its reconnects
 _SLOTS = 50
+
+
+class MeterLike(Protocol):
+    """The engine's `Meter`, or what stands before one."""
+
+    def take(self, units: int, now: float) -> float: ...
+
+    def wait(self, units: int, now: float) -> float: ...
+
+    def spend(self, units: int) -> None: ...
 
 
 class SlidingWindow:
@@ -58,6 +69,15 @@ class SlidingWindow:
             self._spent.append((slot, units))
         self._total += units
 
+    def let_pass(self, limit: int) -> None:
+        """Obey another limit; what is spent stays spent."""
+        self.limit = limit
+
+    def spent(self, now: float) -> int:
+        """Return what still counts."""
+        self._forget(now)
+        return self._total
+
     def is_rested(self, now: float) -> bool:
         """Whether everything that was spent is forgotten."""
         self._forget(now)
@@ -86,6 +106,10 @@ class SlidingWindows:
             window = self._windows[seconds] = known.get(seconds) or SlidingWindow(limit, seconds)
             window.limit = limit
 
+    @property
+    def windows(self) -> Collection[SlidingWindow]:
+        return self._windows.values()
+
     def take(self, units: int, now: float) -> float:
         """Take units from all windows and return 0.0; or take nothing and return the seconds until it is worth a try."""
         wait = max(window.wait(units, now) for window in self._windows.values())
@@ -103,7 +127,7 @@ class Rate:
 
     __slots__ = ("_day", "_meter")
 
-    def __init__(self, meter: Meter, day: DayCounter) -> None:
+    def __init__(self, meter: MeterLike, day: DayCounter) -> None:
         self._meter = meter
         self._day = day
 
@@ -122,7 +146,7 @@ class Tried:
 
     __slots__ = ("_obeyed", "_tell", "_trial")
 
-    def __init__(self, obeyed: Meter | DayCounter | Rate | None, trial: Meter, tell: Callable[[], None]) -> None:
+    def __init__(self, obeyed: MeterLike | DayCounter | Rate | None, trial: Meter, tell: Callable[[], None]) -> None:
         self._obeyed = obeyed
         self._trial = trial
         self._tell = tell
@@ -150,11 +174,13 @@ class Rates:
         self._meters: dict[Quota, Meter] = {}
         self._sliding: dict[Quota, SlidingWindows] = {}
         self._days: dict[Quota, DayCounter] = {}
+        self._watched: Mapping[Quota, MeterLike] = {}
         self._trials: dict[Quota, Meter] = {}
         self._sliding_trials: dict[Quota, SlidingWindows] = {}
 
     def set_limits(self, limits: EffectiveLimits) -> None:
-        """Obey other limits from now on."""
+        """Obey other limits from now on; nobody watches any more."""
+        self._watched = {}
         now = self._clock.monotonic()
         for quota in Quota:
             if quota.kind is not Kind.RATE:
@@ -169,22 +195,39 @@ class Rates:
                 _set_meter(self._trials, quota, on_trial, now)
             self._set_days(quota, (*obeyed, *on_trial))
 
-    def meter(self, quota: Quota) -> Meter | Tried | None:
+    @property
+    def meters(self) -> Mapping[Quota, Meter]:
+        """Those of obeyed limits, without what is behind them."""
+        return self._meters
+
+    @property
+    def sliding(self) -> Mapping[Quota, SlidingWindows]:
+        """The obeyed windows above which somebody is refused at once."""
+        return self._sliding
+
+    def watch(self, watched: Mapping[Quota, MeterLike]) -> None:
+        """Have these asked in the place of the meters of the same names."""
+        self._watched = watched
+
+    def _obeyed(self, quota: Quota) -> MeterLike | None:
+        return self._watched.get(quota) or self._meters.get(quota)
+
+    def meter(self, quota: Quota) -> MeterLike | Tried | None:
         """Return the windows below an hour that hold back; None: no limit."""
-        obeyed = self._meters.get(quota)
+        obeyed = self._obeyed(quota)
         return self._tried(quota, obeyed) or obeyed
 
     def day(self, quota: Quota) -> DayCounter | None:
         """Return the windows of an hour and more; None: no limit."""
         return self._days.get(quota)
 
-    def rate(self, quota: Quota) -> Meter | DayCounter | Rate | Tried | None:
+    def rate(self, quota: Quota) -> MeterLike | DayCounter | Rate | Tried | None:
         """Return all windows that hold back or refuse as one `take`; None: no limit."""
-        meter, day = self._meters.get(quota), self.day(quota)
+        meter, day = self._obeyed(quota), self.day(quota)
         obeyed = Rate(meter, day) if meter is not None and day is not None else meter or day
         return self._tried(quota, obeyed) or obeyed
 
-    def _tried(self, quota: Quota, obeyed: Meter | DayCounter | Rate | None) -> Tried | None:
+    def _tried(self, quota: Quota, obeyed: MeterLike | DayCounter | Rate | None) -> Tried | None:
         trial = self._trials.get(quota)
         if trial is None:
             return None

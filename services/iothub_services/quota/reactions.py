@@ -36,6 +36,7 @@ class Hit(Enum):
     FANOUT = "deliveries of one message"
     AGREED = "Keep Alive or Session Expiry Interval outside the bounds"
     API_RATE = "API requests"
+    STREAMS = "streams of a tenant"
     DENIED_CONNECT = "denied CONNECT (also Will, Client Identifier)"
     DENIED_SUBSCRIBE = "denied SUBSCRIBE"
     DENIED_PUBLISH = "denied PUBLISH"
@@ -61,6 +62,7 @@ class Effect(Enum):
     LATER = "delivered later from the bounded backlog, then by the drop policy"
     BY_POLICY = "dropped by policy"
     NOT_RETAINED = "delivered live, not retained"
+    NOT_CREATED = "not created"
     ADJUSTED = "adjusted"
     UNREAD = "not read until earlier ones are answered"
 
@@ -145,6 +147,7 @@ REACTIONS: dict[Hit, tuple[Reaction, Reaction]] = {
     Hit.QUEUE: (_quietly(Effect.BY_POLICY), _quietly(Effect.BY_POLICY)),
     Hit.FANOUT: (_quietly(Effect.DROPPED), _quietly(Effect.DROPPED)),
     Hit.AGREED: (_quietly(Effect.ADJUSTED), Reaction((Step(Effect.ADJUSTED, Answer.CONNACK),))),
+    Hit.STREAMS: (_quietly(Effect.NOT_CREATED),) * 2,
     Hit.API_RATE: (Reaction((Step(Effect.REFUSED, Answer.HTTP, 429),)),) * 2,
     Hit.DENIED_CONNECT: (_connack(5), _connack(0x87)),
     Hit.DENIED_SUBSCRIBE: (_suback(0x80), _suback(0x87)),
@@ -180,6 +183,9 @@ HITS: dict[Quota, Hit] = {
     Quota.FANOUT: Hit.FANOUT,
     Quota.FANOUT_BYTES: Hit.FANOUT,
     Quota.PERSISTENT_FANOUT: Hit.INBOUND_RATE,
+    Quota.STREAM_MESSAGES: Hit.INBOUND_RATE,
+    Quota.STREAM_BYTES: Hit.INBOUND_RATE,
+    Quota.STREAMS: Hit.STREAMS,
     Quota.QUEUED_MESSAGES: Hit.QUEUE,
     Quota.QUEUED_BYTES: Hit.QUEUE,
     Quota.SESSION_QUEUED_MESSAGES: Hit.QUEUE,

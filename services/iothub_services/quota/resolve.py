@@ -56,6 +56,7 @@ class EffectiveLimits:
     will_bytes: int = 0
     user_properties: int = 0
     subscribe_filters: int = 0
+    streams: int = 0
     rates: Mapping[Quota, tuple[Window, ...]] = field(default_factory=dict)
     dry_run: Mapping[Quota, tuple[Window, ...]] = field(default_factory=dict)
 

@@ -55,7 +55,7 @@ class Cell:
     wait for a year that was a mistake. So no jump of the clock gives an allowance twice within a window.
     """
 
-    __slots__ = ("_usage", "end", "is_dirty", "key", "opens_at", "slot", "start", "used")
+    __slots__ = ("_usage", "elsewhere", "end", "is_anew", "is_dirty", "key", "opens_at", "slot", "start", "used")
 
     def __init__(self, usage: Usage, key: UsageKey, start: int, end: int, used: int) -> None:
         self._usage = usage
@@ -64,6 +64,8 @@ class Cell:
         self.end = end
         self.opens_at = start - (end - start)
         self.used = used
+        self.elsewhere = 0  # used by other hubs, as far as this one has heard
+        self.is_anew = False  # set to 0, and others have not heard
         self.slot = 0
         self.is_dirty = False
 
@@ -80,7 +82,8 @@ class Cell:
 class Usage:
     """All cells of this process.
 
-    Invariants: at most one cell per key is current; a cell is in the dirty list once or not at all.
+    Invariants: at most one cell per key is current; a cell is in the dirty list once or not at all. Where other hubs count the same
+    windows (`is_shared`), `untold` are the cells that have changed since they were told.
     """
 
     def __init__(self, store: UsageStore, clock: Clock, slots: SlotFile | None = None) -> None:
@@ -91,6 +94,8 @@ class Usage:
         self._dirty: list[Cell] = []
         self._stored = {row.key: row for row in store.load()}
         self._mapped: dict[int, SlotRecord] = {}
+        self.is_shared = False
+        self.untold: dict[Cell, None] = {}
         self._read_slots()
         self._drop_ended()
 
@@ -104,6 +109,8 @@ class Usage:
         if cell is None:
             cell = Cell(self, key, *window_at(key.seconds, wall), used=0)
         self._cells[key] = cell
+        if self.is_shared:
+            self.untold[cell] = None  # others may have used it
         if known is not None:
             self._free(known)
         if self._slots is not None:
@@ -113,8 +120,15 @@ class Usage:
             self._release(before.slot)  # after its figure has a new slot: a kill in between loses nothing
         return cell
 
+    @property
+    def cells(self) -> list[Cell]:
+        """Those of the present windows that somebody has asked for."""
+        return list(self._cells.values())
+
     def changed(self, cell: Cell) -> None:
         """Mirror a figure and remember it for the next flush."""
+        if self.is_shared:
+            self.untold[cell] = None
         if cell.slot and self._slots is not None:
             self._slots.set_used(cell.slot, cell.used)
         if not cell.is_dirty:
@@ -160,7 +174,9 @@ class Usage:
     def forget_tenant(self, tenant_id: int) -> None:
         """Drop every figure of a tenant from memory and slots; `UsageStore.drop_tenant` follows. O(cells)."""
         for key in [key for key in self._cells if key.tenant_id == tenant_id]:
-            self._free(self._cells.pop(key))
+            cell = self._cells.pop(key)
+            self._free(cell)
+            self.untold.pop(cell, None)
         self._stored = {key: row for key, row in self._stored.items() if key.tenant_id != tenant_id}
         gone = [digest for digest, record in self._mapped.items() if record.tenant_id == tenant_id]
         for digest in gone:
@@ -171,7 +187,8 @@ class Usage:
         keys = [key for key in (*self._cells, *self._stored) if key.tenant_id == tenant_id and key.subject in names]
         for key in keys:
             cell = self.cell(key)
-            cell.used = 0
+            cell.used = cell.elsewhere = 0
+            cell.is_anew = True
             self.changed(cell)
 
     async def drop_tenant(self, tenant_id: int, run: Run) -> None:

@@ -77,12 +77,12 @@ class DayCounter:
             cell = allowance.cell
             if not cell.opens_at <= wall < cell.end:
                 cell = allowance.cell = self._usage.cell(allowance.key)
-            if allowance.limit is not None and cell.used + units > allowance.limit:
+            if allowance.limit is not None and cell.used + cell.elsewhere + units > allowance.limit:
                 return REFUSED
         is_above_trial = False
         for allowance in self._allowances:
             allowance.cell.add(units)
-            if allowance.trial is not None and allowance.cell.used > allowance.trial:
+            if allowance.trial is not None and allowance.cell.used + allowance.cell.elsewhere > allowance.trial:
                 is_above_trial = True
         if is_above_trial:
             self._on_trial()
@@ -90,9 +90,6 @@ class DayCounter:
 
     def left(self) -> int | None:
         """Return how many units fit into all windows now; None: no limit is obeyed."""
-        room = [
-            allowance.limit - self._usage.cell(allowance.key).used
-            for allowance in self._allowances
-            if allowance.limit is not None
-        ]
+        cells = [(allowance.limit, self._usage.cell(allowance.key)) for allowance in self._allowances]
+        room = [limit - cell.used - cell.elsewhere for limit, cell in cells if limit is not None]
         return max(min(room), 0) if room else None

@@ -13,7 +13,7 @@ from sqlalchemy import delete as delete_from
 
 from iothub.errors import ConfigError, NotFoundError
 from iothub_services.auth.port import Action, Effect, Scope
-from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts import devices, streams, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import acl_rule as table
 from iothub_tenants.identity import shown
@@ -153,9 +153,10 @@ def check_filter(text: str) -> None:
 
 
 def require_subject(connection: Connection, owner: tenants.Tenant, scope: Scope, name: str) -> None:
-    """Raise NotFoundError unless the device or group is there."""
+    """Raise NotFoundError unless the device, stream or group is there."""
     if scope is Scope.DEVICE:
-        devices.required_id(connection, owner, name)
+        if not streams.is_subject(connection, owner, name):
+            devices.required_id(connection, owner, name)
     elif scope is Scope.GROUP:
         devices.required_group(connection, owner, name)
 

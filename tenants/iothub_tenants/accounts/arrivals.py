@@ -13,9 +13,10 @@ from sqlalchemy import insert, update
 from iothub.errors import ConfigError
 from iothub_services.auth.port import Effect, Scope, TenantState, TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_services.quota.grammar import parse_limits
-from iothub_tenants.accounts import acl_rules, bans, devices, limits, quotas, tenants, token_issuers
+from iothub_services.streams.port import Direction
+from iothub_tenants.accounts import acl_rules, bans, devices, limits, quotas, streams, tenants, token_issuers
 from iothub_tenants.accounts.devices import Credential, CredentialForm
-from iothub_tenants.accounts.store import Writer
+from iothub_tenants.accounts.store import ChangeKind, Writer
 from iothub_tenants.accounts.tables import acl_rule, ban, device, device_group, quota_override
 from iothub_tenants.identity import check_device_name, check_group_name, shown
 
@@ -104,6 +105,21 @@ def create_bans(writer: Writer, owner: tenants.Tenant, found: Sequence[object]) 
             writer.connection.execute(insert(ban).values(values | {"tenant_id": owner.id, "created_ms": writer.now_ms}))
 
 
+def create_streams(writer: Writer, owner: tenants.Tenant, found: Sequence[object]) -> None:
+    """Write the streams; the hub makes their topics."""
+    for place, each in enumerate(found):
+        where = f"streams[{place}]"
+        row = mapping(each, where)
+        direction = text(row, "direction", where)
+        if direction not in {known.value for known in Direction}:
+            raise _wrong(f"{where}.direction", "out or in")
+        partitions, retention_ms = _number(row, "partitions", where), _number(row, "retention_ms", where)
+        name, topic_filter = text(row, "name", where), text(row, "filter", where)
+        wanted = streams.Wanted(name, topic_filter, Direction(direction), partitions, retention_ms)
+        streams.insert_row(writer, owner, wanted)
+        writer.changed(owner.id, ChangeKind.STREAM, name)
+
+
 def create_token_issuers(
     writer: Writer, owner: tenants.Tenant, found: Sequence[object], *, is_foreign: bool
 ) -> tuple[str, ...]:
@@ -138,6 +154,13 @@ def text(row: Row, key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str):
         raise _wrong(f"{where}.{key}", "a text")
+    return value
+
+
+def _number(row: Row, key: str, where: str) -> int:
+    value = row.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(f"{where}.{key}", "a number")
     return value
 
 

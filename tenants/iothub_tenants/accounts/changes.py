@@ -5,11 +5,13 @@ Knows no cache and no reaction: the hub drops what a change names and loads it a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, delete, func, select
 
+from iothub_services.auth.horizon import MOST, AsOf, Line
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import change_log as table
 
@@ -29,13 +31,14 @@ class Change:
 
 
 class ChangeWatcher:
-    """Remembers how far it has read. Used by one thread at a time.
+    """Remembers how far it has read. Used by one thread at a time. `made_at`: monotonic seconds, before it looked where the log ends.
 
     Invariants: every change that is committed after the watcher was made is returned exactly once, in the order of commits.
     """
 
     def __init__(self, store: AccountStore, after: int | None = None) -> None:
         self._store = store
+        self.made_at = store.clock.monotonic()
         self.after = self._end() if after is None else after
 
     def poll(self) -> list[Change]:
@@ -52,6 +55,38 @@ class ChangeWatcher:
             return connection.execute(select(func.max(table.c.id))).scalar() or 0
 
 
+def lines(changes: Iterable[Change]) -> list[Line]:
+    """Say of each change whose records it may have changed."""
+    return [_line(change) for change in changes]
+
+
+def _line(change: Change) -> Line:
+    as_of = AsOf(change.id, change.at_ms)
+    if change.kind is ChangeKind.COMMAND:
+        return Line(as_of, None)
+    tenant_name = change.subject if change.kind is ChangeKind.TENANT else ""
+    return Line(as_of, change.tenant_id, device_of(change), tenant_name)
+
+
+def device_of(change: Change) -> str | None:
+    """Name the one device that a change concerns, None for the whole tenant."""
+    if change.kind in (ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED) and change.subject != "*":
+        return change.subject
+    if change.kind is ChangeKind.QUOTA and change.subject != "*":
+        return change.subject
+    if change.kind is ChangeKind.ACL and change.subject.startswith("device:"):
+        return change.subject.removeprefix("device:")
+    return None
+
+
+def latest(store: AccountStore, upto: int, most: int = MOST) -> list[Change]:
+    """Return the last changes up to one, ascending and without a gap."""
+    query = select(table).where(table.c.id <= upto).order_by(table.c.id.desc()).limit(most)
+    with store.read() as connection:
+        rows = connection.execute(query).all()
+    return [_change(row) for row in reversed(rows)]
+
+
 def deleted_devices(store: AccountStore, after: int) -> list[Change]:
     """Return the deletions of devices behind a change, as far as the log reaches back: for a hub that comes back."""
     is_meant = (table.c.id > after) & (table.c.kind == ChangeKind.DEVICE_DELETED.value)
@@ -64,7 +99,11 @@ def _change(row: Row[Any]) -> Change:
 
 
 def trim(store: AccountStore, keep_s: float = KEEP_S) -> int:
-    """Forget changes older than this, long after every watcher has seen them, and return how many. Ids go on."""
+    """Forget changes older than this, long after every watcher has seen them, and return how many. Ids go on.
+
+    The newest one stays however old it is: how far the log goes is what records in a shared cache are compared with.
+    """
     with store.write() as writer:
-        old = table.c.at_ms < writer.now_ms - int(keep_s * 1000)
+        newest = writer.connection.execute(select(func.max(table.c.id))).scalar() or 0
+        old = (table.c.at_ms < writer.now_ms - int(keep_s * 1000)) & (table.c.id < newest)
         return writer.connection.execute(delete(table).where(old)).rowcount

@@ -16,7 +16,10 @@ from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from iothub.errors import BackendError, ConfigError, UnavailableError
 from iothub_services.sqlite.database import keep_private
+from iothub_tenants.accounts.bounds import SqlBounds
+from iothub_tenants.accounts.servers import server_engine
 
+_BOUNDS = SqlBounds()
 _URL_LIMIT = 4096  # characters of a url
 BUSY_MS = 10_000  # how long a verb waits for another process's short transaction
 
@@ -49,8 +52,8 @@ def accounts_url(url_file: Path | None, file: Path) -> str:
     return url
 
 
-def open_engine(url: str) -> Engine:
-    """Make an engine for SQLite, MySQL/MariaDB or PostgreSQL; nothing is connected yet.
+def open_engine(url: str, bounds: SqlBounds = _BOUNDS) -> Engine:
+    """Make an engine for SQLite, MySQL/MariaDB or PostgreSQL; nothing is connected yet. `bounds`: of a server.
 
     Raises:
         ConfigError: the url cannot be read, or its driver is not installed.
@@ -59,7 +62,7 @@ def open_engine(url: str) -> Engine:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
-        return create_engine(parsed, pool_pre_ping=True, pool_recycle=1800)
+        return server_engine(parsed, bounds)
     except ArgumentError as error:
         raise ConfigError(
             "the database url cannot be read: expected for example sqlite:///accounts.db or mysql+pymysql://user@host/name"
@@ -92,7 +95,7 @@ def create_file(path: Path) -> None:
 
 def read_options(engine: Engine) -> dict[str, str]:
     """Return the execution options under which all reads of one transaction see one moment."""
-    return {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    return {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
 
 
 def _parse(url: str) -> URL:

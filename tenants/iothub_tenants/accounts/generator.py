@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from iothub.ids import QueueId, TenantId
 from iothub_tenants.accounts.database import WRITE
-from iothub_tenants.accounts.store import AccountStore, errors_translated
+from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import id_block
 
 BLOCK = 1024
@@ -25,6 +25,7 @@ class BlockSource:
     """
 
     def __init__(self, store: AccountStore, size: int = BLOCK) -> None:
+        self._asked = store.asked
         self._engine = store.engine.execution_options(**{WRITE: True})
         self._size = size
         self._lock = Lock()
@@ -69,7 +70,7 @@ class BlockSource:
 
     def _reserve(self, size: int) -> tuple[int, int]:
         is_it = id_block.c.name == "queue"
-        with errors_translated(), self._engine.begin() as connection:
+        with self._asked(), self._engine.begin() as connection:
             connection.execute(update(id_block).where(is_it).values(next=id_block.c.next + size))
             end = connection.execute(select(id_block.c.next).where(is_it)).scalar_one()
         return end - size, end

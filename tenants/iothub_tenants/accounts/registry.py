@@ -38,14 +38,20 @@ _KINDS = {CredentialForm.X509.value: CredentialKind.X509, CredentialForm.JWT.val
 
 
 class Registry:
-    """Looks up tenants and devices. May be used from any thread."""
+    """Looks up tenants and devices. May be used from any thread.
+
+    A name is the one that was asked for byte by byte: MariaDB takes blanks at the end for nothing, PostgreSQL stores no NUL.
+    """
 
     def __init__(self, store: AccountStore) -> None:
         self._store = store
 
     def find_tenant(self, name: str) -> TenantRecord | None:
         """Return the tenant with its tenant and group rules, bans in force, token issuers and limits; None without one. Raises BackendError."""
-        return self._tenant(tenant.c.name == name)
+        if "\0" in name:
+            return None
+        found = self._tenant(tenant.c.name == name)
+        return found if found is not None and found.name == name else None
 
     def tenant_by_id(self, tenant_id: int) -> TenantRecord | None:
         """Return the tenant as `find_tenant` does: a line of the change log has only its id. Raises BackendError."""
@@ -53,10 +59,12 @@ class Registry:
 
     def find_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
         """Return the device with its groups, own rules and own limits; None if there is none. Raises BackendError."""
+        if "\0" in name:
+            return None
         with self._store.read() as connection:
             is_it = and_(device.c.tenant_id == tenant_id, device.c.name == name)
             row = connection.execute(select(device).where(is_it)).mappings().first()
-            return None if row is None else _device(connection, row)
+            return _device(connection, row) if row is not None and row["name"] == name else None
 
     def device_limits(self, tenant_id: int) -> dict[str, str]:
         """Return the own limits, as text of the grammar, of the tenant's devices that have any. Raises BackendError."""

@@ -10,19 +10,24 @@ ascending order: a watcher that remembers the last id it saw misses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError, TimeoutError
 
 from iothub.clock import Clock, SystemClock
-from iothub.errors import BackendError, ConfigError, ConflictError
+from iothub.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub_migrations import schema
 from iothub_tenants.accounts import tables
+from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
+from iothub_tenants.accounts.gate import Gate, GoneError
+from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
 
 _SYSTEM_CLOCK = SystemClock()
+_BOUNDS = SqlBounds()
+_MIGRATING = SqlBounds(connections=2, timeout_s=600.0)  # a change of a large table takes its time
 
 # What to do about SQLite's commonest complaints.
 _ADVICE = {
@@ -46,11 +51,14 @@ class ChangeKind(StrEnum):
     PLAN = "plan"  # the plan's name; tenant 0
     BAN = "ban"  # "KIND:VALUE"
     TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
+    STREAM = "stream"  # the stream's name
     COMMAND = "command"  # the command's id
 
 
 # Changes of these kinds leave the tenant's own record as it is.
-_BESIDE_THE_TENANT = frozenset({ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.COMMAND})
+_BESIDE_THE_TENANT = frozenset(
+    {ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.STREAM, ChangeKind.COMMAND}
+)
 
 
 class Writer:
@@ -82,6 +90,7 @@ class AccountStore:
     """An open accounts database.
 
     `pepper` is the server's own secret for generated device secrets; verbs that make or check none may do without.
+    `bounds`: of a server. `is_checked`: look at the schema now; else `check` does, when the server is there.
 
     Raises:
         ConfigError: there is no database at the url yet, or the url is wrong.
@@ -89,18 +98,29 @@ class AccountStore:
         BackendError: it cannot be opened.
     """
 
-    def __init__(self, url: str, *, pepper: bytes = b"", clock: Clock = _SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pepper: bytes = b"",
+        clock: Clock = _SYSTEM_CLOCK,
+        bounds: SqlBounds = _BOUNDS,
+        is_checked: bool = True,
+    ) -> None:
         self.url = url
         self.pepper = pepper
         self.clock = clock
         path = file_of(url)
         if path is not None and not path.exists():
             raise ConfigError(f"there is no accounts database at {path}: run `iothub init` first")
-        self.engine: Engine = open_engine(url)
+        self.engine: Engine = open_engine(url, bounds)
+        self.is_on_server = self.engine.dialect.name != "sqlite"
+        self._gate = Gate(clock)
         self._reading = self.engine.execution_options(**read_options(self.engine))
         self._writing = self.engine.execution_options(**{WRITE: True})
         try:
-            self._check()
+            if is_checked:
+                self.check()
         except BaseException:
             self.close()
             raise
@@ -115,7 +135,7 @@ class AccountStore:
         Raises:
             BackendError: the database did not answer.
         """
-        with errors_translated(), self._reading.begin() as connection:
+        with self.asked(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
@@ -126,18 +146,46 @@ class AccountStore:
             BackendError: the database is busy, full, read-only or did not answer.
             ConflictError: another process was faster.
         """
-        with errors_translated(), self._writing.begin() as connection:
-            counter = tables.id_block
-            is_it = counter.c.name == "change"
-            connection.execute(update(counter).where(is_it).values(next=counter.c.next + 1))
-            number = connection.execute(select(counter.c.next).where(is_it)).scalar_one()
+        with self.asked(), self._begun() as (connection, number):
             yield Writer(connection, number, self.now_ms())
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Translate the database's errors; a server that was silent a moment ago is not asked at all. Raises BackendError, ConflictError."""
+        if not self.is_on_server:
+            with errors_translated():
+                yield
+            return
+        with self._gate.passed(), errors_translated():
+            yield
 
     def close(self) -> None:
         self.engine.dispose()
 
-    def _check(self) -> None:
-        with errors_translated():
+    @contextmanager
+    def _begun(self) -> Iterator[tuple[Connection, int]]:
+        with ExitStack() as stack:
+            try:
+                begun = self._begin(stack)
+            except DBAPIError as error:
+                if not self.is_on_server or not may_be_repeated(error):
+                    raise
+                begun = self._begin(stack)  # nothing was done yet, so it may be done again
+            yield begun
+
+    def _begin(self, outer: ExitStack) -> tuple[Connection, int]:
+        counter = tables.id_block
+        is_it = counter.c.name == "change"
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._writing.begin())
+            connection.execute(update(counter).where(is_it).values(next=counter.c.next + 1))
+            number: int = connection.execute(select(counter.c.next).where(is_it)).scalar_one()
+            outer.push(stack.pop_all())
+        return connection, number
+
+    def check(self) -> None:
+        """Look whether this program can use the schema. Raises as the class says."""
+        with self.asked():
             state = schema.check(self.engine)
         if state is schema.SchemaState.FRESH:
             raise ConfigError("the accounts database is empty: run `iothub init` first")
@@ -169,7 +217,7 @@ def create_schema(url: str) -> schema.SchemaState:
     path = file_of(url)
     if path is not None:
         create_file(path)
-    engine = open_engine(url)
+    engine = open_engine(url, _MIGRATING)
     try:
         with errors_translated():
             return schema.upgrade(engine)
@@ -186,16 +234,31 @@ def errors_translated() -> Iterator[None]:
         raise ConflictError(
             "the accounts database refused a duplicate or a row that belongs to nothing: somebody else changed it; try again"
         ) from error
-    except OperationalError as error:
-        raise BackendError(f"the accounts database did not do it: {_cause(error)}", retryable=True) from error
     except DBAPIError as error:
-        raise BackendError(f"the accounts database failed: {_cause(error)}", retryable=False) from error
+        raise _translated(error) from error
+    except TimeoutError as error:
+        raise BackendError(
+            "every connection to the accounts database is in use: try again, or raise sql.connections", retryable=True
+        ) from error
     except SQLAlchemyError as error:
         raise BackendError(f"the accounts database failed: {type(error).__name__}", retryable=False) from error
 
 
+def _translated(error: DBAPIError) -> IotHubError:
+    cause = _cause(error)
+    if not is_of_sqlite(error):
+        if is_refused(error):
+            return ConfigError(
+                f"the accounts database refused us: {cause}: correct the url in the file of sql.url_file"
+            )
+        if is_gone(error):
+            return GoneError(f"the accounts database does not answer: {cause}")
+    if isinstance(error, OperationalError):
+        return BackendError(f"the accounts database did not do it: {cause}", retryable=True)
+    return BackendError(f"the accounts database failed: {cause}", retryable=False)
+
+
 def _cause(error: DBAPIError) -> str:
-    lines = str(error.orig).splitlines()
-    cause = lines[0] if lines else type(error.orig).__name__
+    cause = cause_of(error)
     advice = next((text for words, text in _ADVICE.items() if words in cause), "")
     return f"{cause}: {advice}" if advice else cause

@@ -38,8 +38,9 @@ Big = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def exact(length: int) -> TypeEngine[str]:
-    """A string type that is compared byte by byte: MySQL's default collations would take `Dev1` for `dev1`."""
-    return String(length).with_variant(String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    """A string type that is compared byte by byte: MySQL would take `Dev1` for `dev1`, PostgreSQL sort them as people do."""
+    by_bytes = String(length).with_variant(String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
+    return by_bytes.with_variant(String(length, collation="C"), "postgresql")
 
 
 plan = Table(
@@ -163,6 +164,21 @@ token_issuer = Table(
     Column("leeway_ms", Big, nullable=False),
     Column("created_ms", Big, nullable=False),
     Column("changed_ms", Big, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+stream = Table(
+    "stream",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=False),
+    Column("name", exact(64), nullable=False),
+    Column("direction", exact(8), nullable=False),  # out | in
+    Column("filter", Text, nullable=False),  # Topic Filter: what goes out, or may come in
+    Column("partitions", Integer, nullable=False),
+    Column("retention_ms", Big, nullable=False),
+    Column("created_ms", Big, nullable=False),
     UniqueConstraint("tenant_id", "name"),
     sqlite_autoincrement=True,
 )

@@ -23,6 +23,7 @@ from iothub_tenants.accounts.tables import (
     device_group,
     group_member,
     quota_override,
+    stream,
     token_issuer,
     usage_hour,
 )
@@ -194,6 +195,7 @@ def finish_deletion(store: AccountStore, tenant_id: int) -> None:
         if name is None:
             return
         _remove_belongings(writer.connection, tenant_id)
+        writer.connection.execute(delete_from(stream).where(stream.c.tenant_id == tenant_id))
         writer.connection.execute(delete_from(table).where(is_it))
         writer.changed(tenant_id, ChangeKind.TENANT, name)
 
@@ -296,6 +298,7 @@ def _set(writer: Writer, found: Tenant, values: dict[str, object]) -> Tenant:
 
 
 def _remove_belongings(connection: Connection, tenant_id: int) -> None:
+    """All but the streams, which say until the end which topics there are to delete."""
     groups = select(device_group.c.id).where(device_group.c.tenant_id == tenant_id)
     connection.execute(delete_from(group_member).where(group_member.c.group_id.in_(groups)))
     for owned in (device_group, acl_rule, quota_override, ban, token_issuer, usage_hour, device):

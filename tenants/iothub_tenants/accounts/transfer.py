@@ -17,13 +17,15 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, select
 
 from iothub.errors import ConfigError
-from iothub_tenants.accounts import arrivals, devices, tenants, token_issuers
+from iothub_tenants.accounts import arrivals, devices, streams, tenants, token_issuers
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import acl_rule, ban, device, device_group, quota_override
 
 FORMAT = "iothub-tenant"
 VERSION = 1
 """Raised when a reader of the old form would misunderstand the new one."""
+
+_OF_A_STREAM = ("name", "direction", "filter", "partitions", "retention_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ def export_tenant(store: AccountStore, name: str) -> dict[str, object]:
             "limits": _pick(connection, quota_override, owner.id, ("device", "value")),
             "bans": _pick(connection, ban, owner.id, ("kind", "value", "until_ms", "reason")),
             "token_issuers": [_issuer(row) for row in token_issuers.rows(connection, owner.id)],
+            "streams": [{name: row[name] for name in _OF_A_STREAM} for row in streams.rows(connection, owner.id)],
         }
 
 
@@ -108,6 +111,7 @@ def _fill(
     """Write all parts; returns the devices and the issuers that are without their secret here."""
     arrivals.create_groups(writer, owner, arrivals.rows(whole, "groups"))
     without = arrivals.create_devices(writer, owner, arrivals.rows(whole, "devices"), is_foreign=is_foreign)
+    arrivals.create_streams(writer, owner, arrivals.rows(whole, "streams") if "streams" in whole else ())  # as issuers
     arrivals.create_rules(writer, owner, arrivals.rows(whole, "rules"))
     arrivals.create_limits(writer, owner, arrivals.rows(whole, "limits"))
     arrivals.create_bans(writer, owner, arrivals.rows(whole, "bans"))

@@ -19,6 +19,8 @@ from iothub_services.quota.names import MOST_LEVELS, Quota
 from iothub_services.quota.port import QuotaObserver
 from iothub_services.quota.rates import RateBook
 from iothub_services.quota.resolve import EffectiveLimits, resolve_texts
+from iothub_services.quota.shared.service import SharedQuota
+from iothub_services.quota.shared.tenant import SharedTenant
 from iothub_services.quota.usage import Usage
 from iothub_tenants.broker.place_time import PlaceTime
 
@@ -54,11 +56,15 @@ class Allowance:
         own: Mapping[str, str] | None = None,
         *,
         backlog_bytes: int = BACKLOG_BYTES,
+        shared: SharedQuota | None = None,
     ) -> None:
+        """`shared`: where other hubs serve the tenant, too."""
         self.plane = plane
         self.own = dict(own or {})
         self.limits = EffectiveLimits()
-        self.ledger = LocalLedger(record.id, self.limits, observer)
+        self._shared = None if shared is None else SharedTenant(record.id, self.limits, observer, shared, clock)
+        self.ledger = LocalLedger(record.id, self.limits, observer) if self._shared is None else self._shared.ledger
+        self._elsewhere: set[Session] = set()  # other hubs have them, and their units
         self.rates = RateBook(record.id, usage, clock, observer)
         self.places = PlaceTime(clock)  # of `connections`
         self._observer = observer
@@ -77,6 +83,8 @@ class Allowance:
         self.ledger.set_limits(self.limits)
         rates, plane = self.rates.tenant, self.plane
         rates.set_limits(self.limits)
+        if self._shared is not None:
+            self._shared.obey(rates)
         plane.limits = _engine_limits(self.limits, record, self._backlog_bytes)
         plane.inbound_messages = rates.meter(Quota.PUBLISH_MESSAGES)
         plane.inbound_bytes = rates.meter(Quota.PUBLISH_BYTES)
@@ -85,6 +93,12 @@ class Allowance:
         plane.outbound_messages = rates.rate(Quota.DELIVER_MESSAGES)
         plane.outbound_bytes = rates.rate(Quota.DELIVER_BYTES)
         plane.persistent_fanout = rates.rate(Quota.PERSISTENT_FANOUT)
+
+    def meter_streams(self) -> None:
+        """Hold what goes to and from streams to its rates; a tenant without any needs no meters for them."""
+        rates = self.rates.tenant
+        self.plane.sink_messages = rates.rate(Quota.STREAM_MESSAGES)
+        self.plane.sink_bytes = rates.rate(Quota.STREAM_BYTES)
 
     def limits_of(self, device: str) -> EffectiveLimits:
         """Return what is in force for one device: plan, then the tenant's override, then its own."""
@@ -109,7 +123,54 @@ class Allowance:
 
     def take(self, quota: Quota, units: int = 1) -> bool:
         """Take units of a tenant rate that the control plane enforces: `connects`, `subscribes`."""
-        return self.rates.tenant.take(quota, units) == 0.0
+        is_taken = self.rates.tenant.take(quota, units) == 0.0
+        if self._shared is not None:
+            self._shared.spent(quota)
+        return is_taken
+
+    # --- other hubs
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there may be room for more only after other hubs were asked for it (`room`)."""
+        return self._shared is not None
+
+    async def room(self, *wanted: tuple[Quota, int]) -> bool:
+        """Wait until all fit, which holds until something else is waited for; False: the ledger says no, and so will the reservation.
+
+        Raises UnavailableError: it does not fit, and nobody can be asked.
+        """
+        return self._shared is None or await self._shared.room(*wanted)
+
+    async def room_to_enter(self, client_id: str, *, has_place: bool, is_persistent: bool) -> bool:
+        """`room` for what `enter` would reserve."""
+        present = self.plane.sessions.get(client_id)
+        begins = is_persistent and (present is None or not present.is_persistent)
+        return await self.room((Quota.CONNECTIONS, int(not has_place)), (Quota.SESSIONS, int(begins)))
+
+    def moved(self, session: Session) -> None:
+        """Another hub may have the session since, or this one: its units are with who has it."""
+        if self._shared is None or not session.is_persistent or session.is_discarded:
+            return
+        is_elsewhere = session.control.is_elsewhere
+        if is_elsewhere == (session in self._elsewhere):
+            return
+        if is_elsewhere:
+            self._elsewhere.add(session)
+        else:
+            self._elsewhere.discard(session)
+        ledger, sign = self._shared.ledger, 1 if is_elsewhere else -1
+        ledger.moved(Quota.SESSIONS, sign)
+        ledger.moved(Quota.SUBSCRIPTIONS, sign * len(session.subscriptions))
+
+    def close(self) -> None:
+        """The tenant's broker is put away."""
+        if self._shared is not None:
+            self._shared.close()
+
+    def _moved_subscription(self, subscription: Subscription, count: int) -> None:
+        if self._shared is not None and subscription.session in self._elsewhere:
+            self._shared.ledger.moved(Quota.SUBSCRIPTIONS, count)
 
     # --- connections and sessions
 
@@ -150,6 +211,9 @@ class Allowance:
         for subscription in session.subscriptions.values():
             self.release_subscription(subscription)
         self._unequip(session)
+        if self._shared is not None and session in self._elsewhere:
+            self._elsewhere.discard(session)
+            self._shared.ledger.moved(Quota.SESSIONS, -1)
         if not session.is_persistent:
             return
         if session.client_id in self._inherited:
@@ -194,6 +258,7 @@ class Allowance:
         return Quota.GROUP_MEMBERS
 
     def release_subscription(self, subscription: Subscription) -> None:
+        self._moved_subscription(subscription, -1)
         self.ledger.release(Quota.SUBSCRIPTIONS)
         if subscription.group is not None:
             key = (subscription.group, subscription.filter)
@@ -215,6 +280,7 @@ class Allowance:
             self._count(subscription)
 
     def _count(self, subscription: Subscription) -> None:
+        self._moved_subscription(subscription, 1)
         self.ledger.restore(Quota.SUBSCRIPTIONS, 1)
         if subscription.group is not None:
             key = (subscription.group, subscription.filter)

@@ -86,6 +86,8 @@ class TenantBroker:
         self.plane = plane
         self.allowance = allowance
         self.retained = retained
+        self.has_streams = False  # of any direction
+        self.streams: dict[int, tuple[Session, Subscription]] = {}  # the sinks in the router, by stream
         self.bounded: object = None  # the limits that all queues have been given
         self._shared = shared
         self._queue_ids = queue_ids
@@ -162,6 +164,8 @@ class TenantBroker:
         if record != self.record or own != self.allowance.own:
             self.record = record
             self.allowance.obey(record, own)
+            if self.has_streams:
+                self.allowance.meter_streams()
             self.plane.router.cache.clear()  # a Topic Name with a cached route is not checked again
             self._shared.plane.limits_changed(self.plane)
 
@@ -179,14 +183,25 @@ class TenantBroker:
             queue_id = await self._shared.run("accounts.ids", self._queue_ids.allocate)
         return queue_id
 
-    def enter(self, guest: Guest, request: SessionRequest) -> Entry | Quota:
-        """Reserve a connection's place, and a session's if a new one must be kept; or say which quota refuses."""
+    async def room_to_enter(self, request: SessionRequest) -> None:
+        """Wait until `enter` has what it needs, or nobody can give it; to be done just before. Raises UnavailableError."""
+        is_persistent = request.expiry_s > 0
+        has_place = self._counted_guest(request) is not None
+        await self.allowance.room_to_enter(request.client_id, has_place=has_place, is_persistent=is_persistent)
+
+    def _counted_guest(self, request: SessionRequest) -> Guest | None:
+        """Return who has a place that is this CONNECT's."""
         present = self.plane.sessions.get(request.client_id)
         other: Guest | None = None
         if present is not None and present.connection is not None:
             other = present.connection.control
-        has_place = other is not None and other.is_counted
-        entry = self.allowance.enter(request.client_id, has_place=has_place, is_persistent=request.expiry_s > 0)
+        return other if other is not None and other.is_counted else None
+
+    def enter(self, guest: Guest, request: SessionRequest) -> Entry | Quota:
+        """Reserve a connection's place, and a session's if a new one must be kept; or say which quota refuses."""
+        other = self._counted_guest(request)
+        is_persistent = request.expiry_s > 0
+        entry = self.allowance.enter(request.client_id, has_place=other is not None, is_persistent=is_persistent)
         if isinstance(entry, Entry):
             if other is not None:
                 other.is_counted = False  # its place is ours now
@@ -219,6 +234,7 @@ class TenantBroker:
     def session_began(self, session: Session, device: DeviceRecord) -> None:
         """Give the session what its device may use."""
         self.allowance.equip(session, device)
+        self.allowance.moved(session)
 
     def session_ended(self, session: Session) -> None:
         self.allowance.release_session(session)

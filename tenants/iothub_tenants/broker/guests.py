@@ -33,10 +33,21 @@ class Guest:
     """One connection's control record.
 
     Invariants: `broker` is set once the credentials were proven. `is_counted`: it holds one of its tenant's `connections`.
-    `session` is set from `plane.admit` until the connection goes or loses its session to another one.
+    `session` is set from `plane.admit` until the connection goes or loses its session to another one. `settling`: its packets that are in force
+    here and wait for the other hubs.
     """
 
-    __slots__ = ("broker", "exchange", "expiry_s", "is_counted", "is_gone", "keeps_will", "proven", "session")
+    __slots__ = (
+        "broker",
+        "exchange",
+        "expiry_s",
+        "is_counted",
+        "is_gone",
+        "keeps_will",
+        "proven",
+        "session",
+        "settling",
+    )
 
     def __init__(self) -> None:
         self.broker: TenantBroker | None = None
@@ -46,6 +57,7 @@ class Guest:
         self.expiry_s: int | None = None  # changed by DISCONNECT
         self.is_counted = False
         self.is_gone = False
+        self.settling = 0
         self.keeps_will = True  # False after DISCONNECT with 0x00
 
     def leave(self, reason: Reason) -> None:

@@ -92,6 +92,7 @@ class Abroad:
             change(self, broker, session, event)
             if event.epoch == session.epoch:
                 self._assign(broker, session, event)
+                broker.allowance.moved(session)
 
     def _note_own(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
         """What this hub said is in force here already; new is its place among what others said."""
@@ -103,6 +104,7 @@ class Abroad:
         place.logged_epoch = ENDED if event.type in _ENDS else event.epoch
         if place.holder != HERE and event.type not in _ENDS and event.epoch >= session.epoch:
             self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
+            broker.allowance.moved(session)
 
     # --- events of others
 
@@ -115,6 +117,7 @@ class Abroad:
         if state is not None:
             control = restore(self._hub, broker, state)
             control.place = Place(self._holder_of(event), event.epoch, since_ms=event.at_ms)
+            broker.allowance.moved(broker.plane.sessions[event.client_id])
 
     def _replace(self, broker: TenantBroker, session: Session) -> None:
         """The client has another session elsewhere."""
@@ -237,6 +240,7 @@ class Abroad:
         if was_online:
             place.since_ms = lost_at_ms
         self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
+        broker.allowance.moved(session)
         if was_online or control.expires_at or control.will is not None:  # else there is nothing that two could do
             subject = Subject(broker.tenant_id, session.client_id, session.epoch, place.since_ms)
             self._hub.sessions.note([events.session_disconnected(subject, reason="hub_lost")])

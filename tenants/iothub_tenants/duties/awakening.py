@@ -110,6 +110,7 @@ class Awakening:
             holder = self._neighbours.holder_of(state)
             is_online = state.is_connected and holder != HERE
             control.place = Place(holder, state.epoch, is_online=is_online, since_ms=state.disconnected_at_ms)
+            broker.allowance.moved(broker.plane.sessions[state.client_id])
             if holder != HERE:
                 return  # its deadlines and its Will are its hub's
         now_ms = int(self._hub.clock.wall() * 1000)

@@ -25,13 +25,14 @@ from iothub_tenants.broker.retaining import Progress
 
 PROGRESS_INTERVAL_S = 0.5  # an answer "so far" costs the accounts a commit
 
-QUICK = frozenset({Verb.PING, Verb.BAN_LIST, Verb.BAN_LIFT})
+QUICK = frozenset({Verb.PING, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
 """Done in memory: they need not wait for what waits for a store."""
 
-EVERYWHERE = frozenset({Verb.RETAIN_DELETE, Verb.BAN_LIST, Verb.BAN_LIFT})
+EVERYWHERE = frozenset({Verb.RETAIN_DELETE, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
 """Each hub does them with what it has in memory; the answer is the sum."""
 
 Json = Mapping[str, object]
+ShowStream = Callable[[str, str], Json | None]
 FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
 
 log = logging.get(__name__)
@@ -83,7 +84,9 @@ class Errands:
             Verb.RETAIN_DELETE: self._delete_retained,
             Verb.BAN_LIST: self._list_bans,
             Verb.BAN_LIFT: self._lift_bans,
+            Verb.STREAM_SHOW: self._show_stream,
         }
+        self.streams: ShowStream | None = None
 
     async def run(self, commands: Iterable[Command], asked: Asked) -> None:
         for command in commands:
@@ -105,7 +108,7 @@ class Errands:
             refusal = error
         if command.verb in EVERYWHERE:
             result = _sum(command.argument.get(SO_FAR), result)
-            if result.get("bans"):
+            if result.get("bans") or result.get("state"):
                 refusal = None  # somebody had some
         if self._others is not None and self._are_more(self._others, command, is_found=refusal is None):
             await asked.pass_on(command.id, self._others.node, result)
@@ -182,6 +185,13 @@ class Errands:
             )
         log.info("failure bans lifted", tenant=tenant, device=device, address=source, count=count)
         return {"bans": count}
+
+    async def _show_stream(self, command: Command, _asked: Asked) -> Json:
+        name = str(command.argument["name"])
+        found = None if self.streams is None else self.streams(command.tenant, name)
+        if found is None:
+            raise NotFoundError(f"this hub has not heard of stream {name!r} of tenant {command.tenant} yet")
+        return found
 
     async def _broker(self, tenant: str) -> TenantBroker:
         record = await self._find_tenant(tenant)

@@ -6,20 +6,23 @@ to wait for one is done aside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
 from iothub import log as logging
 from iothub.errors import IotHubError
+from iothub_services.auth.horizon import Horizon
 from iothub_services.auth.port import Run
 from iothub_tenants.accounts import commands
-from iothub_tenants.accounts.changes import Change, ChangeWatcher, deleted_devices
+from iothub_tenants.accounts.changes import Change, ChangeWatcher, deleted_devices, latest, lines
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.duties.aside import Aside
 from iothub_tenants.duties.departures import Departures
 from iothub_tenants.duties.errands import QUICK, Errands
 from iothub_tenants.duties.obey import Obedience
+
+_OF_OTHERS = frozenset({ChangeKind.COMMAND, ChangeKind.STREAM})  # no session is concerned
 
 PATIENCE_S = 0.3  # what waits for a disk does not keep rights from changing within a second
 
@@ -74,6 +77,7 @@ class Following:
     ) -> None:
         """`node`: this hub's node number, where others use these accounts, too."""
         self._node = node
+        self._horizon: Horizon | None = None
         self._store = store
         self._run = run
         self._marks = marks
@@ -86,13 +90,20 @@ class Following:
         self._asked_quick = Aside("quick errands", later, PATIENCE_S)
         self._watcher: ChangeWatcher
         self._obeyed = -1
+        self.heard: Callable[[Sequence[Change]], None] = _nobody
 
-    async def begin(self, watcher: ChangeWatcher) -> None:
+    async def begin(self, watcher: ChangeWatcher, horizon: Horizon | None = None) -> None:
         """End the sessions of devices that were deleted while no hub ran here; `look` goes on from the watcher's place.
 
         What was obeyed and could not be noted is heard of again, and what was never noted from the log's beginning: it does no harm.
+        `horizon`: hears of every look, if records of a shared cache are used.
         """
         self._watcher = watcher
+        if horizon is not None:
+            horizon.begin(
+                lines(await self._run("accounts.latest", latest, self._store, watcher.after)), watcher.made_at
+            )
+            self._horizon = horizon
         obeyed = await self._run("housekeeping.obeyed", self._marks.read_obeyed) or 0
         await self._end_departed(await self._run("accounts.deleted", deleted_devices, self._store, obeyed))
         if not self._departures.is_pending:
@@ -113,9 +124,13 @@ class Following:
 
     async def _obey(self) -> bool:
         """Whether there are commands, too."""
+        looked_at = 0.0 if self._horizon is None else self._horizon.now()
         changes = await self._run("accounts.poll", self._watcher.poll)
+        if self._horizon is not None:
+            self._horizon.saw(lines(changes), looked_at)
         await self._end_departed(changes)
-        await self._obedience.obey([change for change in changes if change.kind is not ChangeKind.COMMAND])
+        self.heard(changes)
+        await self._obedience.obey([change for change in changes if change.kind not in _OF_OTHERS])
         return any(change.kind is ChangeKind.COMMAND for change in changes)
 
     async def _end_departed(self, changes: Iterable[Change]) -> None:
@@ -135,3 +150,7 @@ class Following:
             log.warning("what was obeyed could not be noted", error=str(error))
         else:
             self._obeyed = change
+
+
+def _nobody(_changes: Sequence[Change]) -> None:
+    """Nobody else wants to hear of changes."""

@@ -13,7 +13,7 @@ from iothub.errors import UnavailableError
 from iothub.reasons import Reason
 from iothub_services.auth.authenticator import Refusal
 from iothub_services.auth.port import TenantRecord, TenantState
-from iothub_tenants.accounts.changes import Change
+from iothub_tenants.accounts.changes import Change, device_of
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.guests import Guest
@@ -46,7 +46,7 @@ class Obedience:
             if change.kind is ChangeKind.PLAN:
                 self._plans.append(change)
             else:
-                self._note(change.tenant_id, _device_of(change))
+                self._note(change.tenant_id, device_of(change))
         await self._note_plans()
         for tenant_id in list(self._waiting):
             devices = self._waiting[tenant_id]
@@ -124,14 +124,3 @@ class Obedience:
         if policy is not session.policy:
             self._hub.plane.policy_changed(session, policy)
         broker.session_began(session, answer.device)
-
-
-def _device_of(change: Change) -> str | None:
-    """Name the one device that a change concerns, None for the whole tenant."""
-    if change.kind in (ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED) and change.subject != "*":
-        return change.subject
-    if change.kind is ChangeKind.QUOTA and change.subject != "*":
-        return change.subject
-    if change.kind is ChangeKind.ACL and change.subject.startswith("device:"):
-        return change.subject.removeprefix("device:")
-    return None

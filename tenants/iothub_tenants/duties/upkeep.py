@@ -21,11 +21,12 @@ Later = Callable[[float, Callable[[], None]], object]
 
 @dataclass(slots=True)
 class Duty:
-    """One regular call. `name` for the log."""
+    """One regular call. `name` for the log; `end`: what a call that takes long is told when the hub stops."""
 
     name: str
     period_s: float
     call: Callable[[], Awaitable[object]]
+    end: Callable[[], None] | None = None
 
 
 class Upkeep:
@@ -36,16 +37,25 @@ class Upkeep:
         self._duties: list[Duty] = []
         self._is_stopped = False
 
-    def add(self, name: str, period_s: float, call: Callable[[], Awaitable[object]]) -> None:
-        self._duties.append(Duty(name, period_s, call))
+    def add(
+        self,
+        name: str,
+        period_s: float,
+        call: Callable[[], Awaitable[object]],
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        self._duties.append(Duty(name, period_s, call, end))
 
     def start(self) -> None:
         for duty in self._duties:
             self._schedule(duty)
 
     def stop(self) -> None:
-        """Start nothing more; what runs now ends by itself."""
+        """Start nothing more; what runs now ends by itself, or is told to."""
         self._is_stopped = True
+        for duty in self._duties:
+            if duty.end is not None:
+                duty.end()
 
     def _schedule(self, duty: Duty) -> None:
         self._later(duty.period_s, lambda: self._begin(duty))

@@ -128,11 +128,13 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
     for attempt in range(ATTEMPTS):
         arrival = await _arrive(hub, connection, packet, client_id)
         _check_size(arrival, size_bytes)
-        if attempt == 0 and not arrival.broker.allowance.take(Quota.CONNECTS):
-            raise ConnectRefusedError(Reason.CONNECTION_RATE)
+        if attempt == 0:
+            await _take_rate(arrival.broker)
         async with hub.directory.holding(arrival.broker.tenant_id, client_id):
             if not hub.company.is_alone:
                 await hub.company.catch_up()  # a session may have begun or gone on at another hub just now
+            if arrival.broker.allowance.is_shared:
+                await arrival.broker.room_to_enter(_request(arrival))
             if connection.control.is_gone:
                 return
             is_its_broker = hub.brokers.present(arrival.broker.tenant_id) is arrival.broker  # idle ones are dropped
@@ -140,6 +142,14 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
                 await _enter(hub, connection, arrival)
                 return
     raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts change faster than a CONNECT can be checked")
+
+
+async def _take_rate(broker: TenantBroker) -> None:
+    """Raises ConnectRefusedError: so many connect already; UnavailableError: nobody can say how many do at other hubs."""
+    if broker.allowance.is_shared:
+        await broker.allowance.room((Quota.CONNECTS, 1))
+    if not broker.allowance.take(Quota.CONNECTS):
+        raise ConnectRefusedError(Reason.CONNECTION_RATE)
 
 
 async def _arrive(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Arrival:

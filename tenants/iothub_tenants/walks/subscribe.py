@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from twisted.internet.defer import Deferred
+
 from iothub.engine.connection import Connection
 from iothub.engine.filters import split_share
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
-from iothub.errors import BackendError
+from iothub.errors import BackendError, UnavailableError
 from iothub.mqtt import packets
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet
@@ -29,6 +31,7 @@ from iothub_tenants.broker.hub import Hub, Rights
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
 FAILURE_3X = 0x80
+MOST_SETTLING = 64  # packets of one client that wait for the other hubs together
 SLICE = 256  # Topic Filters of one packet before others get their turn
 
 Place = tuple[bytes | None, bytes]  # share group, Topic Filter
@@ -48,7 +51,7 @@ class Wish:
 
 
 async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
-    """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing goes on after SUBACK, so nothing overtakes it."""
+    """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing goes on once it has taken effect, so nothing overtakes it."""
     guest: Guest = connection.control
     session, broker = guest.session, guest.broker
     if session is None or broker is None:
@@ -57,33 +60,56 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=limits))
     wishes: list[Wish] = []
     places: set[Place] = set()
+    no_room = await _room(broker, session, packet, 0)
     for number, asked in enumerate(packet.subscriptions, 1):
-        wishes.append(_wish(broker, session, packet, asked, places))
+        wishes.append(_wish(broker, session, packet, asked, places, no_room))
         if number % SLICE == 0:
             await hub.breathe()
+            no_room = await _room(broker, session, packet, number)
             if guest.session is not session:  # nothing was promised: who comes back finds the session as it was
                 _give_back(broker, wishes)
                 return
     await _make_durable(hub, broker, session, wishes)
     await _activate(hub, guest, session, wishes)
-    if session.is_persistent:
-        await hub.company.settle()
+    is_resumed = session.is_persistent and await _settle(hub, connection, session)
     if guest.session is not session:
         return
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
     replayed = [
         wish.subscription
         for wish in wishes
-        if wish.code < 0x80 and broker.wants_replay(session, wish.subscription, is_new=wish.is_new)
+        if wish.code < 0x80
+        and _place(wish.subscription)
+        in session.subscriptions  # else a later packet has ended it before it was answered
+        and broker.wants_replay(session, wish.subscription, is_new=wish.is_new)
     ]
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
-    hub.plane.resume(connection)
+    if not is_resumed:
+        hub.plane.resume(connection)
     for subscription in replayed:
         await broker.replay(session, subscription)
 
 
+async def _room(broker: TenantBroker, session: Session, packet: Subscribe, start: int) -> int:
+    """Ask other hubs for what the next Topic Filters may need; return the Reason Code of who gets none."""
+    if not broker.allowance.is_shared:
+        return QUOTA_EXCEEDED
+    asked = packet.subscriptions[start : start + SLICE]
+    new = {place for each in asked if (place := split_share(each.topic_filter.encode())) not in session.subscriptions}
+    try:
+        await broker.allowance.room((Quota.SUBSCRIBES, len(asked)), (Quota.SUBSCRIPTIONS, len(new)))
+    except UnavailableError:
+        return UNSPECIFIED
+    return QUOTA_EXCEEDED
+
+
 def _wish(
-    broker: TenantBroker, session: Session, packet: Subscribe, asked: packets.Subscription, places: set[Place]
+    broker: TenantBroker,
+    session: Session,
+    packet: Subscribe,
+    asked: packets.Subscription,
+    places: set[Place],
+    no_room: int,
 ) -> Wish:
     """Check one Topic Filter and, if it is granted, reserve its place. `places`: those that the packet has reserved so far."""
     raw = asked.topic_filter.encode()
@@ -101,15 +127,37 @@ def _wish(
     )
     if group is not None and asked.is_no_local:
         raise ProtocolError("SUBSCRIBE: No Local on a shared subscription")  # [MQTT-3.8.3-4]
-    code = _refusal(broker, session, raw, subscription)
+    code = _refusal(broker, session, raw, subscription, no_room)
     place = (group, topic_filter)
     is_new = place not in session.subscriptions and place not in places
     if code == 0 and is_new:
         if broker.allowance.reserve_subscription(session, subscription, len(places)) is None:
             places.add(place)
         else:
-            code = QUOTA_EXCEEDED
+            code = no_room
     return Wish(subscription, code or asked.qos, is_new, is_new and code == 0)
+
+
+async def _settle(hub: Hub, connection: Connection, session: Session) -> bool:
+    """Wait until every hub routes by what is durable now. True: parsing has gone on meanwhile, as its effect is there.
+
+    So several packets of one client share a wait, `MOST_SETTLING` of them at most; each is answered after its own.
+    """
+    guest: Guest = connection.control
+    may_resume = not hub.company.is_alone and guest.settling < MOST_SETTLING and guest.session is session
+    guest.settling += 1
+    settled = Deferred.fromCoroutine(hub.company.settle())  # begun before the next packet's: answers keep their order
+    if may_resume:
+        hub.plane.resume(connection)
+    try:
+        await settled
+    finally:
+        guest.settling -= 1
+    return may_resume
+
+
+def _place(subscription: Subscription) -> Place:
+    return subscription.group, subscription.filter
 
 
 async def _activate(hub: Hub, guest: Guest, session: Session, wishes: list[Wish]) -> None:
@@ -127,7 +175,7 @@ async def _activate(hub: Hub, guest: Guest, session: Session, wishes: list[Wish]
             broker.allowance.release_subscription(wish.subscription)
 
 
-def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: Subscription) -> int:
+def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: Subscription, no_room: int) -> int:
     """Return the Reason Code that refuses this filter, 0 if nothing does."""
     if broker.check_filter(session.device, raw):
         return FILTER_INVALID
@@ -135,7 +183,7 @@ def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: S
     if not policy.may_subscribe(subscription.filter):
         broker.denied("subscribe", session)
         return NOT_AUTHORIZED
-    return 0 if broker.allowance.take(Quota.SUBSCRIBES) else QUOTA_EXCEEDED
+    return 0 if broker.allowance.take(Quota.SUBSCRIBES) else no_room
 
 
 async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
@@ -194,7 +242,30 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         return
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
-    codes = []
+    codes, places = await _take_away(hub, guest, session, packet)
+    subject = _subject(hub, session)  # now: an event of an epoch that is over would count for nothing
+    gone = [
+        events.session_unsubscribed(subject, topic_filter=topic_filter.decode(), group=_text(group))
+        for group, topic_filter in places
+    ]
+    is_resumed = False
+    if gone and session.is_persistent:
+        await hub.journal.record(gone)
+        is_resumed = await _settle(hub, connection, session)
+    elif gone:
+        hub.journal.note(gone)
+    if guest.session is not session:
+        return
+    answer = Unsuback(packet.packet_id, tuple(codes) if connection.version == MQTT_5_0 else ())
+    hub.plane.send(connection, encode(answer, connection.version))
+    if not is_resumed:
+        hub.plane.resume(connection)
+
+
+async def _take_away(hub: Hub, guest: Guest, session: Session, packet: Unsubscribe) -> tuple[list[int], list[Place]]:
+    """End each subscription here and now; return what to answer for each, and which there were."""
+    broker = cast("TenantBroker", guest.broker)
+    codes: list[int] = []
     places: list[Place] = []
     for number, text in enumerate(packet.topic_filters, 1):
         if number % SLICE == 0:
@@ -208,21 +279,7 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         codes.append(0 if subscription is not None else NO_SUBSCRIPTION_EXISTED)
         if subscription is not None:
             broker.allowance.release_subscription(subscription)
-    subject = _subject(hub, session)  # now: an event of an epoch that is over would count for nothing
-    gone = [
-        events.session_unsubscribed(subject, topic_filter=topic_filter.decode(), group=_text(group))
-        for group, topic_filter in places
-    ]
-    if gone and session.is_persistent:
-        await hub.journal.record(gone)
-        await hub.company.settle()
-    elif gone:
-        hub.journal.note(gone)
-    if guest.session is not session:
-        return
-    answer = Unsuback(packet.packet_id, tuple(codes) if connection.version == MQTT_5_0 else ())
-    hub.plane.send(connection, encode(answer, connection.version))
-    hub.plane.resume(connection)
+    return codes, places
 
 
 def _code(version: int, code: int) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ops.services.process import ServerProcess, until
+from ops.services.server import Habits
 from tests.support.stand_in import make_stand_in
 
 
@@ -27,7 +28,7 @@ def process(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def _start(process: ServerProcess, java: str, *words: str) -> int:
-    process.start(java, words)
+    process.start([java], words)
     assert until(lambda: process.out.read_text().endswith("ready\n"), 10)
     return process.pid() or 0
 
@@ -92,10 +93,10 @@ def test_killed_process_is_gone(process: ServerProcess, java: str) -> None:
 def test_paused_process_goes_on(process: ServerProcess, java: str) -> None:
     """SIGSTOP and SIGCONT."""
     _start(process, java)
-    process.send(signal.SIGSTOP)
+    process.pause()
     assert until(lambda: process.state() == "paused", 5)
 
-    process.send(signal.SIGCONT)
+    process.resume()
 
     assert until(lambda: process.state() == "running", 5)
 
@@ -103,8 +104,35 @@ def test_paused_process_goes_on(process: ServerProcess, java: str) -> None:
 def test_paused_process_can_be_stopped(process: ServerProcess, java: str) -> None:
     """It would not hear of SIGTERM alone."""
     _start(process, java)
-    process.send(signal.SIGSTOP)
+    process.pause()
     assert until(lambda: process.state() == "paused", 5)
+
+    assert process.stop(10.0)
+
+
+def test_children_are_paused_and_killed_with_it(process: ServerProcess, java: str) -> None:
+    """PostgreSQL answers in children of its own, which would go on."""
+    _start(process, java, "parent")
+    child = int(process.out.read_text().split()[0])
+    process.pause()
+    assert until(lambda: _state(child) == "T", 5)
+
+    process.kill()
+
+    assert _state(child) in ("", "Z")
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+def test_process_has_its_own_mark_and_signal(tmp_path: Path, java: str) -> None:
+    """The file of settings among its arguments; PostgreSQL waits for its clients after SIGTERM."""
+    process = ServerProcess("postgresql", tmp_path / "pg", Habits("--config={folder}/conf", signal.SIGUSR1))
+    _start(process, java, "deaf")
 
     assert process.stop(10.0)
 
@@ -119,14 +147,14 @@ def test_process_that_does_not_stop_is_killed(process: ServerProcess, java: str)
 
 def test_process_that_ends_at_once_is_down(process: ServerProcess, java: str) -> None:
     """The starter looks at its log then."""
-    process.start(java, ["brief"])
+    process.start([java], ["brief"])
 
     assert process.has_ended(10)
 
 
 def test_missing_program_is_down_with_a_reason(process: ServerProcess) -> None:
     """What the shell said stands in `out`."""
-    process.start("/nowhere/java", [])
+    process.start(["/nowhere/java"], [])
 
     assert process.has_ended(10)
     assert "/nowhere/java" in process.out.read_text()

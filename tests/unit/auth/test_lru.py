@@ -36,6 +36,19 @@ def test_lru_returns_what_was_put_until_it_is_too_old() -> None:
     assert (lru.hits, lru.misses) == (1, 1)
 
 
+def test_lru_keeps_an_answer_no_longer_than_it_is_told() -> None:
+    """One that is old already; its own age is not made longer by it."""
+    clock = ManualClock()
+    lru = cache(clock)
+    lru.put("a", 1, 5.0)
+    lru.put("b", 1, 500.0)
+
+    clock.now += 5.0
+    assert lru.get("a") is MISSING
+    clock.now += 56.0
+    assert lru.get("b") is MISSING
+
+
 def test_lru_keeps_negative_answers_for_a_shorter_time() -> None:
     """None is an answer; a device that was just created is found soon."""
     clock = ManualClock()

@@ -144,7 +144,7 @@ def test_read_only_file_system_is_called_so(cli: Cli, monkeypatch: pytest.Monkey
     def fail(_store: object) -> None:
         raise BackendError("unable to open database file", retryable=True)
 
-    monkeypatch.setattr("iothub_tenants.accounts.store.AccountStore._check", fail)
+    monkeypatch.setattr("iothub_tenants.accounts.store.AccountStore.check", fail)
     assert "unable to open" in cli("tenant", "list", code=7).err
 
     monkeypatch.setattr("os.statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY))

@@ -29,7 +29,12 @@ from tests.support.command import Result
 from tests.support.tokens import ES256, jwk, public_pem
 
 ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
-ELSEWHERE |= {"hbase create-tables", "hbase status"}  # they need the real servers: tests/services has them
+ELSEWHERE |= {
+    "hbase create-tables",
+    "hbase status",
+    "hbase sweep",
+}  # they need the real servers: tests/services has them
+ELSEWHERE |= {"stream show", "stream create", "stream delete"}  # they need Kafka: tests/services has it
 ELSEWHERE |= {"job run"}  # starts Spark: tests/integration/jobs runs one job, and a night
 NO_TERMINAL = {
     "iothub --data-dir ./hub device set-password acme dev1",  # asks for the password
@@ -92,6 +97,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "fleet.csv").write_text("name\nfleet1\n")
     (base / "dev1.secret").write_text("secret")
     (base / "new.toml").write_text("config_version = 1\n")
+    (base / "mariadb.url").write_text("sqlite:///copied.db\n")
     store_messages(DataDir(base / "hub"))
     remember_jobs(DataDir(base / "hub"))
     return base

@@ -233,7 +233,7 @@ def test_last_batch_of_hbase_plain_that_cannot_be_read_is_shown(
 def test_queue_of_hbase_plain_of_which_nothing_can_be_read_is_told(
     busy: Cli, rows: dict[bytes, dict[bytes, tuple[bytes, int]]]
 ) -> None:
-    """Its session is shown; the list of queues is without it."""
+    """Its session is shown; the list of queues has it with the reason, and without figures."""
     spoil(rows, keys.meta_row(keys.queue_key(1, tenant_id(busy, "acme"))), b"m:s")
 
     shown = busy("session", "show", "acme", "c1", "-o", "json").json["unreadable"]
@@ -241,8 +241,12 @@ def test_queue_of_hbase_plain_of_which_nothing_can_be_read_is_told(
     assert "version 7" in shown["why"]
     assert "version 7" in busy("queue", "show", "acme", "c1", code=7).err
     assert names(busy, "session") == ["c1", "c2"]
-    assert names(busy, "queue") == ["c2"]
-    assert "a queue is left out" in busy("queue", "list", "acme", "-o", "json").err
+    listed = busy.rows("queue", "list", "acme")
+    assert [(row["name"], "version 7" in str(row.get("unreadable")), "messages" in row) for row in listed] == [
+        ("c1", True, False),
+        ("c2", False, True),
+    ]
+    assert "version 7" in busy("queue", "list", "acme").out
 
 
 def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 
 import pytest
 
@@ -10,18 +12,20 @@ from iothub.cli import stores
 from iothub.datadir import DataDir
 from iothub.errors import ConflictError
 from iothub.jobs import marks
-from iothub.records.owner import Owner
-from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
+from iothub.records.owner import Owner, encode_owner
+from iothub.settings import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
 from iothub.units import Endpoint
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables
+from iothub_services.redis import from_settings as redis_settings
 from iothub_spark.stores.marks import job_marks, set_job_mark
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.command import Cli
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 from tests.support.hbase_calls import FakeCaller
+from tests.support.redis_queues import RedisHouse
 from tests.support.timed_gateway import TimedGateway
 
 NOBODY = Endpoint("127.0.0.1", 1)
@@ -106,6 +110,28 @@ def test_topics_of_others_are_shut(house: House) -> None:
     assert {name for name, is_open in opened.items() if not is_open} == {"events", "work"}
     with pytest.raises(ConflictError, match="Kafka's topics iothub"):
         stores.require_own_stores(house.data_dir, ON_SERVERS)
+
+
+@contextmanager
+def requiring(data_dir: DataDir, settings: Config) -> Iterator[None]:
+    stores.require_own_stores(data_dir, settings)
+    yield
+
+
+def test_queues_of_others_on_redis_are_shut(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every command that would read them, and by work on all stores."""
+    redis = RedisHouse()
+    monkeypatch.setattr(redis_settings, "blocking", lambda *_: redis)
+    on_redis = Config(queues=Queues(driver="redis"), redis=Redis(addresses=(NOBODY,)))
+    for is_theirs in (False, True):
+        if is_theirs:
+            redis.redis.execute_command("SET", "iothub:queues:owner", encode_owner(THEIRS))
+        for ways in (stores.reading_queues, partial(stores.working_alone, command="iothub test"), requiring):
+            refused = pytest.raises(ConflictError, match="Redis's queues") if is_theirs else nullcontext()
+            with refused, ways(house.data_dir, settings=on_redis):
+                assert not is_theirs
+    assert redis.closed > 0
+    assert redis.redis.execute_command("KEYS", "*") == [b"iothub:queues:owner"]
 
 
 def test_job_begins_nothing_on_files_of_others(house: House) -> None:

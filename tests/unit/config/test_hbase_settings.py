@@ -24,7 +24,7 @@ def loaded(*flags: str) -> Config:
         (("queues.driver=hbase-plain",), 'queues.driver = "hbase-plain" needs hbase.thrift'),
         (("state.driver=hbase",), 'state.driver = "hbase" needs hbase.thrift'),
         (("retained.driver=hbase",), 'retained.driver = "hbase" needs hbase.thrift'),
-        (("queues.driver=redis",), "expected one of sqlite, hbase, hbase-plain"),
+        (("queues.driver=memory",), "expected one of sqlite, hbase, hbase-plain, redis"),
         (("retained.driver=hbase-plain",), "expected one of sqlite, hbase"),
     ],
 )

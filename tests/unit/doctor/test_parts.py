@@ -188,5 +188,6 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
         "HBase gateway 127.0.0.1:1",
         "installation, HBase",
         "installation, Kafka",
+        "streams",
     }
     assert plain - servers == {"queues.db", "events.db"}

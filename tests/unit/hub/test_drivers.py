@@ -11,11 +11,11 @@ import pytest
 from iothub import drivers
 from iothub.datadir import DataDir
 from iothub.drivers import Drivers, needed_tables, queue_drivers, require_extra, unused_files
-from iothub.errors import BackendError, ConfigError, ConflictError, NotFoundError
+from iothub.errors import BackendError, ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.installation import Installation
 from iothub.records import keys
 from iothub.records.owner import Owner
-from iothub.settings import Config, Events, HBase, Kafka, Queues, Retained, State
+from iothub.settings import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
 from iothub.testing.clock import ManualClock
 from iothub.units import Endpoint
 from iothub_services.events.kafka import KafkaEvents
@@ -23,13 +23,17 @@ from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import layouts
+from iothub_services.queues.port import QueueLimits
+from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.redis import from_settings
 from iothub_services.retained.sqlite import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.state.sqlite import SqliteStates
 from tests.support.fake_kafka import FakeCluster
 from tests.support.hbase_calls import FakeCaller
+from tests.support.redis_queues import PREFIX, RedisHouse
 from tests.support.timed_gateway import TimedGateway
 
 T = TypeVar("T")
@@ -183,6 +187,97 @@ def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
         ConfigError, match=r"driver hbase-plain\).*give the --config that the hub has, or set hbase\.thrift"
     ):
         queue_drivers(Config(), directory)
+
+
+ON_REDIS = Config(queues=Queues(driver="redis"), redis=Redis(addresses=(Endpoint("127.0.0.1", 1),)))
+
+
+def redis_house(monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
+    """A Redis that every connection leads to."""
+    house = RedisHouse()
+    monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
+    return house
+
+
+def test_queues_on_redis_need_it_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked what it keeps before a start, and belongs to the first installation; a file that is left over is used as well."""
+    house, told = redis_house(monkeypatch), []
+    chosen = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, ours, lambda *alarm: told.append(alarm))
+    queues = chosen.queues()
+    assert house.calls == []
+
+    chosen.needed["Redis"]()
+    chosen.owned["Redis"].claim()
+    house.settings["appendonly"] = "no"
+    with pytest.raises(UnavailableError, match='Redis does not keep queues safely: appendonly is "no"'):
+        chosen.needed["Redis"]()
+
+    assert unused_files(ON_REDIS, DataDir(tmp_path)) == (DataDir(tmp_path).queues,)
+    assert told == []
+    queues.close()
+    assert house.closed == 2
+    with pytest.raises(ConfigError, match=r"queues on Redis \(driver redis\).*or set redis\.addresses"):
+        queue_drivers(Config(), DataDir(tmp_path))
+
+
+def test_queues_on_redis_of_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything of them is read."""
+    redis_house(monkeypatch)
+    theirs = Installation(ON_REDIS, "b" * 32, ManualClock())
+    first = Drivers(ON_REDIS, DataDir(tmp_path / "b"), open_file, nobody, lambda: theirs)
+    second = Drivers(ON_REDIS, DataDir(tmp_path / "a"), open_file, nobody, ours)
+    for each in (first, second):
+        (tmp_path / "ab"[each is first]).mkdir()
+        each.queues()
+    first.owned["Redis"].claim()
+
+    with pytest.raises(
+        ConflictError, match=r"Redis's queues iothub:queue:\*: belongs to .*choose another redis\.prefix"
+    ):
+        second.needed["Redis"]()
+
+
+def test_emptied_redis_is_told_and_kept_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the hub runs, and at the next start; nobody else gets its place meanwhile."""
+    house, directory, told = redis_house(monkeypatch), DataDir(tmp_path), []
+    first = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: told.append(alarm))
+    queues = first.queues()
+    first.owned["Redis"].claim()
+    queues.create(7, 1, QueueLimits())
+    directory.write_installation("a" * 32)
+    house.redis.execute_command("FLUSHALL")
+    cast("RedisQueues", queues).probe()
+
+    assert [(word, why.endswith("1 queues are gone, with all messages that waited in them")) for word, why in told] == [
+        ("queues_gone", True)
+    ]
+    assert house.redis.execute_command("GET", "iothub:queues:owner") is not None
+
+    house.redis.execute_command("FLUSHALL")
+    second = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: told.append(alarm))
+    second.queues()
+    second.needed["Redis"]()
+    assert told[1:] == [
+        ("queues_gone", "Redis has none of the queues that a hub has used: it was emptied, or is another one")
+    ]
+
+
+def test_emptied_redis_that_somebody_else_has_taken_gets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queues would have the same ids."""
+    house = redis_house(monkeypatch)
+    chosen = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, ours)
+    queues = cast("RedisQueues", chosen.queues())
+    chosen.owned["Redis"].claim()
+    queues.create(7, 1, QueueLimits())
+    house.redis.execute_command("FLUSHALL")
+    house.store().claim_store(Owner("b" * 32, "two", 1))
+    house.redis.execute_command("RENAME", f"{PREFIX}:queues:owner", "iothub:queues:owner")
+
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match=r"belongs to installation b{32}"):
+            queues.probe()
 
 
 def test_log_that_is_followed_is_read_alone_and_answers_quickly() -> None:

@@ -31,6 +31,8 @@ class House:
             threads=store(run=self.run),
             settings=store(node=store(stop_timeout_s=10.0)),
             hbase=None,
+            shared_quota=None,
+            streaming=store(close=lambda _timeout_s: True),
             writer=store(close=lambda _timeout_s: "queues" not in hanging),
             journal=store(flush=lambda: self.closed.append("flushed")),
             metering=store(finish=self.finish),
@@ -56,12 +58,12 @@ class House:
 
 
 def test_stores_close_in_their_order() -> None:
-    """Queues first, then what was noted of sessions, then their log and their states."""
+    """Streams and queues first, then what was noted of sessions, then their log and their states."""
     house = House()
 
     assert house.close().called
 
-    assert house.closed == ["queues", "flushed", "metered", "events", "states"]
+    assert house.closed == ["streams", "queues", "flushed", "metered", "events", "states"]
 
 
 def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
@@ -90,7 +92,7 @@ def test_states_stay_open_under_a_log_that_hangs() -> None:
 
     assert house.close().called
 
-    assert house.closed == ["queues", "flushed", "metered", "events"]
+    assert house.closed == ["streams", "queues", "flushed", "metered", "events"]
 
 
 @pytest.mark.parametrize("others", [(), ("queues",)])

@@ -23,6 +23,7 @@ from iothub_migrations.versions import (
     v0004_usage_hours,
     v0005_hubs,
     v0006_installation,
+    v0007_streams,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -98,6 +99,7 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         "command",
         "token_issuer",
         "job_run",
+        "stream",
     }
 
 
@@ -247,7 +249,8 @@ def _installation(engine: Engine) -> str:
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0006_installation.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0007_streams.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0007_streams.down_revision == v0006_installation.revision
     assert v0006_installation.down_revision == v0005_hubs.revision
     assert v0005_hubs.down_revision == v0004_usage_hours.revision
     assert v0004_usage_hours.down_revision == v0003_job_runs.revision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -92,9 +93,41 @@ def test_hub_settings_choose_the_servers_for_every_need(tmp_path: Path) -> None:
     assert drivers == {"queues": "hbase", "events": "kafka", "state": "hbase", "retained": "hbase"}
     assert settings["hbase"]["thrift"] == ["127.0.0.1:19100"]
     assert settings["kafka"]["brokers"] == ["127.0.0.1:19102"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["hbase-java", "iothub.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "hbase-java",
+        "iothub.toml",
+        "mariadb.url",
+        "postgresql.url",
+    ]
     assert settings["hbase"]["admin_program"] == "hbase-java"  # beside the file, and to be run
     assert (tmp_path / "hbase-java").stat().st_mode & 0o111
+
+
+def test_urls_of_the_sql_servers_are_their_owners_alone(tmp_path: Path) -> None:
+    """They hold passwords, as anybody's would."""
+    write_hub_settings(Places(tmp_path), Ports(10))
+
+    assert (tmp_path / "mariadb.url").read_text() == "mysql+pymysql://iothub:iothub@127.0.0.1:19108/iothub\n"
+    assert (tmp_path / "postgresql.url").stat().st_mode & 0o777 == 0o600
+
+
+def test_server_whose_user_cannot_enter_the_folder_lies_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout in /root, for root: MariaDB and PostgreSQL run as users of their own, who may not enter it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    tmp_path.chmod(0o700)
+    places = Places(tmp_path / "services")
+
+    assert places.of("redis") == places.folder / "redis"
+    assert places.of("mariadb").parts[:3] == ("/", "var", "tmp")
+    assert places.of("mariadb") == Places(tmp_path / "services").of("mariadb")
+    assert places.of("mariadb") != Places(tmp_path / "others").of("mariadb")
+
+
+def test_folder_that_everybody_may_enter_holds_all() -> None:
+    """The usual case, and everybody's who is not root."""
+    assert Places(Path("/usr/services")).of("mariadb") == Path("/usr/services/mariadb")
 
 
 def test_hub_settings_have_one_copy_of_each_record() -> None:

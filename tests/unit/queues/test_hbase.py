@@ -13,14 +13,12 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFo
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase.bodies import LARGE_BYTES, PIECE_BYTES, sweepable
+from iothub_services.queues.hbase.bodies import LARGE_BYTES, PIECE_BYTES
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.hbase.sweep import referenced
 from iothub_services.queues.port import (
     Append,
     Appended,
     Delivery,
-    Inbound,
     Move,
     MoveKind,
     Overflow,
@@ -30,8 +28,6 @@ from iothub_services.queues.port import (
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError
 from tests.support.hbase_queues import TABLES, HBase
-
-FAR_AHEAD_MS = 1 << 50
 
 
 def fail(caller: FakeCaller, verb: str, *faults: Fault) -> None:
@@ -268,29 +264,6 @@ def test_body_that_is_lost_reads_as_nothing() -> None:
     assert [record.body for record in store.read(1, claim.epoch, 0, 9, MANY).records] == [b"m1", b"", b"m3"]
 
 
-def test_only_bodies_without_references_can_be_swept() -> None:
-    """Records refer, and so do open intents; what is young is spared in any case."""
-    house = HBase()
-    store, caller = house.store()
-    for queue_id in (1, 2, 3):
-        epoch = made(store, queue_id).epoch
-    large = b"l" * (LARGE_BYTES + 1)
-    fail(caller, "append", Fault.NONE, Fault.UNSENT)
-    with pytest.raises(BackendError):
-        store.append([one(1, 1, 2, body=large, inbound=Inbound(3, epoch, 9))])
-    caller.fault = lambda _: Fault.NONE
-    store.append([one(1, 2, body=large), one(2, 3, body=large)])
-    store.purge(2)
-
-    def loose(before_ms: int) -> list[tuple[int, bytes]]:
-        marked = referenced(caller, TABLES.queues)
-        assert len(marked) == 2
-        return list(sweepable(caller, TABLES.bodies, marked, before_ms))
-
-    assert len(loose(FAR_AHEAD_MS)) == 1
-    assert loose(0) == []
-
-
 def test_damaged_queue_is_refused_by_name() -> None:
     """What is for other queues is stored; the message that was for it, too, is not acknowledged."""
     house = HBase()
@@ -310,6 +283,25 @@ def test_damaged_queue_is_refused_by_name() -> None:
         moved(store, MoveKind.ACK, 1, epoch, 1)
     assert [stats.queue_id for stats in store.list_queues(TENANT)] == [2]
     assert bodies(house, 2) == [b"body"]
+
+
+def test_damaged_queue_is_dropped_all_the_same() -> None:
+    """It is the way out: what it held is lost, and not known; a purge only says so."""
+    house = HBase()
+    store, _ = house.store()
+    made(store, 1)
+    made(store, 2)
+    store.append([one(1, 1), one(2, 2)])
+    house.coprocessor.damaged.add(keys.queue_key(1, TENANT))
+
+    with pytest.raises(BackendError, match="`iothub session discard` ends its session and removes it"):
+        store.purge(1)
+    assert store.drop(1) == 0
+
+    assert [stats.queue_id for stats in store.list_queues(TENANT)] == [2]
+    assert house.gateway.table(TABLES.queue_index).keys() == {keys.index_key(TENANT, 2)}
+    assert store.tenant_usage(TENANT).messages == 1
+    made(store, 3)
 
 
 def test_defect_of_the_coprocessor_counts_as_not_written() -> None:

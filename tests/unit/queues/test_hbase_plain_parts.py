@@ -29,8 +29,8 @@ from iothub_services.queues.hbase_plain.meta import (
     encode_remembered,
 )
 from iothub_services.queues.hbase_plain.queue import LogQueue, cut, holds, joined
+from iothub_services.queues.hbase_plain.references import referenced
 from iothub_services.queues.hbase_plain.slots import Course, Moving, Slots
-from iothub_services.queues.hbase_plain.sweep import referenced
 from iothub_services.queues.port import Append, Delivery, Inbound, Overflow, QueueLimits
 from tests.support.hbase_calls import Fault
 from tests.support.hbase_plain import TABLES, PlainHBase
@@ -291,7 +291,12 @@ def test_bodies_that_lie_apart_are_marked_where_they_are_referred_to() -> None:
     with pytest.raises(BackendError):
         dying.append([one(1, 4, qos=2, body=b"o" * 70_000, inbound=Inbound(9, publisher.epoch, 2))])
 
-    marked = referenced(caller, TABLES.queues_plain)
+    marked = {
+        body
+        for of_intents in (True, False)
+        for page in referenced(caller, TABLES.queues_plain, of_intents=of_intents)
+        for body in page
+    }
 
     assert len(marked) == 3
     assert {tenant_id for tenant_id, _ in marked} == {TENANT}

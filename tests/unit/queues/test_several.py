@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, NotFoundError
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_services.queues import several
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits, QueueStats
 from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.several import SeveralQueues
@@ -264,3 +264,41 @@ def test_only_queues_that_no_driver_has_are_rebuilt(server: Remembering) -> None
     assert damaged.asked == [(places[1:], 99)]
     assert not several.needs_rebuild
     assert several.rebuild(places, 99) == Rebuilt()
+
+
+class Unreadable(Remembering):
+    """A server with queues whose own state cannot be read: they have no tail, and refuse whatever is for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unreadable: set[int] = set()
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        return super().tails([queue_id for queue_id in queue_ids if queue_id not in self.unreadable])
+
+    def stats(self, queue_id: int) -> QueueStats:
+        if queue_id in self.unreadable:
+            raise CorruptRecordError("version 9")
+        return super().stats(queue_id)
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        if any(delivery.queue_id in self.unreadable for op in batch for delivery in op.deliveries):
+            raise BackendError("version 9", retryable=False)
+        return super().append(batch)
+
+
+def test_queue_that_cannot_be_read_is_not_taken_for_gone() -> None:
+    """A start with a damaged queue: a message for it is refused, never acknowledged and thrown away; and it can be dropped."""
+    server = Unreadable()
+    before = SeveralQueues({"server": server, "file": MemoryQueues()}, "server", committing="file")
+    before.create_with("server", TENANT, 1, QueueLimits())
+    server.unreadable.add(1)
+    queues = SeveralQueues({"server": server, "file": MemoryQueues()}, "server", committing="file")
+
+    with pytest.raises(BackendError, match="version 9"):
+        queues.append([message(1, 1)])
+    with pytest.raises(CorruptRecordError):
+        queues.stats(1)
+    queues.drop(1)
+    server.unreadable.clear()
+    assert server.list_queues(TENANT) == []

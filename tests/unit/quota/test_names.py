@@ -10,7 +10,8 @@ connections connects sessions session_expiry_s keep_alive_min_s publish_messages
 device_publish_bytes deliver_messages deliver_bytes device_deliver_messages device_deliver_bytes subscriptions
 session_subscriptions subscribes shared_groups group_members filter_levels topic_levels topic_bytes fanout fanout_bytes
 persistent_fanout queued_messages queued_bytes session_queued_messages session_queued_bytes retained_messages
-retained_bytes packet_bytes receive_maximum topic_aliases will_bytes user_properties subscribe_filters api_requests
+retained_bytes packet_bytes receive_maximum topic_aliases will_bytes user_properties subscribe_filters streams
+stream_messages stream_bytes api_requests
 """
 
 

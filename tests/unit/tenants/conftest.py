@@ -1,10 +1,15 @@
-"""An accounts database for every test: a copy of one that was made once, on a clock that stands still."""
+"""An accounts database for every test, on a clock that stands still: a copy of a file that was made once, or the emptied tables of a server.
+
+`tests/services/test_accounts_on_servers.py` runs these tests again, on servers: `SERVER_VARIABLE` says where.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.control_house import House
+from tests.support.fresh_tables import SERVER_VARIABLE, FreshTables
 
 PEPPER = b"p" * 32
 
@@ -32,15 +38,37 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture(scope="session")
+def fresh_tables() -> Iterator[FreshTables | None]:
+    url = os.environ.get(SERVER_VARIABLE)
+    if url is None:
+        yield None
+        return
+    with closing(FreshTables(url, PEPPER)) as tables:
+        yield tables
+
+
 @pytest.fixture
-def url(fresh_database: Path, tmp_path: Path) -> str:
-    return sqlite_url(shutil.copy(fresh_database, tmp_path / "accounts.db"))
+def url(fresh_tables: FreshTables | None, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if fresh_tables is not None:
+        return fresh_tables.restore()
+    return sqlite_url(shutil.copy(request.getfixturevalue("fresh_database"), tmp_path / "accounts.db"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a server only what works on whatever `url` is."""
+    if SERVER_VARIABLE not in os.environ:
+        return
+    fit = [item for item in items if "url" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in fit])
+    items[:] = fit
 
 
 @pytest.fixture
 def store(url: str, clock: ManualClock) -> Iterator[AccountStore]:
     opened = AccountStore(url, pepper=PEPPER, clock=clock)
-    event.listen(opened.engine, "checkout", _hurry)
+    if opened.engine.dialect.name == "sqlite":
+        event.listen(opened.engine, "checkout", _hurry)
     yield opened
     opened.close()
 

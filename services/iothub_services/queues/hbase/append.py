@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, reference
-from iothub_services.queues.hbase.bodies import Bodies, is_apart
+from iothub_services.queues.hbase.bodies import FEW, LARGE_BYTES, Bodies, is_apart
 from iothub_services.queues.hbase.index import QueueIndex, Tenant
 from iothub_services.queues.hbase.moves import problem
 from iothub_services.queues.hbase.regions import Outcome, Regions
@@ -113,7 +113,7 @@ class Appending:
         shares = item.shares
         for delivery in op.deliveries:
             shares.append(Share(delivery, index.get(delivery.queue_id)))
-        if is_apart(size, len(shares)):
+        if (size > LARGE_BYTES or len(shares) > FEW) and is_apart(size, len(shares)):
             tenants = {share.known.tenant_id for share in item.shares if share.known is not None}
             if len(tenants) == 1:
                 item.body_id = self._bodies.new_id()

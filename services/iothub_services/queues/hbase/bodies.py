@@ -4,7 +4,7 @@ Knows table `bodies` and its keys; knows no queue.
 
 Theory: a body is durable before any reference to it is. It has an id of its own, made here and never used twice, so that no other body can
 ever take its row; a repeated put has the same bytes. It has no TTL and no count of references: those that nothing refers to are found by
-mark and sweep (`sweepable`), which spares what is young, because its references may be on their way.
+mark and sweep (`iothub_services.queues.hbase_bodies`), which spares what is young, because its references may be on their way.
 
 Row: `iothub.records.keys.body_key`; cells `b:0`, `b:1` ...: version 1 | a piece of the body, `PIECE_BYTES` each but the last.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from iothub.clock import Clock
@@ -21,7 +21,7 @@ from iothub.records import keys
 from iothub.records.queued import Body
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Call, Mutation, Scan
+from iothub_services.hbase.calls import Call, Mutation
 from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase.index import all_of
 
@@ -30,6 +30,8 @@ SMALL_BYTES = 256  # a copy is hardly more than a reference
 LARGE_BYTES = 64 << 10  # apart in any case: a page of a queue should hold many records
 PIECE_BYTES = 4 << 20  # of one cell, and about what one call reads or writes
 CACHE_BYTES = 16 << 20
+
+FIRST_PIECE = b"b:0"  # every body has it
 
 _VERSION = b"\1"
 _MICROSECONDS = 1_000_000
@@ -146,24 +148,6 @@ def is_apart(size: int, queues: int) -> bool:
 def inline(octets: bytes) -> Body:
     """Return a body that lies in its record."""
     return Body(octets, len(octets))
-
-
-def sweepable(
-    caller: Caller, table: bytes, marked: Container[tuple[int, bytes]], before_ms: int
-) -> Iterator[tuple[int, bytes]]:
-    """Yield (tenant id, id) of bodies that nothing refers to and that are older than `before_ms` (Unix time): they can be deleted.
-
-    `marked`: what is referred to. Its collection begins after `before_ms`, and looks at open intents before it looks at records: the
-    references of an intent move from there to there. Leave `before_ms` a day in the past: a hub may still be repeating an append.
-
-    Raises:
-        BackendError: HBase cannot be reached, or refused.
-        CorruptRecordError: A row of another making is in the table.
-    """
-    for row in caller.scan(Scan(table, columns=(_column(0),), filter_text=b"KeyOnlyFilter()")):
-        body_id, tenant_id = keys.message_of_body(row.key)
-        if int.from_bytes(body_id[:8], "big") < before_ms * 1000 and (tenant_id, body_id) not in marked:
-            yield tenant_id, body_id
 
 
 def _column(number: int) -> bytes:

@@ -93,5 +93,13 @@ def problem(outcome: Outcome) -> BackendError | None:
     if isinstance(outcome, BackendError):
         return outcome
     if outcome[0] == Status.DAMAGED:
-        return BackendError(f"HBase has a damaged queue: {requests.damage(outcome[1])}", retryable=False)
+        return BackendError(damaged(outcome[1]), retryable=False)
     return None
+
+
+def damaged(told: bytes) -> str:
+    """Name a queue that cannot be read, and say what helps. Its state is what tells its positions: nothing else of it can be saved."""
+    return (
+        f"HBase has a damaged queue: {requests.damage(told)}; if a newer jar has written it, upgrade this one, "
+        "else `iothub session discard` ends its session and removes it with all that waits"
+    )

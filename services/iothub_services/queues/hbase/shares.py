@@ -15,6 +15,7 @@ from iothub_services.queues.hbase.requests import Step
 from iothub_services.queues.port import Appended, Delivery, Refused
 
 _GONE = int(Refused.GONE)
+_new = tuple.__new__
 
 
 class Progress(IntEnum):
@@ -177,7 +178,7 @@ def _sized(qos: int, flags: int, identifiers: tuple[int, ...], message_id: bytes
 def _merged(shares: list[Share]) -> Appended:
     """Return the answer to a message of all its shares'."""
     if len(shares) == 1 and not shares[0].hits:
-        return Appended((shares[0].position,))
+        return _new(Appended, ((shares[0].position,), False, (), False, ()))  # for nearly every message
     positions = tuple([share.position for share in shares])
     hits = tuple([hit for share in shares for hit in share.hits])
     if not hits:

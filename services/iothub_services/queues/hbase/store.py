@@ -29,7 +29,7 @@ from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
 from iothub_services.queues.hbase.inbound import Inbounds, Publish
 from iothub_services.queues.hbase.index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
-from iothub_services.queues.hbase.moves import Readers, require
+from iothub_services.queues.hbase.moves import Readers, damaged, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.repeats import Repeats
@@ -227,7 +227,7 @@ class HBaseQueues:
             raise unknown(queue_id)
         stats = requests.stats(row.cells[requests.STATS].value)
         if not isinstance(stats, StatsTold):
-            raise CorruptRecordError(f"HBase has a damaged queue: {requests.damage(stats[1])}")
+            raise CorruptRecordError(damaged(stats[1]))
         return _shown(known, stats)
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from iothub.testing.clock import ManualClock
+from iothub_services.auth.horizon import EVERYBODY
 from iothub_tenants.accounts import acl_rules, changes, devices, tenants
-from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.accounts.changes import Change, ChangeWatcher
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 
 
@@ -94,6 +97,55 @@ def test_old_changes_are_forgotten_and_ids_go_on(store: AccountStore, clock: Man
     tenants.create(store, "other")
 
     assert [change.subject for change in watcher.poll()] == ["other"]
+
+
+def test_newest_change_is_never_forgotten(store: AccountStore, clock: ManualClock) -> None:
+    """How far the log goes is what records in a shared cache are compared with: an empty one would say that nothing ever changed."""
+    tenants.create(store, "acme")
+    newest = changes.latest(store, 1 << 40)[-1]
+    clock.advance(changes.KEEP_S * 10)
+
+    changes.trim(store)
+
+    assert changes.latest(store, 1 << 40) == [newest]
+
+
+def test_end_of_the_log_is_read_without_a_gap(store: AccountStore) -> None:
+    """Up to where the watcher begins, the last ones if there are too many."""
+    for name in ("one", "two", "three"):
+        tenants.create(store, name)
+    everything = changes.latest(store, 1 << 40)
+
+    assert [change.id for change in everything] == sorted(change.id for change in everything)
+    assert changes.latest(store, everything[-2].id) == everything[:-1]
+    assert changes.latest(store, 1 << 40, most=2) == everything[-2:]
+    assert changes.latest(store, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "concerned"),
+    [
+        (Change(1, 4, ChangeKind.DEVICE, "dev1", 7), (4, "dev1", "")),
+        (Change(1, 4, ChangeKind.DEVICE, "*", 7), (4, None, "")),
+        (Change(1, 4, ChangeKind.DEVICE_DELETED, "dev1", 7), (4, "dev1", "")),
+        (Change(1, 4, ChangeKind.ACL, "device:dev1", 7), (4, "dev1", "")),
+        (Change(1, 4, ChangeKind.ACL, "group:dev1", 7), (4, None, "")),
+        (Change(1, 4, ChangeKind.QUOTA, "dev1", 7), (4, "dev1", "")),
+        (Change(1, 4, ChangeKind.QUOTA, "*", 7), (4, None, "")),
+        (Change(1, 4, ChangeKind.BAN, "device:dev1", 7), (4, None, "")),
+        (Change(1, 4, ChangeKind.TENANT, "acme", 7), (4, None, "acme")),
+        (Change(1, 4, ChangeKind.TOKEN_ISSUER, "issuer", 7), (4, None, "")),
+        (Change(1, 0, ChangeKind.PLAN, "standard", 7), (EVERYBODY, None, "")),
+        (Change(1, 0, ChangeKind.COMMAND, "9", 7), (None, None, "")),
+    ],
+    ids=lambda each: f"{each.kind.value} {each.subject}" if isinstance(each, Change) else "",
+)
+def test_change_says_whose_records_it_concerns(change: Change, concerned: tuple[int | None, str | None, str]) -> None:
+    """Too many forget too much; too few would open a door."""
+    (line,) = changes.lines([change])
+
+    assert line.as_of == (1, 7)
+    assert (line.tenant_id, line.device, line.tenant_name) == concerned
 
 
 def test_deletions_of_devices_can_be_read_again(store: AccountStore) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from iothub_tenants.accounts import hubs
-from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.hubs import NOBODY, HubRow
-from iothub_tenants.accounts.store import AccountStore, create_schema
+from iothub_tenants.accounts.store import AccountStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[AccountStore]:
-    url = sqlite_url(tmp_path / "accounts.db")
-    create_schema(url)
+def store(url: str) -> Iterator[AccountStore]:
+    """On the system's clock."""
     opened = AccountStore(url)
     yield opened
     opened.close()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from iothub.errors import ConfigError, ConflictError
 from iothub_tenants.accounts import installations, tenants
-from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
 
@@ -18,8 +16,9 @@ OTHER = "0123456789abcdef" * 2
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[AccountStore]:
-    with closing(init_store(sqlite_url(tmp_path / "accounts.db"))) as opened:
+def store(url: str) -> Iterator[AccountStore]:
+    """On the system's clock."""
+    with closing(init_store(url)) as opened:
         yield opened
 
 

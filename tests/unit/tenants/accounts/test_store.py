@@ -127,10 +127,9 @@ def _write_some(store: AccountStore, count: int) -> None:
             writer.changed(0, ChangeKind.PLAN, "w")
 
 
-def test_read_only_database_says_what_to_do(url: str) -> None:
+def test_read_only_database_says_what_to_do(fresh_database: Path) -> None:
     """The commonest mishap of an operator: the wrong user."""
-    path = url.removeprefix("sqlite:///")
-    store = AccountStore(f"sqlite:///file:{path}?mode=ro&uri=true")
+    store = AccountStore(f"sqlite:///file:{fresh_database}?mode=ro&uri=true")
 
     with pytest.raises(BackendError, match="make the file and its directory writable") as failure:
         tenants.create(store, "acme")

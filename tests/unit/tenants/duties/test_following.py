@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError, UnavailableError
 from iothub.verbs import Verb
+from iothub_services.auth.horizon import Horizon
 from iothub_tenants.accounts import commands, devices, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.commands import CommandState
@@ -79,7 +80,8 @@ class Desk:
             Obedience(hub, bounds, self._nothing, self._nothing),
             Errands(hub, queues, self._nothing, self._ping),
         )
-        now(following.begin(ChangeWatcher(self.store)))
+        self.horizon = Horizon(self.store.clock, 60.0)
+        now(following.begin(ChangeWatcher(self.store), self.horizon))
         return following
 
     async def _nothing(self, *_: object) -> Any:
@@ -106,6 +108,21 @@ def desk(house: House, store: AccountStore) -> Desk:
 def test_start_notes_where_it_begins(desk: Desk) -> None:
     """Deletions before it are nobody's business any more."""
     assert desk.marks.mark == desk.last_change
+
+
+def test_horizon_hears_of_every_look(desk: Desk) -> None:
+    """What lies in a shared cache is compared with what was seen, from the start on."""
+    before = desk.horizon.as_of()
+    assert before.change == desk.last_change
+    assert desk.horizon.has_device(7, "dev1", before)
+
+    desk.delete()
+    assert desk.horizon.as_of() == before
+    desk.look()
+
+    assert desk.horizon.as_of().change == desk.last_change
+    assert not desk.horizon.has_device(7, "dev1", before)
+    assert desk.horizon.has_device(7, "dev1", desk.horizon.as_of())
 
 
 def test_deletion_is_noted_when_its_sessions_have_ended(desk: Desk) -> None:

@@ -76,3 +76,17 @@ def test_nothing_is_begun_after_the_stop(upkeep: Upkeep, reactor: Clock) -> None
     reactor.pump([1.0, 1.0])
 
     assert reactor.getDelayedCalls() == []
+
+
+def test_duty_that_takes_long_is_told_that_the_hub_stops(upkeep: Upkeep, reactor: Clock) -> None:
+    told: list[str] = []
+
+    async def wait() -> None:
+        await Deferred()
+
+    upkeep.add("long", 2.0, wait, lambda: told.append("end"))
+    upkeep.start()
+    reactor.advance(2.0)
+    upkeep.stop()
+
+    assert told == ["end"]

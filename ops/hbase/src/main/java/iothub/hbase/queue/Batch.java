@@ -56,7 +56,11 @@ final class Batch {
       try {
         queues.put(key, new Queue(key, store, load(key), nowMs));
       } catch (RefusedException e) {
-        damaged.put(key, e.getMessage());
+        if (steps.stream().allMatch(step -> !step.key().equals(key) || step.operation() instanceof Drop)) {
+          queues.put(key, new Queue(key, store, remains(key), nowMs)); // nobody will read it: what it held need not be known
+        } else {
+          damaged.put(key, e.getMessage());
+        }
       }
     }
     List<Told> told = new ArrayList<>(steps.size());
@@ -97,6 +101,15 @@ final class Batch {
     }
     State state = StateCodec.decode(key, bytes);
     marks.tighten(key, state);
+    return state;
+  }
+
+  /** A state of a damaged queue that is good for dropping it. */
+  private State remains(Key key) throws IOException {
+    Store.Remains remains = store.remains(key);
+    State state = new State(null);
+    state.timestamp = remains.writtenAt();
+    remains.packetIds().forEach(packetId -> state.inbound.put(packetId, new State.Intent(false, null)));
     return state;
   }
 

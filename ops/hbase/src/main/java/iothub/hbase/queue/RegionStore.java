@@ -46,6 +46,23 @@ final class RegionStore implements Store {
   }
 
   @Override
+  public Remains remains(Key key) throws IOException {
+    Result state = region.get(new Get(Rows.meta(key)).addColumn(Rows.META, Rows.STATE));
+    Scan scan = new Scan().withStartRow(Rows.intent(key, 0)).withStopRow(Rows.intent(key, Rows.LAST_PACKET_ID), true);
+    List<Integer> packetIds = new ArrayList<>();
+    List<Cell> cells = new ArrayList<>();
+    try (RegionScanner scanner = region.getScanner(scan.addColumn(Rows.META, Rows.PAYLOAD))) {
+      boolean isMore = true;
+      while (isMore) {
+        isMore = scanner.next(cells);
+        cells.forEach(cell -> packetIds.add(Rows.packetId(cell.getRowArray(), cell.getRowOffset())));
+        cells.clear();
+      }
+    }
+    return new Remains(state.isEmpty() ? 0 : state.rawCells()[0].getTimestamp(), packetIds);
+  }
+
+  @Override
   public long position(Key key, long born, MessageId id) throws IOException {
     Result found = region.get(new Get(Rows.id(key, id)).addColumn(Rows.META, Rows.POSITION).setTimeRange(born, Long.MAX_VALUE));
     return found.isEmpty() ? 0 : position("message id of " + key, found.value());

@@ -24,6 +24,7 @@ final class Rows {
   static final int MESSAGE_ROW = 1;
   static final int INTENT_ROW = 2;
   static final int ID_ROW = 3;
+  static final int LAST_PACKET_ID = 65_535;
   static final int MESSAGE_ROW_BYTES = Key.BYTES + 9;
 
   private Rows() {}
@@ -56,6 +57,12 @@ final class Rows {
       position = position << 8 | row[i] & 0xFF;
     }
     return position;
+  }
+
+  /** The packet identifier in the key of an intent's row. */
+  static int packetId(byte[] row, int offset) {
+    int at = offset + Key.BYTES + 1;
+    return (row[at] & 0xFF) << 8 | row[at + 1] & 0xFF;
   }
 
   private static Output row(Key key, int kind) {

@@ -3,6 +3,7 @@ package iothub.hbase.queue;
 import java.io.IOException;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
@@ -10,6 +11,7 @@ import java.util.TreeMap;
 /** A region in plain maps: what is committed is there at once, and a commit can be made to fail. */
 final class MemoryStore implements Store {
   final Map<Key, byte[]> states = new HashMap<>();
+  final Map<Key, Long> writtenAt = new HashMap<>();
   final Map<Key, NavigableMap<Long, Cell>> records = new HashMap<>();
   final Map<Key, Map<MessageId, Cell>> ids = new HashMap<>();
   final Map<Key, Map<Integer, byte[]>> payloads = new HashMap<>();
@@ -28,6 +30,11 @@ final class MemoryStore implements Store {
   @Override
   public byte[] state(Key key) {
     return states.get(key);
+  }
+
+  @Override
+  public Remains remains(Key key) {
+    return new Remains(writtenAt.getOrDefault(key, 0L), List.copyOf(payloads.getOrDefault(key, Map.of()).keySet()));
   }
 
   @Override
@@ -64,6 +71,7 @@ final class MemoryStore implements Store {
     Key key = queue.key();
     long at = queue.state().timestamp;
     states.put(key, StateCodec.encode(queue.state()));
+    writtenAt.put(key, at);
     queue.forEachRecord((position, record) ->
         set(records.computeIfAbsent(key, none -> new TreeMap<>()), position, record == null ? null : new Cell(record.bytes(), at)));
     queue.forEachId((id, position) ->

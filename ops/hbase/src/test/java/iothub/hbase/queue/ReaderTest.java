@@ -95,6 +95,26 @@ class ReaderTest {
   }
 
   @Test
+  void damagedQueueIsRefusedAndDroppedAllTheSame() throws IOException {
+    house.create(ONE);
+    long epoch = house.claim(ONE);
+    byte[] taken = new Output().i64(0).i64(99).i32(3).bytes(new byte[] {1, 2, 3}).toBytes();
+    house.move(ONE, epoch, InboundMoves.intent(new Input("intent", taken), 5));
+    house.store.states.put(ONE, new byte[] {9, 9});
+    house.store.writtenAt.put(ONE, house.nowMs + 5_000); // by a clock that was ahead
+
+    assertEquals(Status.DAMAGED, house.run(ONE, new Purge()).status());
+    List<Request.Step> both = List.of(new Request.Step(ONE, new Drop()), new Request.Step(ONE, new Purge()));
+    assertEquals(Status.DAMAGED, house.run(both).get(0).status());
+    House.Told told = house.run(ONE, new Drop());
+    assertEquals(Status.DONE, told.status());
+    assertEquals(0, told.input().i64("records"));
+    assertEquals(house.nowMs + 5_001, house.state(ONE).timestamp);
+    assertTrue(house.store.payloads.get(ONE).isEmpty());
+    assertEquals(Status.GONE, house.run(ONE, new Drop()).status());
+  }
+
+  @Test
   void intentIsKeptUntilRoutedAndKnownUntilFinished() throws IOException {
     house.create(ONE);
     long epoch = house.claim(ONE);

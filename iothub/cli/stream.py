@@ -1,0 +1,197 @@
+"""`iothub stream`: what goes from a tenant's devices to Kafka, and from applications to its devices.
+
+Knows no driver's inside: topics are made and looked at by `iothub_services.streams`; a running hub follows the accounts by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from iothub.cli.app import App, noun, verb
+from iothub.cli.durations import seconds
+from iothub.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.verbs import Verb
+from iothub_services.streams.port import Direction, Stream
+from iothub_tenants.accounts import streams
+from iothub_tenants.accounts.streams import Wanted
+
+if TYPE_CHECKING:
+    from iothub_services.streams.kafka_stream_topics import StreamTopics
+
+command = noun("stream", "Streams: devices' messages to a topic of Kafka, and an application's records to devices.")
+COLUMNS = ("name", "direction", "filter", "topic", "partitions", "retention_s")
+_ASK_TIMEOUT_S = 3.0
+
+
+@verb(command, "list")
+@click.argument("tenant")
+def list_all(app: App, tenant: str) -> None:
+    """List the streams of a tenant.
+
+    Example:
+      iothub --data-dir ./hub stream list acme
+    """
+    app.rows([_row(app, stream) for stream in streams.list_all(app.store(), tenant)], *COLUMNS)
+
+
+@verb(command, "show")
+@click.argument("tenant")
+@click.argument("name")
+@click.option(
+    "--consumer-group",
+    "group",
+    metavar="GROUP",
+    help="Of your application: how far it is behind. Only with direction out.",
+)
+@click.pass_context
+def show(context: click.Context, app: App, tenant: str, name: str, group: str | None) -> None:
+    """Show one stream: its topic, what Kafka holds, the lag, and what the running hub has done.
+
+    `lag` is what a consumer group has not committed: with direction in the hub's own, with direction out that of --consumer-group.
+    Exit code 7 when Kafka does not tell.
+
+    Examples:
+      iothub --data-dir ./hub stream show acme telemetry --consumer-group billing
+      iothub --data-dir ./hub stream show acme commands -o json
+    """
+    stream = streams.show(app.store(), tenant, name)
+    record = {**_row(app, stream), "messages_in_topic": None, "lag": None, **_of_hub(app, tenant, name)}
+    code = 0
+    try:
+        topics = _topics(app)
+        state = topics.state(str(record["topic"]), _group(app, stream, group))
+        if state is None:
+            app.say(f"iothub: warning: Kafka has no topic {record['topic']}: a hub makes it with the next message")
+        else:
+            record |= {"partitions": state.partitions, "messages_in_topic": state.messages, "lag": state.lag}
+    except UnavailableError as error:
+        app.say(f"iothub: warning: {error}")
+        code = UnavailableError.exit_code
+    app.record(record)
+    context.exit(code)
+
+
+@verb(command, "create")
+@click.argument("tenant")
+@click.argument("name")
+@click.argument("topic_filter", metavar="FILTER")
+@click.option(
+    "--direction",
+    type=click.Choice([each.value for each in Direction]),
+    default=Direction.OUT.value,
+    help="out (default): devices to Kafka. in: an application's records to devices.",
+)
+@click.option(
+    "--partitions", type=click.IntRange(1, streams.MOST_PARTITIONS), help="Default: setting streams.partitions."
+)
+@click.option(
+    "--retention",
+    "retention_s",
+    metavar="DURATION",
+    callback=seconds,
+    help='How long Kafka keeps messages, such as "7d". Default: setting streams.retention.',
+)
+def create(
+    app: App,
+    tenant: str,
+    name: str,
+    topic_filter: str,
+    direction: str,
+    partitions: int | None,
+    retention_s: float | None,
+) -> None:
+    """Make a stream and its topic in Kafka; a running hub obeys within a second.
+
+    With direction out every PUBLISH that matches FILTER goes to the topic PREFIX.TENANT.NAME, and its publisher is answered
+    when Kafka has it. With direction in, records of PREFIX.TENANT.NAME.in are published to devices: each has a header `topic`
+    that matches FILTER, and the stream needs the right to publish there, as a device of the name stream:NAME would.
+
+    Examples:
+      iothub --data-dir ./hub stream create acme telemetry 'sensors/#'
+      iothub --data-dir ./hub stream create acme commands 'devices/+/cmd' --direction in --partitions 1
+    """
+    settings, topics = app.loaded.config.streams, _topics(app)
+    kept_s = settings.retention_s if retention_s is None else retention_s
+    wanted = Wanted(name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000))
+    made = streams.create(app.store(), tenant, wanted)
+    try:
+        topics.make(made)
+    except BaseException:
+        streams.remove(app.store(), tenant, name)
+        raise
+    app.done(f"created stream {name} of tenant {tenant}: topic {_topic(app, made)}", _row(app, made))
+
+
+@verb(command, "delete")
+@click.argument("tenant")
+@click.argument("name")
+@click.option("--keep-topic", "is_kept", is_flag=True, help="Leave the topic in Kafka as it is.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_dry_run: bool) -> None:
+    """Delete a stream, its rules, and its topic with everything in it.
+
+    Example:
+      iothub --data-dir ./hub stream delete acme telemetry --keep-topic
+    """
+    stream = streams.show(app.store(), tenant, name)
+    what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic(app, stream)} with everything in it"
+    if not app.is_deletion_meant(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
+        return
+    topics = None if is_kept else _topics(app)
+    streams.remove(app.store(), tenant, name)
+    if topics is not None:
+        topics.delete([stream])
+    app.done(f"deleted {what}", _row(app, stream))
+
+
+def _topics(app: App) -> StreamTopics:
+    """Raises ConfigError: no Kafka is configured, or its packages are not installed."""
+    from iothub.streaming import no_kafka
+
+    settings = app.loaded.config
+    why = no_kafka(settings)
+    if why:
+        raise ConfigError(f"a stream needs Kafka: {why}")
+    from iothub_services.events.kafka_cluster import KafkaCluster
+    from iothub_services.streams.kafka_stream_topics import StreamTopics
+
+    return StreamTopics(KafkaCluster(settings.kafka))
+
+
+def _group(app: App, stream: Stream, group: str | None) -> str | None:
+    if stream.direction is Direction.OUT:
+        return group
+    if group is not None:
+        raise ConfigError("--consumer-group goes with direction out: a stream in is read by the hub")
+    from iothub_services.streams.kafka_receiver import group_of
+
+    return group_of(app.loaded.config.kafka.topic_prefix)
+
+
+def _topic(app: App, stream: Stream) -> str:
+    return stream.topic(app.loaded.config.kafka.topic_prefix)
+
+
+def _row(app: App, stream: Stream) -> dict[str, object]:
+    return {
+        "name": stream.name,
+        "tenant": stream.tenant,
+        "direction": stream.direction.value,
+        "filter": stream.filter,
+        "topic": _topic(app, stream),
+        "partitions": stream.partitions,
+        "retention_s": stream.retention_ms / 1000,
+    }
+
+
+def _of_hub(app: App, tenant: str, name: str) -> dict[str, object]:
+    """What the running hub tells: state, and counts since it started."""
+    if app.data_dir.holder() is None:
+        return {"state": "no hub runs here"}
+    try:
+        return app.ask_hub(tenant, Verb.STREAM_SHOW, {"name": name}, _ASK_TIMEOUT_S)
+    except (UnavailableError, ConfigError, NotFoundError) as error:
+        return {"state": f"unknown: {error}"}

@@ -1,0 +1,91 @@
+"""Redis: whether it answers, how fast, which version, and what of its own settings speaks against us.
+
+Knows no key: nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.drivers import require_extra
+from iothub.errors import BackendError
+from iothub.settings import Redis
+from iothub_services.redis.calls import command
+
+_NAME = "Redis"
+_HINT = "start it, or correct redis.addresses"
+_OLDEST = (6, 2)
+_ASKED = 5  # the fastest of so many counts: the first ones are colder
+_SLOW_S = 0.01
+_LOSSLESS = "noeviction"
+
+
+def looks(settings: Redis) -> list[Look]:
+    return [Look(_NAME, lambda: _look(settings))]
+
+
+def _look(settings: Redis) -> Iterator[Finding]:
+    require_extra("redis.addresses", "redis", "redis", "hiredis")
+    from iothub_services.redis import from_settings
+
+    redis = from_settings.blocking(settings, "iothub-doctor")
+    try:
+        redis.run("PING")
+        seconds = min(timed(lambda: redis.run("PING"))[1] for _ in range(_ASKED))
+        facts = _facts(
+            redis.run_many([command("INFO", "server"), command("INFO", "persistence"), command("INFO", "memory")])
+        )
+    except BackendError as error:
+        yield Finding(_NAME, State.WARN, str(error), f"{_HINT}; until then what is on it is by-passed")
+        return
+    finally:
+        redis.close()
+    yield _answer(facts, seconds)
+    yield from _remarks(facts)
+
+
+def _facts(answers: Sequence[object]) -> dict[str, str]:
+    """Read the lines of INFO. A user who may not ask for them is told nothing."""
+    facts: dict[str, str] = {}
+    for answer in answers:
+        if isinstance(answer, bytes):
+            pairs = (line.partition(":") for line in answer.decode(errors="replace").splitlines())
+            facts.update({name: value for name, mark, value in pairs if mark})
+    return facts
+
+
+def _answer(facts: Mapping[str, str], seconds: float) -> Finding:
+    version = facts.get("redis_version")
+    if version is None:
+        return Finding(_NAME, State.OK, "answers; its user may not ask for its version and settings", seconds=seconds)
+    text = f"version {version}, {facts.get('used_memory_human', '?')} in use"
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
+        return Finding(_NAME, State.WARN, text, "upgrade it: 6.2 or newer is tested", seconds)
+    if seconds > _SLOW_S:
+        return Finding(_NAME, State.WARN, text, "look at the way to it: an answer should take less than 10 ms", seconds)
+    return Finding(_NAME, State.OK, text, seconds=seconds)
+
+
+def _remarks(facts: Mapping[str, str]) -> Iterator[Finding]:
+    """What its own settings mean for what we keep there."""
+    if not facts:
+        return
+    if facts.get("aof_enabled") == "0":
+        yield Finding(
+            "Redis persistence",
+            State.WARN,
+            "appendonly is off: a restart forgets what is there",
+            "set appendonly yes, unless only the cache is on it",
+        )
+    else:
+        yield Finding("Redis persistence", State.OK, "appendonly is on")
+    policy, most = facts.get("maxmemory_policy", "?"), facts.get("maxmemory", "0")
+    if most == "0":
+        advice = "set maxmemory, so that the machine never runs out of memory"
+        yield Finding("Redis memory", State.WARN, f"maxmemory is not set, policy {policy}", advice)
+    elif policy != _LOSSLESS and not policy.startswith("volatile"):
+        advice = "set maxmemory-policy volatile-lru (or noeviction), unless only the cache is on it"
+        yield Finding("Redis memory", State.WARN, f"policy {policy} removes keys that do not expire", advice)
+    else:
+        yield Finding("Redis memory", State.OK, f"at most {facts.get('maxmemory_human', most)}, policy {policy}")

@@ -1,0 +1,53 @@
+"""The streams: does Kafka have the topic of each, where there are any?
+
+Knows no message. Nothing is made: that is the hub's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from iothub.datadir import DataDir
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.drivers import require_extra
+from iothub.settings import Config
+from iothub_services.streams.port import Stream
+from iothub_tenants.accounts import streams
+from iothub_tenants.accounts.database import accounts_url
+from iothub_tenants.accounts.store import AccountStore
+
+_NAME = "streams"
+
+
+def look(data_dir: DataDir, settings: Config) -> Look:
+    return Look(_NAME, lambda: _look(data_dir, settings))
+
+
+def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
+        found = streams.active(store)
+    if not found:
+        yield Finding(_NAME, State.OK, "there are none")
+        return
+    require_extra("streams", "kafka", "kafka", "crc32c")
+    missing, seconds = timed(lambda: _missing(settings, found))
+    if missing:
+        yield Finding(
+            _NAME,
+            State.WARN,
+            f"Kafka has no topic {missing[0]}, and {len(missing) - 1} more are missing",
+            "the hub makes a topic with its first message; look who has deleted it",
+            seconds,
+        )
+    else:
+        yield Finding(_NAME, State.OK, f"{len(found)}, and Kafka has the topic of each", seconds=seconds)
+
+
+def _missing(settings: Config, found: list[Stream]) -> list[str]:
+    from iothub_services.events.kafka_cluster import KafkaCluster
+    from iothub_services.streams.kafka_stream_topics import StreamTopics
+
+    return StreamTopics(KafkaCluster(settings.kafka)).missing(
+        [stream.topic(settings.kafka.topic_prefix) for stream in found]
+    )

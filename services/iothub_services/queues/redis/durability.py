@@ -1,0 +1,95 @@
+"""What a Redis server promises of what it has answered: is it on the disk, and does nothing go to make room?
+
+Knows CONFIG, INFO and their words; knows no queue.
+
+Theory: `appendonly yes` with `appendfsync always` syncs the file before any answer leaves. With another `appendfsync` Redis 7.2 and newer can be
+asked for each batch (`WAITAOF`). `no-appendfsync-on-rewrite yes` leaves the file unsynced while it is rewritten, in both cases (!). A
+`maxmemory-policy` of `allkeys-...` removes queues to make room for something else; those of `volatile-...` do not, for no key of a queue
+expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from iothub.errors import BackendError
+from iothub_services.redis.calls import Call, Reply, command
+
+LEAST_VERSION = (6, 2)
+WAITAOF_VERSION = (7, 2)
+
+_ASKED = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one server promises. `faults`: why queues may not be there; `must_ask`: each batch has to be asked for."""
+
+    faults: tuple[str, ...]
+    must_ask: bool = False
+
+
+def questions() -> list[Call]:
+    """Return what to ask, for `promise`."""
+    return [command("INFO", "server"), *[command("CONFIG", "GET", name) for name in _ASKED]]
+
+
+def promise(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> Promise:
+    """Judge the answers to `questions`. `is_memory_enough`: what Redis has in memory counts as stored. Raises BackendError."""
+    if isinstance(replies[0], BackendError):
+        raise replies[0]
+    version = _version(replies[0])
+    refused = next((reply for reply in replies[1:] if isinstance(reply, BackendError)), None)
+    if refused is not None:
+        if refused.retryable:
+            raise refused
+        return Promise(
+            (f"its settings cannot be looked at ({refused}): allow this user CONFIG GET and INFO (ACL SETUSER)",)
+        )
+    found = dict(zip(_ASKED, map(_value, replies[1:]), strict=True))
+    faults = _always(version, found)
+    if is_memory_enough:
+        return Promise(tuple(faults))
+    must_ask = found["appendfsync"] != "always"
+    return Promise((*faults, *_unsynced(version, found)), must_ask)
+
+
+def _always(version: tuple[int, ...], found: Mapping[str, str]) -> list[str]:
+    faults = []
+    if version < LEAST_VERSION:
+        shown = ".".join(map(str, version))
+        faults.append(f"it is version {shown}, queues need {'.'.join(map(str, LEAST_VERSION))} or newer")
+    policy = found["maxmemory-policy"]
+    if policy != "noeviction" and not policy.startswith("volatile"):
+        faults.append(f'maxmemory-policy is "{policy}", which removes queues to make room: set it to noeviction')
+    return faults
+
+
+def _unsynced(version: tuple[int, ...], found: Mapping[str, str]) -> list[str]:
+    faults = []
+    if found["appendonly"] != "yes":
+        faults.append(f'appendonly is "{found["appendonly"]}", so nothing is on the disk: set it to yes')
+    if found["appendfsync"] != "always" and version < WAITAOF_VERSION:
+        faults.append(
+            f'appendfsync is "{found["appendfsync"]}", so a crash takes what was acknowledged last: set it to always (from Redis 7.2 on '
+            "everysec will do, too)"
+        )
+    if found["no-appendfsync-on-rewrite"] != "no":
+        faults.append(
+            "no-appendfsync-on-rewrite is on, so nothing is synced while the append-only file is rewritten: set it to no"
+        )
+    return faults
+
+
+def _version(info: Reply) -> tuple[int, ...]:
+    text = info.decode(errors="replace") if isinstance(info, bytes) else ""
+    line = next((line for line in text.splitlines() if line.startswith("redis_version:")), "")
+    return tuple(int(part) for part in line.partition(":")[2].strip().split(".")[:2] if part.isdecimal())
+
+
+def _value(reply: Reply) -> str:
+    match reply:
+        case [bytes(), bytes() as value]:
+            return value.decode(errors="replace")
+    return "unknown"

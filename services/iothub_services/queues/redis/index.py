@@ -1,0 +1,196 @@
+"""Which queues there are in Redis, whose they are, and what each tenant has stored.
+
+Knows the sets of queues and each queue's head line; knows no record.
+
+Theory: every verb of the port names a queue by its id alone. Queues are kept in memory, read at the start; one that another hub has made
+meanwhile is found by its own key. A tenant's set names a queue before it is made and until it was dropped, so it may name queues that are
+not there, never miss one. One of a newer program is known and cannot be read: lists leave it out, its own verbs are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from iothub import log as logging
+from iothub.errors import FutureRecordError, NotFoundError
+from iothub_services.queues.hbase.index import Tenant
+from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
+from iothub_services.queues.redis.names import Names
+from iothub_services.queues.redis.sending import Sender, require
+from iothub_services.redis.calls import Call, Reply, command
+
+log = logging.get(__name__)
+
+VERSION = 1  # of a queue's own keys
+AT_ONCE = 1_000  # queues in one pipeline, members of a set in one answer
+
+_FIELDS = ("tenant", "v", "messages", "bytes", "head", "tail", "epoch", "max_messages", "max_bytes", "overflow")
+
+
+class KnownQueue:
+    """One queue, and what it held when Redis last told."""
+
+    __slots__ = ("bytes", "messages", "queue_id", "tail", "tenant", "tenant_id")
+
+    def __init__(self, queue_id: int, tenant_id: int, tenant: Tenant) -> None:
+        self.queue_id = queue_id
+        self.tenant_id = tenant_id
+        self.tenant = tenant
+        self.messages = 0
+        self.bytes = 0
+        self.tail = 0  # the last position that this hub was told of
+
+    def holds(self, messages: int, size_bytes: int) -> None:
+        """Take what Redis told; only the writing thread may."""
+        tenant = self.tenant
+        tenant.messages += messages - self.messages
+        tenant.bytes += size_bytes - self.bytes
+        self.messages = messages
+        self.bytes = size_bytes
+
+
+class QueueIndex:
+    """Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone; `find` may run in any."""
+
+    def __init__(self, sender: Sender, names: Names) -> None:
+        self._sender = sender
+        self._names = names
+        self._known: dict[int, KnownQueue] = {}
+        self._tenants: dict[int, Tenant] = {}
+
+    # --- in memory
+
+    def get(self, queue_id: int) -> KnownQueue | None:
+        """Return a queue if this hub has heard of it."""
+        return self._known.get(queue_id)
+
+    def add(self, tenant_id: int, queue_id: int) -> KnownQueue:
+        """Know a queue from now on."""
+        return self._known.setdefault(queue_id, KnownQueue(queue_id, tenant_id, self.tenant(tenant_id)))
+
+    def forget(self, queue_id: int) -> None:
+        """The queue is gone: it leaves the sums."""
+        known = self._known.pop(queue_id, None)
+        if known is not None:
+            known.holds(0, 0)
+            known.tenant = Tenant()  # what is told of it from now on counts for nobody
+
+    def forget_all(self) -> int:
+        """Everything is gone; returns how many queues were known."""
+        known = list(self._known)
+        for queue_id in known:
+            self.forget(queue_id)
+        return len(known)
+
+    def tenant(self, tenant_id: int) -> Tenant:
+        return self._tenants.setdefault(tenant_id, Tenant())
+
+    def usage(self, tenant_id: int) -> TenantUsage:
+        """Look, without making anything: any thread may ask."""
+        tenant = self._tenants.get(tenant_id)
+        return TenantUsage(0, 0) if tenant is None else TenantUsage(tenant.messages, tenant.bytes)
+
+    # --- in Redis
+
+    def load(self) -> None:
+        """Learn which queues there are, and what they hold. Raises BackendError."""
+        for member in self._members(self._names.tenants):
+            tenant_id = int(member)
+            for part in _chunks(sorted(map(int, self._members(self._names.of_tenant(tenant_id)))), AT_ONCE):
+                for known in map(self._added, self._told(part)):
+                    if isinstance(known, QueueStats):
+                        self.add(tenant_id, known.queue_id).holds(known.messages, known.bytes)
+
+    def existing(self, queue_id: int) -> KnownQueue:
+        """Return a queue, looked for in Redis if need be. Raises NotFoundError, BackendError."""
+        self.find((queue_id,))
+        known = self._known.get(queue_id)
+        if known is None:
+            raise unknown(queue_id)
+        return known
+
+    def find(self, queue_ids: Iterable[int]) -> None:
+        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError."""
+        missing = sorted(set(queue_ids).difference(self._known))
+        for part in _chunks(missing, AT_ONCE):
+            for told in self._told(part):
+                self._added(told)
+
+    def listed(self, tenant_id: int) -> list[int]:
+        """Return the ids of a tenant's queues, ascending; some may not be there. Raises BackendError."""
+        return sorted(map(int, self._members(self._names.of_tenant(tenant_id))))
+
+    def stats(self, queue_ids: Sequence[int]) -> list[QueueStats]:
+        """Return where queues stand, without those that are gone or of a newer program. Raises BackendError."""
+        return [stats for told in self._told(queue_ids) if (stats := _stats(*told)) is not None]
+
+    def existing_stats(self, queue_id: int) -> QueueStats:
+        """Return where one queue stands. Raises NotFoundError, FutureRecordError, BackendError."""
+        for told in self._told((queue_id,)):
+            stats = _stats(*told)
+            if stats is None:
+                raise FutureRecordError(
+                    f"queue {queue_id} has format version {told[1][1].decode(errors='replace')}, this program knows {VERSION}: upgrade it"
+                )
+            return stats
+        raise unknown(queue_id)
+
+    def enter(self, tenant_id: int, queue_id: int) -> None:
+        """Name a queue that is about to be made. Raises BackendError."""
+        names = self._names
+        calls = [command("SADD", names.tenants, tenant_id), command("SADD", names.of_tenant(tenant_id), queue_id)]
+        require(self._sender.write(calls))
+
+    def strike(self, queues: Iterable[tuple[int, int]]) -> None:
+        """Name queues, (tenant id, queue id), no more. Raises BackendError."""
+        calls: list[Call] = []
+        for tenant_id, queue_id in queues:
+            calls.append(command("SREM", self._names.of_tenant(tenant_id), queue_id))
+            calls.append(command("ZREM", self._names.due, queue_id))
+        require(self._sender.write(calls))
+
+    def _told(self, queue_ids: Sequence[int]) -> list[tuple[int, list[bytes]]]:
+        """Return what Redis says of those queues that are there."""
+        calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
+        told = cast("list[list[bytes | None]]", self._sender.read(calls))
+        there = [(queue_id, fields) for queue_id, fields in zip(queue_ids, told, strict=True) if fields[0] is not None]
+        return cast("list[tuple[int, list[bytes]]]", there)
+
+    def _added(self, told: tuple[int, list[bytes]]) -> QueueStats | None:
+        """Know a queue from now on; return where it stands, None: it is of a newer program."""
+        queue_id, fields = told
+        self.add(int(fields[0]), queue_id)
+        stats = _stats(queue_id, fields)
+        if stats is None:
+            log.warning("queue of a newer program left out", queue=queue_id)
+        return stats
+
+    def _members(self, key: bytes) -> Iterator[bytes]:
+        """Yield what is in a set, whatever its size; some perhaps twice."""
+        cursor: Reply = 0
+        while True:
+            answer = self._sender.read_one(command("SSCAN", key, cast("bytes | int", cursor), "COUNT", AT_ONCE))
+            cursor, members = cast("list[Reply]", answer)
+            yield from cast("list[bytes]", members)
+            if cursor in (b"0", 0):
+                return
+
+
+def unknown(queue_id: int) -> NotFoundError:
+    """Return the error for a queue that is not there."""
+    return NotFoundError(f"queue {queue_id} does not exist")
+
+
+def _stats(queue_id: int, fields: Sequence[bytes]) -> QueueStats | None:
+    """None: a newer program made it."""
+    if fields[1] != b"%d" % VERSION:
+        return None
+    tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(int, fields)
+    limits = QueueLimits(most, most_bytes, Overflow(overflow))
+    return QueueStats(queue_id, tenant_id, messages, size_bytes, head, tail, epoch, limits)
+
+
+def _chunks(queue_ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for at in range(0, len(queue_ids), size):
+        yield queue_ids[at : at + size]

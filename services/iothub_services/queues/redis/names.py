@@ -1,0 +1,48 @@
+"""The keys of queues in Redis: those of one queue, all with its id for a hash tag, and those that all queues share.
+
+Knows no value.
+"""
+
+from __future__ import annotations
+
+# What follows `PREFIX:queue:{ID}:`, in the order in which every script gets them as KEYS:
+#   m  hash: tenant, tail, head, epoch, counters, limits ...    e  sorted set: position by deadline, of records that expire
+#   r  stream: the records, entry `POSITION-0`                  z  sorted set: positions of records with QoS 0
+#   d  hash: message id (QoS 2) -> position                     w  hash: writer -> its last call and what it was answered
+#   k  sorted set: message ids of records that are              p  sorted set: positions above the head whose PUBREC was seen
+#      acknowledged, by when (ms)                               i  hash: Packet Identifier -> inbound QoS 2 message
+_SUFFIXES = (b"m", b"r", b"d", b"k", b"e", b"z", b"w", b"p", b"i")
+
+
+class Names:
+    """All keys below one prefix."""
+
+    __slots__ = ("_queue", "_tenant", "due", "life", "owner", "probe", "tenants")
+
+    def __init__(self, prefix: str) -> None:
+        start = prefix.encode()
+        self._queue = start + b":queue:{"
+        self._tenant = start + b":queues:of:"
+        self.tenants = start + b":queues:tenants"  # set: tenants that may have queues
+        self.due = start + b":queues:due"  # sorted set: queues by when to look for what has expired (ms)
+        self.life = start + b":queues:life"  # a word that goes when everything goes
+        self.owner = start + b":queues:owner"  # whose they are (`iothub.records.owner`)
+        self.probe = start + b":queues:probe"
+
+    def meta(self, queue_id: int) -> bytes:
+        return b"%b%d}:m" % (self._queue, queue_id)
+
+    def keys(self, queue_id: int) -> list[bytes]:
+        """Return all keys of a queue."""
+        base = b"%b%d}:" % (self._queue, queue_id)
+        return [base + suffix for suffix in _SUFFIXES]
+
+    def inbound(self, queue_id: int) -> bytes:
+        return b"%b%d}:i" % (self._queue, queue_id)
+
+    def due_in(self, queue_id: int) -> bytes:
+        return b"%b%d}:e" % (self._queue, queue_id)
+
+    def of_tenant(self, tenant_id: int) -> bytes:
+        """Set: the tenant's queues."""
+        return b"%b%d" % (self._tenant, tenant_id)

@@ -1,0 +1,68 @@
+"""Pages of queues in Redis: asked of the script, decoded.
+
+Knows the fields of a record, and no writer.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable
+from iothub_services.queues.redis.index import unknown
+from iothub_services.queues.redis.names import Names
+from iothub_services.queues.redis.reader_scripts import READ, RECORD_VERSION
+from iothub_services.queues.redis.sending import Sender
+from iothub_services.redis.calls import script_call
+
+PAGE_BYTES = 8 << 20  # of bodies, but for a single one that is larger
+
+_FIELDS = [b"v", b"q", b"f", b"e", b"i", b"d", b"b"]
+_Entry = tuple[bytes, list[bytes]]
+
+
+class _UnreadableError(Exception):
+    """A record of a newer program, or a damaged one."""
+
+
+def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+    """Read a page behind a position; it ends before a record that this program cannot read.
+
+    Raises:
+        NotFoundError: There is no such queue.
+        StaleEpochError: Another reader has claimed it.
+        BackendError: Redis cannot be reached, or refused.
+    """
+    asked = script_call(READ, names.keys(queue_id), epoch, after, count, min(size_bytes, PAGE_BYTES))
+    told = sender.read_one(asked)
+    if not isinstance(told, list):
+        raise unknown(queue_id)
+    if len(told) == 1:
+        raise StaleEpochError(f"queue {queue_id} is at epoch {int(cast('bytes', told[0]))}, the reader at {epoch}")
+    tail = int(cast("bytes", told[1]))
+    records: list[QueuedRecord] = []
+    for entry in cast("list[_Entry]", told[3]):
+        position = int(entry[0].partition(b"-")[0])
+        try:
+            records.append(_decoded(position, entry[1]))
+        except _UnreadableError as error:
+            return Page(records, position - 1, False, Unreadable(position, str(error)))
+    is_cut = bool(cast("int", told[2]))
+    upto = records[-1].position if is_cut else max(after, tail)
+    return Page(records, upto, upto >= tail)
+
+
+def _decoded(position: int, fields: list[bytes]) -> QueuedRecord:
+    """Raises _UnreadableError."""
+    if fields[:1] != _FIELDS[:1] or fields[1] != b"%d" % RECORD_VERSION:
+        found = fields[1].decode(errors="replace") if fields[:1] == _FIELDS[:1] else "none"
+        raise _UnreadableError(
+            f"queued record of format version {found}, this program knows {RECORD_VERSION}: upgrade it, or it is damaged"
+        )
+    if fields[::2] != _FIELDS:
+        raise _UnreadableError("damaged queued record: the fields do not fit")
+    _, qos, flags, expires_at_ms, identifiers, _, body = fields[1::2]
+    try:
+        subscription_ids = tuple(map(int, identifiers.split(b","))) if identifiers else ()
+        return QueuedRecord(position, int(qos), int(flags), subscription_ids, int(expires_at_ms), body)
+    except ValueError:
+        raise _UnreadableError("damaged queued record: the fields do not fit") from None

@@ -1,0 +1,302 @@
+"""The queue driver `redis`: virtual queues in Redis, each changed by one Lua script at a time (storage page, sections 4 and 6).
+
+Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`, `tails`, `stats` and
+`list_queues` to another one (or the same).
+
+Theory: a verb is one script for each queue that it concerns, in one pipeline. There is no transaction around several: what `group` means is in
+its docstring. A call whose fate is unknown is repeated so that it is done once: appends by (writer, sequence), claims and creations by their
+token, all else because doing it again changes nothing. Bodies lie in their records, once for each queue: messages for very many queues are
+better with another driver. What Redis promises of the disk is looked at before the first call and then every minute (`durability`); while
+that is less than queues need, nothing is written. A word that goes when everything goes tells that somebody has emptied Redis (`watch`): queues
+that went that way are gone, and never come back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count as counted
+
+from iothub.clock import Clock, SystemClock
+from iothub.errors import ConflictError
+from iothub.records.owner import Owner
+from iothub_services.queues.hbase.repeats import Repeats
+from iothub_services.queues.port import (
+    EARLIEST,
+    Append,
+    Appended,
+    Claim,
+    DueRecord,
+    Expired,
+    ExpiryMark,
+    Move,
+    Page,
+    QueueLimits,
+    QueueStats,
+    TenantUsage,
+)
+from iothub_services.queues.redis import owners
+from iothub_services.queues.redis.append import Appending
+from iothub_services.queues.redis.expiry import Expiry
+from iothub_services.queues.redis.inbound import Inbounds, Publish
+from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
+from iothub_services.queues.redis.moves import Readers
+from iothub_services.queues.redis.names import Names
+from iothub_services.queues.redis.pages import read_page
+from iothub_services.queues.redis.removing import Removing
+from iothub_services.queues.redis.scripts import CREATE, LIMIT
+from iothub_services.queues.redis.sending import Ask, Sender
+from iothub_services.queues.redis.watch import Watch
+from iothub_services.redis.calls import Script, script_call
+
+_TOKEN_BITS = 52  # Lua's numbers are exact so far
+
+
+class RedisQueues:
+    """Fulfils `QueueStore`.
+
+    Args:
+        write: The connection of the writing thread.
+        read: That of the reading one.
+        prefix: What all keys begin with.
+        incarnation: A number of this process's life that no other process ever uses; None: a random one.
+        is_memory_enough: What Redis has in memory counts as stored.
+        on_lost: Told when somebody has emptied Redis, in the thread that finds it; while it raises BackendError it is told again.
+        on_back: Told when Redis has lost what it had acknowledged, in the writing thread.
+        on_close: Closes the connections.
+
+    Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
+    """
+
+    exact_limits = False
+
+    def __init__(  # noqa: PLR0913 - the collaborators of one store, all but four by name
+        self,
+        write: Ask,
+        read: Ask,
+        prefix: str,
+        incarnation: int | None = None,
+        clock: Clock | None = None,
+        *,
+        is_memory_enough: bool = False,
+        on_lost: Callable[[str], None] | None = None,
+        on_back: Callable[[str], None] | None = None,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        writer = _token() if incarnation is None else incarnation
+        self._names = names = Names(prefix)
+        self._sender = Sender(write, read, names.probe)
+        self._index = QueueIndex(self._sender, names)
+        self._watch = Watch(self._sender, names, clock, self._forget_all, is_memory_enough=is_memory_enough)
+        self._readers = Readers(self._index, self._sender, names, clock)
+        self._appending = Appending(self._index, self._sender, names, clock, writer, counted(1), on_back)
+        self._inbounds = Inbounds(self._index, self._sender, names, self._readers, self._appending, clock, writer)
+        self._expiry = Expiry(self._index, self._sender, names)
+        self._removing = Removing(self._index, self._sender, names)
+        self._moved: Repeats[Move, bool] = Repeats()
+        self._tokens: dict[tuple[str, int], int] = {}  # of creations and claims that may have been done
+        self._created: set[int] = set()  # by the group that runs
+        self._created_before: set[int] = set()  # by one that failed, and comes again
+        self._on_lost = on_lost
+        self._on_close = on_close
+        self._is_open = False
+        self._opening = threading.Lock()
+
+    def open(self) -> None:
+        """Learn what Redis promises, which queues there are and what they hold; otherwise the first verb does it. Raises BackendError."""
+        with self._opening:
+            if not self._is_open:
+                self._watch.begin()
+                self._index.load()
+                self._is_open = True
+
+    def close(self) -> None:
+        if self._on_close is not None:
+            self._on_close()
+
+    # --- before a hub uses them
+
+    def require_kept(self) -> None:
+        """Raise BackendError when Redis cannot be asked, or does not keep what it is given."""
+        self._watch.require_kept()
+
+    def is_used(self) -> bool:
+        """Has a hub worked with these queues, and has nobody emptied Redis since? Raises BackendError."""
+        return self._watch.has_life()
+
+    def owner(self) -> Owner | None:
+        """Return whose the queues are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+        return owners.owner(self._sender, self._names)
+
+    def claim_store(self, owner: Owner) -> Owner:
+        """Take the queues unless somebody has them, and return whose they are then. Raises as `owner`."""
+        return owners.claim(self._sender, self._names, owner)
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Let a failure inside be repeated by doing everything again, with the same objects: what was done is not done twice.
+
+        Redis has no commit around scripts of several queues: each verb is durable when it returns.
+        """
+        self._created.clear()
+        with self._appending.repeats.group(), self._moved.group():
+            try:
+                yield
+            except BaseException:
+                self._created_before |= self._created
+                raise
+            self._created_before.clear()
+
+    def probe(self) -> None:
+        """Write something small. Raises BackendError: Redis takes no writes now, or does not keep what it takes."""
+        self._opened()
+        self._watch.look()
+        self._sender.probe()
+
+    def idle(self) -> bool:
+        """Forget what was given up: who repeats a batch does nothing else before it is over, and is idle now. There is never more to do."""
+        self._appending.forget()
+        self._moved.clear()
+        self._created_before.clear()
+        self._writing()
+        return False
+
+    # --- writers
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        self._writing()
+        with self._appending.repeats.group():
+            items = self._appending.items(batch)
+            publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound]
+            if publishes:
+                self._inbounds.route(items, publishes)
+            else:
+                self._appending.route(items)
+        self._watch.is_due |= self._appending.has_missed()
+        return [item.answered() for item in items]
+
+    # --- the reader
+
+    def claim(self, queue_id: int, owner: bytes) -> Claim:
+        known = self._existing(queue_id)
+        key = ("claim", queue_id)
+        claimed = self._readers.claim(known, self._tokens.setdefault(key, _token()), owner)
+        del self._tokens[key]
+        inbound = list(claimed.routed)
+        if claimed.open:
+            inbound += self._inbounds.finish(queue_id, claimed.epoch, claimed.open)
+        stands = (claimed.epoch, claimed.head, claimed.tail, claimed.reserved)
+        return Claim(*stands, claimed.released, tuple(sorted(inbound)))
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        return read_page(self._sender, self._names, queue_id, epoch, after, count, size_bytes)
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        self._writing()
+        new = [move for move in moves if self._moved.get(move) is None]
+        for move, is_done in zip(new, self._readers.apply(new), strict=True):
+            self._moved.keep(move, is_done)
+        answers = [bool(self._moved.get(move)) for move in moves]
+        for move in moves:
+            self._moved.answered(move)
+        return answers
+
+    # --- owners and operators
+
+    def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None:
+        self._writing()
+        if queue_id in self._created_before:
+            return
+        self._index.find((queue_id,))
+        key = ("create", queue_id)
+        if self._index.get(queue_id) is not None and key not in self._tokens:
+            raise ConflictError(f"queue {queue_id} exists already")
+        self._index.enter(tenant_id, queue_id)
+        token = self._tokens.setdefault(key, _token())
+        bounds = (limits.messages, limits.bytes, int(limits.overflow))
+        known = KnownQueue(queue_id, tenant_id, self._index.tenant(tenant_id))
+        is_made = self._run(CREATE, known, token, tenant_id, first_epoch - 1, *bounds)
+        del self._tokens[key]
+        if not is_made:
+            raise ConflictError(f"queue {queue_id} exists already")
+        self._index.add(tenant_id, queue_id)
+        self._created.add(queue_id)
+
+    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+        known = self._existing(queue_id)
+        if not self._run(LIMIT, known, limits.messages, limits.bytes, int(limits.overflow)):
+            self._readers.lost(known)
+            raise unknown(queue_id)
+
+    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        self._opened()  # bounds are about what is stored already
+        tenant = self._index.tenant(tenant_id)
+        tenant.max_messages = messages
+        tenant.max_bytes = size_bytes
+
+    def tenant_usage(self, tenant_id: int) -> TenantUsage:
+        """From memory: what this hub has seen; what others append to a queue counts when it is told about that queue again."""
+        return self._index.usage(tenant_id)
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        return {stats.queue_id: stats.tail for stats in self._index.stats(queue_ids)}
+
+    def stats(self, queue_id: int) -> QueueStats:
+        return self._index.existing_stats(queue_id)
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        return self._index.stats(self._index.listed(tenant_id))
+
+    def purge(self, queue_id: int) -> int:
+        return self._removing.purge(self._existing(queue_id))
+
+    def drop(self, queue_id: int) -> int:
+        self._writing()
+        self._created_before.discard(queue_id)
+        return self._removing.drop(queue_id)
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        self._writing()
+        return self._removing.drop_tenant(tenant_id)
+
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        self._writing()
+        return self._expiry.expire(now_ms, count, after)
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        self._writing()
+        return self._expiry.expire_unsent(now_ms, records)
+
+    # --- inside
+
+    def _opened(self) -> None:
+        if not self._is_open:
+            self.open()
+
+    def _writing(self) -> None:
+        """Before anything is written. Raises BackendError: Redis does not keep what it takes."""
+        self._opened()
+        self._watch.look_if_due()
+
+    def _existing(self, queue_id: int) -> KnownQueue:
+        self._writing()
+        return self._index.existing(queue_id)
+
+    def _run(self, script: Script, known: KnownQueue, *arguments: int) -> bool:
+        """Call a script that returns 0 or 1."""
+        call = script_call(script, self._names.keys(known.queue_id), *arguments)
+        return self._sender.write_one(call) == 1
+
+    def _forget_all(self, why: str) -> None:
+        """Somebody has emptied Redis. Raises BackendError: what has to be done then was not."""
+        count = self._index.forget_all()
+        if self._on_lost is not None:
+            self._on_lost(f"{why}; {count} queues are gone, with all messages that waited in them")
+
+
+def _token() -> int:
+    """Return what nobody else has; 0 means none."""
+    return secrets.randbits(_TOKEN_BITS) or 1

@@ -1,0 +1,213 @@
+"""Where this hub's counts are asked for: many questions in one script, one answer for all who wait for the same count.
+
+Knows the ledger's scripts and no tenant. Who needs units waits in `room`; whatever else has changed is told with the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from twisted.internet.defer import Deferred
+
+from iothub.clock import Clock
+from iothub.errors import BackendError, UnavailableError
+from iothub_services.quota.shared import scripts
+from iothub_services.quota.shared.grants import Grant, Question, Verdict, Waiting
+from iothub_services.quota.shared.lease import LapsedError, Lease
+
+BATCH = 200  # questions in one script: some milliseconds of Redis
+PATIENCE_S = 1.0  # for others to give back what they do not use
+SETTLING_S = 5.0  # and to come back
+
+Later = Callable[[float, Callable[[], object]], object]
+
+
+class Desk:
+    """On the reactor thread.
+
+    Invariants: a grant is asked for once at a time. While nobody can be asked (`is_open` False) every hub keeps what it was granted.
+    """
+
+    def __init__(self, lease: Lease, clock: Clock, later: Later, on_trouble: Callable[[BackendError], None]) -> None:
+        self._lease = lease
+        self._clock = clock
+        self._later = later
+        self._on_trouble = on_trouble
+        self._grants: dict[str, Grant] = {}
+        self._changed: dict[str, Grant] = {}  # in the order of their changes
+        self._eager: dict[str, Grant] = {}
+        self._is_called = False
+        self.is_open = False  # the ledger can be asked
+        self.is_away = False  # it does not answer: nobody needs to wait for it
+        self.heard_at = 0.0  # of the last answer to a turn: monotonic
+        self.asked = self.refused = 0
+
+    # --- grants
+
+    def open(self, grant: Grant) -> Grant:
+        """Count it from now on; what is in use is told with the next turn."""
+        before = self._grants.get(grant.name)
+        if before is not None:
+            grant.granted = before.granted
+            self._end(before)
+        self._grants[grant.name] = grant
+        self._changed[grant.name] = grant
+        self._eager.pop(grant.name, None)
+        if grant.is_eager:
+            self._eager[grant.name] = grant
+        return grant
+
+    def close(self, grant: Grant) -> None:
+        """Give back what it held."""
+        grant.close()
+        if self._grants.get(grant.name) is grant:
+            self._changed[grant.name] = grant
+        for each in grant.waiting:
+            each.answer.callback(False)
+        grant.waiting = []
+
+    def changed(self, grant: Grant) -> None:
+        """More or less of it is used."""
+        self._changed[grant.name] = grant
+
+    def wanted(self, name: str) -> None:
+        """Another hub is short of it."""
+        grant = self._grants.get(name)
+        if grant is not None:
+            grant.is_wanted = True
+            self._changed[name] = grant
+
+    def change_all(self) -> None:
+        """Everything must be told again."""
+        for name, grant in self._grants.items():
+            grant.is_asked = False
+            self._changed[name] = grant
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._grants
+
+    # --- asking
+
+    def fits(self, grant: Grant, count: int) -> bool:
+        """Whether `count` more may be used now. What was granted before our lease ended may have been granted to others since."""
+        if self.is_open and self._clock.monotonic() - self.heard_at > scripts.LEASE_MS / 1000:
+            return False
+        return grant.fits(count)
+
+    async def room(self, wanted: Sequence[tuple[Grant, int]]) -> bool:
+        """Return True when all fit, and may be taken if that is done at once; False when the ledger says no.
+
+        Raises UnavailableError: something is short, and nobody can be asked.
+        """
+        while (short := next((each for each in wanted if not self.fits(*each)), None)) is not None:
+            if not await self._ask(*short):
+                return False
+        return True
+
+    def _ask(self, grant: Grant, count: int) -> Deferred[bool]:
+        answer: Deferred[bool] = Deferred()
+        if self.is_away:
+            answer.errback(UnavailableError("the quota ledger does not answer, and this hub's share is used up"))
+            return answer
+        grant.waiting.append(Waiting(count, self._clock.monotonic() + PATIENCE_S, answer))
+        self._changed[grant.name] = grant
+        self._call_soon()
+        return answer
+
+    def _call_soon(self) -> None:
+        if not self._is_called and self.is_open:
+            self._is_called = True
+            self._later(0, self._called)
+
+    def _called(self) -> None:
+        self._is_called = False
+        Deferred.fromCoroutine(self._send_waiting())
+
+    async def _send_waiting(self) -> None:
+        waiting = [grant for grant in self._changed.values() if grant.waiting and not grant.is_asked]
+        try:
+            for start in range(0, len(waiting), BATCH):
+                await self._send([grant for grant in waiting[start : start + BATCH] if not grant.is_asked])
+        except BackendError as error:
+            self._on_trouble(error)
+
+    async def tell(self) -> None:
+        """Tell what has changed, a batch of it. Raises LapsedError, BackendError."""
+        self._expire()
+        for grant in islice(self._eager.values(), BATCH):
+            if grant.is_running_out:
+                self._changed[grant.name] = grant
+        await self._send(list(islice((grant for grant in self._changed.values() if not grant.is_asked), BATCH)))
+
+    async def tell_all(self) -> None:
+        """Tell everything that has changed by now. Raises LapsedError, BackendError."""
+        names = list(self._changed)
+        for start in range(0, len(names), BATCH):
+            found = [self._changed[name] for name in names[start : start + BATCH] if name in self._changed]
+            await self._send([grant for grant in found if not grant.is_asked])
+
+    async def _send(self, grants: Sequence[Grant]) -> None:
+        if not grants:
+            return
+        for grant in grants:
+            self._changed.pop(grant.name, None)
+        questions = [(grant.name, grant.question()) for grant in grants]
+        self.asked += len(questions)
+        try:
+            verdicts = await self._reserve(questions)
+        except BackendError:
+            for grant in grants:
+                grant.is_asked = False
+                self._changed[grant.name] = grant
+            raise
+        for grant, verdict in zip(grants, verdicts, strict=True):
+            self._obey(grant, verdict)
+
+    def _obey(self, grant: Grant, verdict: Verdict) -> None:
+        if grant.take(verdict, self._clock.monotonic()):
+            self._changed[grant.name] = grant
+            if not all(each.was_asked for each in grant.waiting):
+                self._call_soon()
+        elif grant.is_fading and grant.used:
+            self._changed[grant.name] = grant
+        if grant.is_closed and grant.name not in self._changed and self._grants.get(grant.name) is grant:
+            del self._grants[grant.name]
+            self._eager.pop(grant.name, None)
+
+    async def _reserve(self, questions: Sequence[tuple[str, Question]]) -> list[Verdict]:
+        keys = self._lease.keys
+        arguments = [
+            part for name, each in questions for part in (name, each.limit, each.used, each.needed, each.wished)
+        ]
+        names = [keys.wanted, *(keys.count(name) for name, _ in questions)]
+        answer = await self._lease.ask(scripts.RESERVE, names, scripts.WANTED_MS, scripts.KEPT_S, *arguments)
+        figures = [int(part) for part in answer if isinstance(part, int)]
+        if len(figures) != 1 + 3 * len(questions):
+            raise LapsedError("the quota ledger gave an answer that is none")
+        is_settling = figures[0] > 0
+        return [
+            Verdict(granted, others, spare, is_settling)
+            for granted, others, spare in zip(figures[1::3], figures[2::3], figures[3::3], strict=True)
+        ]
+
+    def _expire(self) -> None:
+        """Nobody waits for longer than a client would."""
+        now = self._clock.monotonic()
+        for grant in [grant for grant in self._changed.values() if grant.waiting and not grant.is_asked]:
+            late = [each for each in grant.waiting if now > each.until + SETTLING_S]
+            grant.waiting = [each for each in grant.waiting if each not in late]
+            for each in late:
+                each.answer.errback(UnavailableError("the quota ledger did not answer in time"))
+
+    def fail(self, error: BackendError) -> None:
+        """The ledger is away: who waits hears so, and what was granted stays."""
+        self.is_open, self.is_away = False, True
+        for grant in list(self._grants.values()):
+            grant.fail(UnavailableError(f"the quota ledger does not answer: {error}"))
+
+    def _end(self, before: Grant) -> None:
+        waiting, before.waiting = before.waiting, []
+        for each in waiting:
+            each.answer.callback(False)

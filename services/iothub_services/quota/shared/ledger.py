@@ -1,0 +1,96 @@
+"""The counts of one tenant where several hubs serve it: what this hub has is within what it was granted, and all grants within the limit.
+
+Knows no Redis. Shared are `connections`, `sessions` and `subscriptions`; every other count is kept as on one machine: of one queue or
+session, or of what every hub knows (docs/guide/quotas.md).
+
+Theory. Hubs that share the sessions' stores know each other's sessions. Those are counted, as they are on one machine, but they are
+`elsewhere`: the hub that has them holds their units in the ledger. A session that moves is told by both, whatever the limits say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+
+from iothub_services.quota.ledger import LocalLedger
+from iothub_services.quota.names import Quota
+from iothub_services.quota.port import QuotaObserver
+from iothub_services.quota.resolve import EffectiveLimits
+from iothub_services.quota.shared.desk import Desk
+from iothub_services.quota.shared.grants import Grant
+from iothub_services.quota.shared.keys import count_name
+
+SHARED = (Quota.CONNECTIONS, Quota.SESSIONS, Quota.SUBSCRIPTIONS)
+
+
+class SharedLedger(LocalLedger):
+    """Fulfils `CountLedger`; must be used on one thread.
+
+    Invariants: a shared count that is limited has a grant, and none else has; `reserve` never lifts what is here above it.
+    """
+
+    def __init__(self, tenant_id: int, limits: EffectiveLimits, observer: QuotaObserver, desk: Desk) -> None:
+        self._desk = desk
+        self._grants: dict[Quota, Grant] = {}
+        self._elsewhere = dict.fromkeys(SHARED, 0)
+        super().__init__(tenant_id, limits, observer)
+
+    def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+        grant = self._grants.get(quota)
+        if grant is None:
+            return super().reserve(quota, count, subject=subject)
+        if not self._desk.fits(grant, count):
+            self._observer.refused(self._tenant_id, quota)
+            return False
+        return super().reserve(quota, count, subject=subject)
+
+    async def room(self, *wanted: tuple[Quota, int]) -> bool:
+        return await self._desk.room(self.wanted(*wanted))
+
+    def wanted(self, *wanted: tuple[Quota, int]) -> list[tuple[Grant, int]]:
+        """Return the grants that are concerned."""
+        return [(self._grants[quota], count) for quota, count in wanted if quota in self._grants and count > 0]
+
+    def moved(self, quota: Quota, count: int) -> None:
+        """So many more are another hub's now; less than 0: are this one's."""
+        self._elsewhere[quota] = max(self._elsewhere[quota] + count, 0)
+        self._tell(quota)
+
+    def part(self, quota: Quota) -> int:
+        """Return how many of a shared count are this hub's."""
+        return max(self.used(quota) - self._elsewhere[quota], 0)
+
+    def held(self) -> dict[Quota, tuple[int, int]]:
+        """Return what the ledger has granted to (this hub, others), by count; as last heard."""
+        return {quota: (grant.granted, grant.others) for quota, grant in self._grants.items()}
+
+    def set_limits(self, limits: EffectiveLimits) -> None:
+        super().set_limits(limits)
+        for quota in SHARED:
+            bound, grant = self._bounds.get(quota), self._grants.get(quota)
+            if bound is None:
+                if grant is not None:
+                    self._desk.close(self._grants.pop(quota))
+            elif grant is None:
+                self._grants[quota] = self._open(quota, bound)
+            else:
+                grant.limit = bound
+                self._desk.changed(grant)
+
+    def close(self) -> None:
+        """The tenant is not served here any more."""
+        for grant in self._grants.values():
+            self._desk.close(grant)
+        self._grants.clear()
+
+    def _open(self, quota: Quota, bound: int) -> Grant:
+        return self._desk.open(Grant(count_name(self._tenant_id, quota), bound, partial(self.part, quota)))
+
+    def _keep(self, quota: Quota, subject: Hashable, used: int) -> None:
+        super()._keep(quota, subject, used)
+        self._tell(quota)
+
+    def _tell(self, quota: Quota) -> None:
+        grant = self._grants.get(quota)
+        if grant is not None:
+            self._desk.changed(grant)

@@ -1,0 +1,156 @@
+"""The hub's life with the ledger: it comes, says several times a second that it lives and what has changed, and comes back when it was lost.
+
+Knows the parts by reference and no tenant. The way back is always the same, whatever was lost - an answer, the lease, everything in
+Redis: a new name, everything declared anew, the old name given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from twisted.internet.defer import Deferred
+
+from iothub import log as logging
+from iothub.clock import Clock
+from iothub.errors import BackendError
+from iothub_services.quota.shared import scripts
+from iothub_services.quota.shared.desk import Desk, Later
+from iothub_services.quota.shared.keys import Keys
+from iothub_services.quota.shared.lease import Caller, LapsedError, Lease
+from iothub_services.quota.shared.meters import LeasedRates
+from iothub_services.quota.shared.sums import SharedWindows
+from iothub_services.quota.usage import Usage
+
+TURN_S = 0.1
+RESTLESS_S = 0.05  # while demands for rates change
+AGAIN_S = 0.5
+DECLARE_S = 600.0  # everything is told so often, for what is kept in Redis ends
+
+log = logging.get(__name__)
+
+
+class Mode(Enum):
+    """How limits hold now."""
+
+    SHARED = "shared"  # over all hubs
+    SETTLING = "settling"  # the ledger was empty: hubs declare what they have, nothing more is granted
+    DEGRADED = "degraded"  # nobody can be asked: every hub keeps its last share
+
+
+class SharedQuota:
+    """On the reactor thread. One turn at a time."""
+
+    def __init__(
+        self,
+        call: Caller,
+        keys: Keys,
+        place: str,
+        clock: Clock,
+        later: Later,
+        usage: Usage,
+        on_mode: Callable[[Mode, str], None],
+    ) -> None:
+        """`place`: names this data directory. `on_mode` hears every change of `mode`, and why."""
+        self._clock = clock
+        self._later = later
+        self._on_mode = on_mode
+        self._lease = Lease(call, keys, place, clock)
+        self.desk = Desk(self._lease, clock, later, self._lost)
+        self.rates = LeasedRates(self._lease, clock)
+        self.windows = SharedWindows(self._lease, usage)
+        self._declared_at = 0.0
+        self._is_over = False
+        self._turning: Deferred[None] | None = None
+        self.mode = Mode.SETTLING
+        self.hubs = 0  # that hold a lease, this one among them
+        self.returns = 0  # how often it had to come back
+
+    def start(self) -> None:
+        self._begin()
+
+    async def stop(self) -> None:
+        """Turn no more; give back what this hub holds. Raises BackendError: that ends with the lease."""
+        self._is_over = True
+        if self._turning is not None:
+            await self._turning
+        self.desk.is_open = False
+        await self._lease.leave()
+
+    def _begin(self) -> None:
+        if not self._is_over:
+            self._turning = Deferred.fromCoroutine(self._turn())
+
+    async def _turn(self) -> None:
+        try:
+            await self.turn()
+        except BackendError as error:
+            self._lost(error)
+        except Exception as error:  # the service loop's edge: a defect in one turn must not end them
+            log.error("defect in the quota ledger", exc_info=error)
+            self._lease.lose()
+        finally:
+            self._turning = None
+            self._later(self.pause_s, self._begin)
+
+    @property
+    def pause_s(self) -> float:
+        """How long until the next turn."""
+        if not self._lease.name:
+            return AGAIN_S
+        return RESTLESS_S if self.rates.is_restless else TURN_S
+
+    async def turn(self) -> None:
+        """One look at the ledger: what others want, and what has changed here. Raises LapsedError, BackendError."""
+        if not self._lease.name:
+            await self._come()
+        answer = await self._lease.ask(scripts.TURN, [self._lease.keys.wanted], scripts.WANTED_MS)
+        settling, hubs, *wanted = answer
+        self.hubs = hubs if isinstance(hubs, int) else 1
+        self.desk.heard_at = now = self._clock.monotonic()
+        for name in wanted:
+            if isinstance(name, bytes):
+                self.desk.wanted(name.decode())
+                self.rates.wanted(name.decode())
+        if not settling and self.mode is not Mode.SHARED:
+            self.rates.change_all()  # everybody has declared: now rates are divided
+            self.windows.change_all()  # and all is heard that others have used
+        self._set_mode(
+            Mode.SETTLING if settling else Mode.SHARED, "the ledger was empty; all hubs declare what they have"
+        )
+        if now - self._declared_at > DECLARE_S:
+            self._declared_at = now
+            self.desk.change_all()
+            self.rates.change_all()
+        await self.desk.tell()
+        await self.rates.tell(self.hubs)
+        await self.windows.tell()
+
+    async def _come(self) -> None:
+        """Take a new name, declare everything, and let old names go."""
+        await self._lease.enter()
+        self.desk.is_away = False
+        self.desk.change_all()
+        self.rates.change_all()
+        self.windows.change_all()
+        await self.desk.tell_all()
+        await self._lease.claim()
+        self._declared_at = self.desk.heard_at = self._clock.monotonic()
+        self.desk.is_open = True
+
+    def _lost(self, error: BackendError) -> None:
+        """Something went wrong with the name that we have: it is not used again. Limits hold by what every hub was granted last."""
+        if isinstance(error, LapsedError) and error.is_past:
+            return
+        self._lease.lose()
+        self.returns += 1
+        if isinstance(error, LapsedError):
+            self.desk.is_open = False  # who waits goes on waiting: we are back in a moment
+        else:
+            self.desk.fail(error)
+            self._set_mode(Mode.DEGRADED, str(error))
+
+    def _set_mode(self, mode: Mode, why: str) -> None:
+        if mode is not self.mode:
+            self.mode = mode
+            self._on_mode(mode, why)

@@ -1,0 +1,53 @@
+"""Calendar windows that several hubs use together: each says what it has used, and hears what the others have.
+
+Knows no limits and no durability: the cells of `usage` are kept by each hub as on one machine; after a loss of Redis all say theirs again.
+What a hub has not yet heard of the others is what they use in one turn: by so much may a window be exceeded.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from iothub_services.quota.grammar import DAY_S
+from iothub_services.quota.shared import scripts
+from iothub_services.quota.shared.lease import LapsedError, Lease
+from iothub_services.quota.usage import Cell, Usage
+
+BATCH = 200
+
+
+class SharedWindows:
+    """On the reactor thread."""
+
+    def __init__(self, lease: Lease, usage: Usage) -> None:
+        self._lease = lease
+        self._usage = usage
+        usage.is_shared = True
+
+    def change_all(self) -> None:
+        """Everything must be told again."""
+        self._usage.untold.update(dict.fromkeys(self._usage.cells))
+
+    async def tell(self) -> None:
+        """Say what has changed, a batch of it. Raises LapsedError, BackendError."""
+        untold = self._usage.untold
+        cells = list(islice(untold, BATCH))
+        if not cells:
+            return
+        for cell in cells:
+            del untold[cell]
+        try:
+            await self._add_up(cells)
+        except BaseException:
+            untold.update(dict.fromkeys(cells))
+            raise
+
+    async def _add_up(self, cells: list[Cell]) -> None:
+        names = [self._lease.keys.window(cell.key, cell.start) for cell in cells]
+        arguments = [part for cell in cells for part in (cell.used, cell.end + DAY_S, int(cell.is_anew))]
+        answer = await self._lease.ask(scripts.ADD_UP, names, self._lease.place, *arguments)
+        if len(answer) != 1 + len(cells):
+            raise LapsedError("the quota ledger gave an answer that is none")
+        for cell, others in zip(cells, answer[1:], strict=True):
+            cell.elsewhere = int(others) if isinstance(others, bytes) else 0
+            cell.is_anew = False

@@ -1,0 +1,1 @@
+"""Redis: commands gathered into pipelines, for the reactor and for threads."""

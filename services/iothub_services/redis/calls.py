@@ -1,0 +1,80 @@
+"""Commands for Redis as values: what is sent, what comes back, and scripts that are known by their digest.
+
+Knows no connection and no key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from iothub.errors import BackendError
+
+Argument: TypeAlias = "bytes | str | int | float"
+Reply: TypeAlias = "bytes | int | list[Reply] | BackendError | None"
+"""As Redis says it: nothing is decoded. An error inside of an answer (of EXEC) stands at its place."""
+
+_OVERHEAD_BYTES = 16  # of one argument, roughly
+
+
+class RedisUnavailableError(BackendError):
+    """Redis did not answer, or cannot do it now; the same call may succeed later. `is_written` is False only if it was certainly not done."""
+
+    def __init__(self, message: str, *, is_written: bool = False) -> None:
+        super().__init__(message, retryable=True, is_written=is_written)
+
+
+class RedisRefusedError(BackendError):
+    """Redis does not do this call, however often it is repeated: a defect of ours, or a right that the user lacks."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script. It touches only the keys that it is given, all with the same hash tag."""
+
+    text: str
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command. `script`: what EVALSHA names, to be sent where the server does not know it."""
+
+    arguments: tuple[Argument, ...]
+    script: Script | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes, roughly."""
+        texts = sum(len(argument) for argument in self.arguments if isinstance(argument, bytes | str))
+        return texts + _OVERHEAD_BYTES * len(self.arguments)
+
+    def spelled_out(self) -> Call:
+        """Return the call of a script with its whole text, which the server keeps from then on."""
+        if self.script is None:
+            return self
+        return Call(("EVAL", self.script.text, *self.arguments[2:]))
+
+
+def command(*arguments: Argument) -> Call:
+    return Call(arguments)
+
+
+def script_call(script: Script, keys: Sequence[bytes | str], *arguments: Argument) -> Call:
+    """Call a script with KEYS and ARGV."""
+    return Call(("EVALSHA", script.digest, len(keys), *keys, *arguments), script)
+
+
+def single(outcome: Reply) -> Reply:
+    """Return the answer to one call. Raises BackendError when it is one."""
+    if isinstance(outcome, BackendError):
+        raise outcome
+    return outcome

@@ -1,0 +1,181 @@
+"""One connection to one Redis server: the only file that knows redis-py.
+
+Knows no other server, no repetition and no script. Blocks, for a bounded time; used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection
+from redis.retry import Retry
+
+from iothub.errors import BackendError
+from iothub.units import Endpoint
+from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply
+
+# Words that begin a refusal which is over some time: a replica, a server that loads, is full or cannot write, a script that takes long.
+_PASSING = (
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "BUSY",
+    "OOM",
+    "MISCONF",
+    "UNBLOCKED",
+    "EXECABORT",
+)
+_RESP2 = 2
+
+
+class Wire(Protocol):
+    """A connection that is open. Whoever got an error from `send` or `read` closes it: what comes next would be somebody else's answer."""
+
+    def is_usable(self) -> bool:
+        """Say whether the peer has neither closed it nor said something unasked. Costs one system call."""
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Raises RedisUnavailableError: some may have been sent."""
+
+    def read(self) -> Reply:
+        """Return the next answer, or the refusal that it is. Raises RedisUnavailableError: there is none."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WireOptions:
+    """How a server is spoken to. `client_name`: what CLIENT LIST shows."""
+
+    database: int = 0
+    username: str = ""
+    password: str = field(default="", repr=False)
+    timeout_s: float = 1.0
+    is_tls: bool = False
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    client_name: str = "iothub"
+
+
+class RedisWire:
+    """A connection of redis-py: its handshake, its parser (hiredis), and none of its repetitions."""
+
+    def __init__(self, connection: Any, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def is_usable(self) -> bool:
+        try:
+            return not self._connection.can_read(0)
+        except (exceptions.RedisError, OSError):
+            return False
+
+    def send(self, calls: Sequence[Call]) -> None:
+        try:
+            packed = self._connection.pack_commands([call.arguments for call in calls])
+        except (exceptions.DataError, UnicodeError) as error:
+            raise RedisRefusedError(f"Redis cannot be sent this: {error}") from None
+        try:
+            self._connection.send_packed_command(packed, check_health=False)
+        except (exceptions.RedisError, OSError) as error:
+            raise RedisUnavailableError(f"{self._name}: {told(error)}", is_written=True) from None
+
+    def read(self) -> Reply:
+        try:
+            return _plain(self._connection.read_response())
+        except exceptions.ResponseError as error:
+            return refusal(error)
+        except (exceptions.RedisError, OSError) as error:
+            raise RedisUnavailableError(f"{self._name}: {told(error)}", is_written=True) from None
+
+    def close(self) -> None:
+        self._connection.disconnect()
+
+
+def open_wire(endpoint: Endpoint, options: WireOptions) -> RedisWire:
+    """Connect, prove who we are, choose the database. Raises RedisUnavailableError."""
+    connection = _connection(endpoint, options)
+    try:
+        connection.connect()
+    except (exceptions.RedisError, OSError) as error:
+        connection.disconnect()
+        raise RedisUnavailableError(f"Redis at {endpoint}: {told(error)}") from None
+    return RedisWire(connection, f"Redis at {endpoint}")
+
+
+def _connection(endpoint: Endpoint, options: WireOptions) -> Any:
+    chosen: dict[str, Any] = {
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "db": options.database,
+        "username": options.username or None,
+        "password": options.password or None,
+        "socket_timeout": options.timeout_s,
+        "socket_connect_timeout": options.timeout_s,
+        "socket_keepalive": True,
+        "protocol": _RESP2,
+        "client_name": options.client_name,
+        "retry": Retry(NoBackoff(), 0),  # whoever repeats a call must know whether it was done
+    }
+    if not options.is_tls:
+        return Connection(**chosen)  # type: ignore[no-untyped-call]
+    chosen["ssl_ca_certs"] = None if options.ca_file is None else str(options.ca_file)
+    chosen["ssl_certfile"] = None if options.cert_file is None else str(options.cert_file)
+    chosen["ssl_keyfile"] = None if options.key_file is None else str(options.key_file)
+    return SSLConnection(**chosen)
+
+
+def refusal(error: Exception) -> BackendError:
+    """Return what an error that Redis has answered means."""
+    text = f"Redis refused: {told(error)}"
+    if isinstance(error, exceptions.NoScriptError):
+        return NoScriptRefusedError(text)
+    if isinstance(error, exceptions.ReadOnlyError):
+        return ReadOnlyRefusedError(text)
+    word = _first_word(error)
+    return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text)
+
+
+class NoScriptRefusedError(RedisUnavailableError):
+    """The server does not know the script: it has to be sent."""
+
+
+class ReadOnlyRefusedError(RedisUnavailableError):
+    """The server has become a replica: another one is the master now."""
+
+
+def told(error: Exception) -> str:
+    """Return redis-py's words on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _first_word(error: Exception) -> str:
+    """redis-py takes the code off the texts that it knows; then its class has it."""
+    known = {
+        exceptions.BusyLoadingError: "LOADING",
+        exceptions.MasterDownError: "MASTERDOWN",
+        exceptions.OutOfMemoryError: "OOM",
+        exceptions.ExecAbortError: "EXECABORT",
+        exceptions.ClusterDownError: "CLUSTERDOWN",
+        exceptions.TryAgainError: "TRYAGAIN",
+    }
+    return known.get(type(error)) or told(error).partition(" ")[0]
+
+
+def _plain(answer: Any) -> Reply:
+    """Replace errors inside of an answer, which EXEC has, by ours."""
+    if isinstance(answer, list):
+        for place, each in enumerate(answer):
+            if isinstance(each, list | Exception):
+                answer[place] = _plain(each)
+        return answer
+    return refusal(answer) if isinstance(answer, Exception) else answer

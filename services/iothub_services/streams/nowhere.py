@@ -1,0 +1,53 @@
+"""The sender and the receiver of a hub that has no Kafka: nothing is written, and who waits is told so in the end.
+
+Knows why. There may be streams all the same: somebody made them with other settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from iothub_services.streams.port import OnAnswers, OnPage, Outgoing, Stream
+
+
+class NowhereSender:
+    """Fulfils `StreamSender`; everything is given up in its time."""
+
+    def __init__(self, trouble: str) -> None:
+        self.trouble = trouble
+
+    def start(self, on_answers: OnAnswers) -> None:
+        """Nothing will be answered."""
+
+    def send(self, record: Outgoing) -> None:
+        """It is not sent."""
+
+    def give_up(self, record: Outgoing) -> bool:
+        record.is_given_up = True
+        return True
+
+    def forget(self, topic: str) -> None:
+        """Nothing is on its way there."""
+
+    def close(self, timeout_s: float) -> bool:
+        del timeout_s
+        return True
+
+
+class NowhereReceiver:
+    """Fulfils `StreamReceiver`; nothing comes."""
+
+    trouble = ""
+
+    def start(self, on_page: OnPage) -> None:
+        """Nothing will come."""
+
+    def follow(self, streams: Sequence[Stream]) -> None:
+        """There is nothing to read."""
+
+    def done(self, stream_id: int, upto: Mapping[int, int]) -> None:
+        """Nothing came."""
+
+    def close(self, timeout_s: float) -> bool:
+        del timeout_s
+        return True

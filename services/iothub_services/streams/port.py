@@ -1,0 +1,134 @@
+"""What a stream is, and what is asked of a driver: one that takes records for topics, one that gives records of topics.
+
+Knows no Kafka client and no tenant's accounts. A stream is no queue: nobody here remembers what an application has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from iothub.errors import BackendError
+from iothub_services.auth.port import Rule
+
+Headers = list[tuple[str, bytes]]
+
+
+class Direction(Enum):
+    """Seen from the hub."""
+
+    OUT = "out"  # what devices publish goes to an application
+    IN = "in"  # what an application writes goes to devices
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream of a tenant. `id` is never used twice: a stream that was deleted and created again is another one.
+
+    `rules`: of the subject `stream:NAME`, for `IN`.
+    """
+
+    id: int
+    tenant_id: int
+    tenant: str
+    name: str
+    direction: Direction
+    filter: str
+    partitions: int
+    retention_ms: int
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """Who it is where a device would be named: in access rules and in headers."""
+        return f"stream:{self.name}"
+
+    def topic(self, prefix: str) -> str:
+        """Return the name of its topic in Kafka."""
+        suffix = ".in" if self.direction is Direction.IN else ""
+        return f"{prefix}.{self.tenant}.{self.name}{suffix}"
+
+
+def refused_topic(topic: str) -> str:
+    """Where records of a topic go that could not be published."""
+    return f"{topic}.refused"
+
+
+class Outgoing:
+    """One record on its way. `owner` is the caller's; `is_sent`: the driver has it, and nobody else can know whether it is written."""
+
+    __slots__ = ("headers", "is_given_up", "is_sent", "key", "owner", "size_bytes", "topic", "value")
+
+    def __init__(self, owner: object, topic: str, key: bytes, value: bytes, headers: Headers, size_bytes: int) -> None:
+        self.owner = owner
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.size_bytes = size_bytes
+        self.is_sent = False
+        self.is_given_up = False
+
+
+Answer = tuple[Outgoing, BackendError | None]
+OnAnswers = Callable[[Sequence[Answer]], None]
+
+
+class StreamSender(Protocol):
+    """Writes records, each once and in order per key, for as long as it takes. Answers come on the reactor thread, in batches.
+
+    `trouble`: what was wrong last, "" while nothing is.
+    """
+
+    trouble: str
+
+    def start(self, on_answers: OnAnswers) -> None: ...
+
+    def send(self, record: Outgoing) -> None:
+        """Take a record; never blocks. Its answer comes once: None when it is durable."""
+
+    def give_up(self, record: Outgoing) -> bool:
+        """True: it was not sent yet and never will be, and no answer comes. False: it is under way, and its answer comes."""
+
+    def forget(self, topic: str) -> None:
+        """Its stream was deleted: what is on its way there counts as written."""
+
+    def close(self, timeout_s: float) -> bool:
+        """Write what was taken; False: not all was written in time. Blocks."""
+
+
+class Incoming(NamedTuple):
+    """One record as Kafka has it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes
+    headers: Sequence[tuple[str, bytes]]
+
+
+OnPage = Callable[[int, Sequence[Incoming]], None]
+"""Stream id, and records in the order of their partitions; no more of this stream come before `done`."""
+
+
+class StreamReceiver(Protocol):
+    """Reads the topics of streams to devices, each from where it was committed. Pages come on the reactor thread.
+
+    `trouble`: what was wrong last, "" while nothing is.
+    """
+
+    trouble: str
+
+    def start(self, on_page: OnPage) -> None: ...
+
+    def follow(self, streams: Sequence[Stream]) -> None:
+        """Read these, and no others any more."""
+
+    def done(self, stream_id: int, upto: Mapping[int, int]) -> None:
+        """The page is dealt with: commit (partition -> next offset), then read on."""
+
+    def close(self, timeout_s: float) -> bool:
+        """End its thread. Blocks."""

@@ -1,0 +1,34 @@
+"""How long a SQL server is waited for, and how many connections to it there are. Knows no server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iothub.settings import Sql
+
+
+@dataclass(frozen=True, slots=True)
+class SqlBounds:
+    """Of one process. SQLite has its own.
+
+    Attributes:
+        connections: At most so many at once; whoever needs another one waits for at most `timeout_s`.
+        connect_timeout_s: Until a new connection is there.
+        timeout_s: Until a statement is answered, lock included; the socket is given up a little later.
+        recycle_s: A connection that is older is replaced before it is used again.
+    """
+
+    connections: int = 8
+    connect_timeout_s: float = 5.0
+    timeout_s: float = 5.0
+    recycle_s: float = 1800.0
+
+    @property
+    def socket_s(self) -> float:
+        """The server has more time than a statement, to say itself that it took too long."""
+        return self.timeout_s + 1.0
+
+
+def bounds_of(sql: Sql) -> SqlBounds:
+    """Return what the settings say."""
+    return SqlBounds(sql.connections, sql.connect_timeout_s, sql.timeout_s, sql.recycle_s)

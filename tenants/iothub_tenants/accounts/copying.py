@@ -1,0 +1,191 @@
+"""Copies a whole accounts database into another one, of any kind: rows, ids, counters, the id of the installation; and proves that it did.
+
+Knows no verb and no hub: whoever calls sees to it that nothing works on the accounts meanwhile, and is told if something did.
+
+Theory. Rows go in the order of the source's primary keys, a batch to a transaction; so the number of rows in the target says where to go on after a
+crash. A mark in `schema_info`, set before the first row and taken away after the last comparison, keeps programs from using half a copy. Both sides
+are compared by count and by a sum of the rows' digests, which needs no common order: collations differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, Row, Table, func, select, text
+
+from iothub.errors import BackendError, ConflictError
+from iothub_migrations import schema
+from iothub_tenants.accounts import counters, tables
+from iothub_tenants.accounts.bounds import SqlBounds
+from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
+from iothub_tenants.accounts.store import create_schema, errors_translated
+
+BATCH = 200  # rows; far below what a server takes in one packet
+_BOUNDS = SqlBounds(connections=2, timeout_s=600.0)
+_TABLES = tuple(table for table in tables.metadata.sorted_tables if table is not tables.schema_info)
+_SUM_BITS = 256
+
+Told = Callable[[int, int], None]
+"""Gets the number of rows that are there, and of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy did. `rows`: by table, all compared; `was_resumed`: an earlier one was cut short; `installation`: whose accounts they are."""
+
+    rows: dict[str, int]
+    was_resumed: bool
+    installation: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Digest:
+    count: int
+    total: int
+
+
+def copy_accounts(source_url: str, target_url: str, told: Told = lambda done, of: None) -> Copied:
+    """Copy, or go on where an earlier copy of the same accounts was cut short.
+
+    Raises:
+        ConfigError: A url cannot be read.
+        ConflictError: The target has accounts; or the source was changed meanwhile, by a hub or a command.
+        BackendError: A database failed. The same call goes on.
+    """
+    source, target = open_engine(source_url, _BOUNDS), open_engine(target_url, _BOUNDS)
+    try:
+        with errors_translated():
+            was_resumed = _take(target, target_url)
+            reading = source.execution_options(**read_options(source))
+            with reading.connect() as connection:
+                copied = _Copy(connection, target, told).run(was_resumed=was_resumed)
+            _require_still(source, copied[1])
+            schema.end_copying(target)
+            return copied[0]
+    finally:
+        source.dispose()
+        target.dispose()
+
+
+class _Copy:
+    """One run. `connection`: its reads see one moment of the source."""
+
+    def __init__(self, connection: Connection, target: Engine, told: Told) -> None:
+        self._source = connection
+        self._target = target.execution_options(**{WRITE: True})
+        self._told = told
+
+    def run(self, *, was_resumed: bool) -> tuple[Copied, int]:
+        """Return what was done, and the source's counter of changes."""
+        change = _change(self._source)
+        self._copy_all()
+        expected, found = self._digests()
+        if expected != found and was_resumed:  # the source has changed between the two runs: from the beginning
+            self._empty()
+            self._copy_all()
+            expected, found = self._digests()
+        wrong = [name for name, digest in expected.items() if found[name] != digest]
+        if wrong:
+            raise BackendError(
+                f"the copy differs from its source in {', '.join(wrong)}: run the same command again, and report it if that does not help",
+                retryable=True,
+            )
+        counters.carry_over(self._source, self._target)
+        installation = self._source.execute(select(tables.installation.c.id)).scalar_one()
+        return Copied({name: digest.count for name, digest in expected.items()}, was_resumed, installation), change
+
+    def _copy_all(self) -> None:
+        counts = {table.name: _count(self._source, table) for table in _TABLES}
+        done, of = 0, sum(counts.values())
+        for table in _TABLES:
+            with self._target.begin() as connection:
+                there = _count(connection, table)
+            done += there
+            for batch in _batches(self._source, table, there):
+                with self._target.begin() as connection:
+                    connection.execute(table.insert(), [row._asdict() for row in batch])
+                done += len(batch)
+                self._told(done, of)
+
+    def _empty(self) -> None:
+        with self._target.begin() as connection:
+            for table in reversed(_TABLES):
+                connection.execute(table.delete())
+
+    def _digests(self) -> tuple[dict[str, _Digest], dict[str, _Digest]]:
+        with self._target.connect() as connection:
+            found = {table.name: _digest(connection, table) for table in _TABLES}
+        return {table.name: _digest(self._source, table) for table in _TABLES}, found
+
+
+def _take(target: Engine, url: str) -> bool:
+    """Make the target ready for rows; returns whether it has some of an earlier copy. Raises ConflictError."""
+    path = file_of(url)
+    if path is not None:
+        create_file(path)
+    if schema.is_copying(target):
+        return True
+    if schema.check(target) is not schema.SchemaState.FRESH:
+        with target.connect() as connection:
+            count = connection.execute(text("SELECT count(*) FROM tenant")).scalar_one()
+        if count:
+            raise ConflictError(
+                f"the target has accounts, of {count} tenants: expected an empty database, or one that an unfinished copy has left; choose another"
+            )
+    create_schema(url)
+    with target.execution_options(**{WRITE: True}).begin() as connection:
+        for table in reversed(_TABLES):  # what `init` and the migrations begin with; the source has its own
+            connection.execute(table.delete())
+        schema.mark_copying(connection)
+    return False
+
+
+def _require_still(source: Engine, change: int) -> None:
+    with source.connect() as connection:
+        if _change(connection) != change:
+            raise ConflictError(
+                "the accounts were changed while they were copied: stop every hub and command on them, and run the same command again"
+            )
+
+
+def _change(connection: Connection) -> int:
+    counter = tables.id_block
+    return int(connection.execute(select(counter.c.next).where(counter.c.name == "change")).scalar_one())
+
+
+def _count(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def _rows(connection: Connection, table: Table, offset: int = 0) -> Iterator[Row[tuple[object, ...]]]:
+    query = select(table).order_by(*table.primary_key.columns)
+    if offset:  # MySQL has no OFFSET without a LIMIT
+        query = query.limit((1 << 63) - 1).offset(offset)
+    with connection.execution_options(yield_per=BATCH).execute(query) as found:
+        yield from found
+
+
+def _batches(connection: Connection, table: Table, offset: int) -> Iterator[list[Row[tuple[object, ...]]]]:
+    batch: list[Row[tuple[object, ...]]] = []
+    for row in _rows(connection, table, offset):
+        batch.append(row)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _digest(connection: Connection, table: Table) -> _Digest:
+    return _summed(json.dumps(list(row)) for row in _rows(connection, table))
+
+
+def _summed(lines: Iterable[str]) -> _Digest:
+    count = total = 0
+    for line in lines:
+        count += 1
+        total += int.from_bytes(hashlib.sha256(line.encode()).digest(), "big")
+    return _Digest(count, total % (1 << _SUM_BITS))

@@ -1,0 +1,120 @@
+"""Engines for MySQL, MariaDB and PostgreSQL: a bounded pool, time limits on everything, sessions that behave alike; and what their errors mean.
+
+Knows no table and no verb.
+
+Theory. A writing transaction begins with the row lock of a counter, behind which all writers queue (`store.py`). On MySQL the snapshot of a
+REPEATABLE READ transaction begins with its first read, behind that lock; on PostgreSQL it would begin before it and fail, so writers there are READ
+COMMITTED. Readers see one moment on both.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from iothub_tenants.accounts.bounds import SqlBounds
+
+MYSQL = ("mysql", "mariadb")
+_LOCK_LOST = (1205, 1213)  # MySQL: lock wait timeout, deadlock
+_LOCK_LOST_STATES = ("40001", "40P01", "55P03")  # PostgreSQL: serialization failure, deadlock, lock not available
+# What a server says to who may not come in. Waiting does not help: somebody must correct the url or the server.
+_REFUSED_CODES = (1044, 1045, 1049, 1130, 1698)
+_REFUSED_WORDS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied")
+
+
+def server_engine(url: URL, bounds: SqlBounds) -> Engine:
+    """Make an engine; nothing is connected yet. Raises sqlalchemy's ArgumentError, ImportError."""
+    is_mysql = url.get_backend_name() in MYSQL
+    engine = create_engine(
+        url,
+        pool_size=bounds.connections,
+        max_overflow=0,
+        pool_timeout=bounds.timeout_s,
+        pool_recycle=int(bounds.recycle_s),
+        pool_pre_ping=True,
+        isolation_level="REPEATABLE READ" if is_mysql else "READ COMMITTED",
+        connect_args=_mysql_arguments(bounds) if is_mysql else _postgresql_arguments(bounds),
+    )
+    if is_mysql:
+        event.listen(engine, "connect", partial(_prepare_mysql, bounds))
+    elif engine.dialect.driver == "psycopg":
+        event.listen(engine, "do_connect", partial(_connect_postgresql, bounds.socket_s))
+    return engine
+
+
+def is_of_sqlite(error: DBAPIError) -> bool:
+    """Tell whether no server is meant at all."""
+    return type(error.orig).__module__ == "sqlite3"
+
+
+def is_gone(error: DBAPIError) -> bool:
+    """Tell whether the server cannot be reached, or is no longer there: not that it refused a statement, or us."""
+    return (error.connection_invalidated or error.statement is None) and not is_refused(error)
+
+
+def is_refused(error: DBAPIError) -> bool:
+    """Tell whether the server let us not in: a wrong password, a database that is not there."""
+    if error.statement is not None:
+        return False
+    told = error.orig.args if error.orig is not None else ()
+    return bool(told) and (told[0] in _REFUSED_CODES or any(words in str(told[0]) for words in _REFUSED_WORDS))
+
+
+def may_be_repeated(error: DBAPIError) -> bool:
+    """Tell whether the same on another connection may succeed at once: this one was dead, or another transaction was in the way."""
+    if error.statement is None:  # there was no connection at all
+        return False
+    told = error.orig.args if error.orig is not None else ()
+    has_lost_a_lock = (bool(told) and told[0] in _LOCK_LOST) or getattr(error.orig, "sqlstate", "") in _LOCK_LOST_STATES
+    return error.connection_invalidated or has_lost_a_lock
+
+
+def cause_of(error: DBAPIError) -> str:
+    """Return what the server or its driver says, in one line. Neither ever names a password."""
+    told = error.orig.args if error.orig is not None else ()
+    text = str(told[1]) if len(told) > 1 and isinstance(told[0], int) else str(error.orig)
+    return (text.splitlines() or [type(error.orig).__name__])[0]
+
+
+def _mysql_arguments(bounds: SqlBounds) -> dict[str, Any]:
+    return {
+        "connect_timeout": bounds.connect_timeout_s,
+        "read_timeout": bounds.socket_s,
+        "write_timeout": bounds.socket_s,
+        "charset": "utf8mb4",
+    }
+
+
+def _postgresql_arguments(bounds: SqlBounds) -> dict[str, Any]:
+    limit_ms = int(bounds.timeout_s * 1000)
+    settings = {
+        "statement_timeout": limit_ms,
+        "lock_timeout": limit_ms,
+        "idle_in_transaction_session_timeout": 3 * limit_ms,  # a hub that was paused holds nobody up
+    }
+    return {
+        "connect_timeout": max(2, round(bounds.connect_timeout_s)),  # whole seconds, and 2 at least
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+    }
+
+
+def _prepare_mysql(bounds: SqlBounds, connection: Any, _entry: ConnectionPoolEntry) -> None:
+    """Give a new session its limits. What a mode of the server's would cut off silently is an error."""
+    limit_s = max(1, round(bounds.timeout_s))
+    is_mariadb = "MariaDB" in getattr(connection, "server_version", "")
+    statement = f"max_statement_time = {limit_s}" if is_mariadb else f"max_execution_time = {limit_s * 1000}"
+    idle = f", idle_transaction_timeout = {3 * limit_s}" if is_mariadb else ""
+    mode = "sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {limit_s}, {statement}{idle}, {mode}")
+
+
+def _connect_postgresql(answer_s: float, _dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+    from iothub_tenants.accounts.postgresql import connect  # the library is an extra
+
+    return connect(answer_s, *arguments, **options)

@@ -1,0 +1,90 @@
+"""Which streams there are, and the sinks in the tenants' routers that make messages go out.
+
+Knows no Kafka and reads no accounts: it is given all streams whenever they have changed, and each broker when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub_services.streams.outlet import Sink
+from iothub_services.streams.port import Direction, Stream
+from iothub_tenants.broker.broker import TenantBroker
+
+
+class Outlet(Protocol):
+    """Where sinks come from."""
+
+    def sink(self, stream: Stream) -> Sink: ...
+
+    def forget(self, sink: Sink) -> None: ...
+
+
+class StreamBook:
+    """On the reactor thread. Invariant: a present broker's router has exactly the sinks of its tenant's streams out."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._streams: dict[int, Stream] = {}
+        self._of_tenants: dict[int, list[Stream]] = {}
+        self._sinks: dict[int, Sink] = {}  # by stream; it stays while brokers come and go
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(list(self._streams.values()))
+
+    @property
+    def inward(self) -> list[Stream]:
+        return [stream for stream in self._streams.values() if stream.direction is Direction.IN]
+
+    def get(self, stream_id: int) -> Stream | None:
+        return self._streams.get(stream_id)
+
+    def sinks(self) -> list[Sink]:
+        return list(self._sinks.values())
+
+    def sink_of(self, stream_id: int) -> Sink | None:
+        return self._sinks.get(stream_id)
+
+    def change(self, streams: Iterable[Stream], brokers: Iterable[TenantBroker]) -> None:
+        """These are all streams from now on."""
+        self._streams = {stream.id: stream for stream in streams}
+        self._of_tenants = {}
+        for stream in self._streams.values():
+            self._of_tenants.setdefault(stream.tenant_id, []).append(stream)
+        gone = [sink for stream_id, sink in self._sinks.items() if stream_id not in self._streams]
+        for broker in brokers:
+            self.attach(broker)
+        for sink in gone:
+            del self._sinks[sink.stream.id]
+            self._outlet.forget(sink)
+
+    def attach(self, broker: TenantBroker) -> None:
+        """Bring a broker's router up to date."""
+        wanted = {
+            each.id: each for each in self._of_tenants.get(broker.tenant_id, ()) if each.direction is Direction.OUT
+        }
+        broker.has_streams = broker.tenant_id in self._of_tenants
+        if broker.has_streams:
+            broker.allowance.meter_streams()
+        for stream_id in set(broker.streams) - set(wanted):
+            session, subscription = broker.streams.pop(stream_id)
+            broker.plane.router.unsubscribe(session, subscription.filter, None)
+            broker.plane.sinks -= 1
+        for stream_id in sorted(set(wanted) - set(broker.streams)):
+            broker.streams[stream_id] = self._open(broker, wanted[stream_id])
+            broker.plane.sinks += 1
+
+    def _open(self, broker: TenantBroker, stream: Stream) -> tuple[Session, Subscription]:
+        """A session of no client, whose `control` is the sink; known to the router and to nobody else."""
+        session = Session(broker.plane, "", stream.subject, True)
+        session.is_sink = True
+        session.control = self._sinks.setdefault(stream.id, self._outlet.sink(stream))
+        subscription = Subscription(session, stream.filter.encode(), qos=2, retain_as_published=True)
+        broker.plane.router.subscribe(subscription)
+        return session, subscription

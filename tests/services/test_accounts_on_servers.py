@@ -1,0 +1,36 @@
+"""The accounts on MariaDB and PostgreSQL: the contract of the port. By night every test of the accounts that works on a database runs there, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from iothub.testing.accounts_contract import CASES, Case
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts.initial import init_store
+from iothub_tenants.accounts.registry import Registry
+from ops.services.house import Services
+from tests.contract.test_accounts import fill
+from tests.support.sql_servers import SERVERS, own_database
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def url(request: pytest.FixtureRequest, _set: Services) -> Iterator[str]:
+    _set.up(request.param)
+    with own_database(_set, request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def registry(url: str) -> Iterator[Registry]:
+    with closing(init_store(url, pepper=b"p" * 32, clock=ManualClock())) as store:
+        fill(store)
+        yield Registry(store)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_accounts_contract_holds_on_a_server(case: Case, registry: Registry) -> None:
+    """Every store of accounts answers as `iothub.testing.accounts_contract` says."""
+    case(registry)

@@ -1,0 +1,132 @@
+"""A whole hub with its queues on the real Redis: what clients see when either of them dies, what commands and the doctor say, an emptied Redis."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from iothub.settings import Redis
+from iothub.units import Endpoint
+from iothub_services.redis.blocking import BlockingRedis
+from iothub_services.redis.from_settings import blocking
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.clients import Door
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import Hub, free_port
+from tests.support.party import Party
+from tests.support.server_hub import alarms
+from tests.support.waiting import until
+
+DATABASE = 42  # nobody else's: it is emptied
+PREFIX = f"hub-{uuid.uuid4().hex[:8]}"
+
+
+def connection(services: Services) -> BlockingRedis:
+    return blocking(Redis(addresses=(Endpoint(HOST, services.ports.redis),), database=DATABASE), "iothub-test")
+
+
+@pytest.fixture
+def hub(redis_server: Services, tmp_path: Path) -> Iterator[Hub]:
+    with closing(connection(redis_server)) as redis:
+        redis.run("FLUSHDB")
+    hub = fresh_hub(tmp_path / "hub")
+    hub.environment = {
+        "IOTHUB_QUEUES__DRIVER": "redis",
+        "IOTHUB_REDIS__ADDRESSES": f"{HOST}:{redis_server.ports.redis}",
+        "IOTHUB_REDIS__DATABASE": str(DATABASE),
+        "IOTHUB_REDIS__PREFIX": PREFIX,
+    }
+    hub.ports = {"tcp": free_port(), "http": free_port()}
+    hub.start()
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def party(hub: Hub) -> Iterator[Party]:
+    party = Party(Door(hub, "tcp"))
+    yield party
+    party.leave()
+
+
+def keep(party: Party, client_id: str) -> None:
+    """Leave a session behind that wants everything."""
+    subscriber = party(5, client_id, keep=True)
+    subscriber.subscribe(("room/#", 2))
+    subscriber.disconnect()
+
+
+def test_offline_session_gets_everything_once_and_in_order(hub: Hub, party: Party, redis_server: Services) -> None:
+    """QoS 1 and 2, while the hub is killed, while Redis is."""
+    keep(party, "offline")
+    sent = []
+    for number in range(12):
+        if number == 4:
+            hub.kill()
+            hub.start()
+        if number == 8:
+            redis_server.kill("redis")
+            redis_server.up("redis")
+        sent.append(b"%d" % number)
+        publisher = party(5, "publisher", device="dev2", keep=True)
+        publisher.publish("room/temperature", sent[-1], qos=1 + number % 2)
+        publisher.disconnect()
+
+    back = party(5, "offline", keep=True)
+
+    assert back.connack.session_present
+    assert back.payloads(12) == sent
+    back.nothing()
+
+
+def test_commands_and_doctor_look_at_the_same_queues(hub: Hub, party: Party) -> None:
+    """While the hub runs and after it; no other accounts may."""
+    keep(party, "away")
+    party(device="dev2").publish("room/1", b"x", qos=1)
+    (row,) = hub.rows("queue", "list", "acme")
+    assert (row["name"], row["messages"]) == ("away", 1)
+    assert "what is acknowledged is on the disk" in hub.run("doctor", check=False).stdout
+    assert hub.stop() == 0
+    hub.run("queue", "purge", "acme", "away", "--yes")
+    assert hub.rows("queue", "list", "acme")[0]["messages"] == 0
+
+    stranger = Hub(hub.data_dir.parent / "stranger", environment=hub.environment)
+    stranger.init()
+    stranger.tenant("acme")
+    refused = stranger.run("queue", "list", "acme", check=False)
+    assert f"Redis's queues {PREFIX}:queue:*: belongs to installation" in refused.stderr
+
+
+def test_emptied_redis_is_an_alarm(hub: Hub, party: Party, redis_server: Services) -> None:
+    """The session's queue is gone; nobody makes a new one in silence."""
+    keep(party, "robbed")
+    party(device="dev2").publish("room/1", b"x", qos=1)
+    with closing(connection(redis_server)) as redis:
+        redis.run("FLUSHDB")
+
+    until(lambda: ("store_lost", "queues") in alarms(hub), "the alarm about lost queues", timeout_s=20)
+
+    assert hub.rows("queue", "list", "acme") == []
+    assert hub.stop() == 0
+
+
+def test_hub_does_not_start_on_a_redis_that_keeps_nothing(hub: Hub, redis_server: Services) -> None:
+    """It says which setting is wrong."""
+    assert hub.stop() == 0
+    with closing(connection(redis_server)) as redis:
+        redis.run("CONFIG", "SET", "appendfsync", "everysec")
+        try:
+            words = hub.command()[3:]
+            refused = hub.run(*words, "--fail-fast", check=False)
+            told = hub.run("doctor", check=False)
+        finally:
+            redis.run("CONFIG", "SET", "appendfsync", "always")
+
+    assert refused.returncode != 0
+    for text in (refused.stderr, told.stdout):
+        assert 'Redis does not keep queues safely: appendfsync is "everysec"' in text

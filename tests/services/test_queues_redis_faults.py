@@ -1,0 +1,167 @@
+"""The queue driver `redis` while links are cut, and Redis is killed, paused, restarted: nothing acknowledged is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from iothub.errors import BackendError
+from iothub.testing.queue_contract import MANY, made
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound
+from iothub_services.queues.redis.store import RedisQueues
+from iothub_services.redis.blocking import BlockingRedis
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.cut_link import CutLink
+from tests.support.night import by_day
+from tests.support.queue_writers import WritingHub, repeated
+from tests.support.redis_hubs import RedisQueueHouse
+from tests.support.waiting import until
+
+QUEUES = range(1, 17)
+FLIGHT_S = 1.0  # until the hubs are in full flight
+KILLS = by_day(2, 10)
+PAUSE_S = 5.0
+RECOVERY_S = 10.0
+
+
+@pytest.fixture
+def house(redis_server: Services) -> Iterator[RedisQueueHouse]:
+    house = RedisQueueHouse(redis_server)
+    house.create(QUEUES)
+    yield house
+    redis_server.up("redis")
+    house.remove()
+
+
+def answered(hubs: list[WritingHub]) -> int:
+    return sum(len(found) for hub in hubs for found in hub.acknowledged.values())
+
+
+def recovery_s(hubs: list[WritingHub]) -> float:
+    """Wait until every hub has got something new acknowledged, and say how long that took."""
+    begun, before = time.monotonic(), [answered([hub]) for hub in hubs]
+    while any(answered([hub]) <= count for hub, count in zip(hubs, before, strict=True)):
+        assert time.monotonic() < begun + 2 * RECOVERY_S
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+def test_redis_is_killed_under_load(house: RedisQueueHouse) -> None:
+    """Kill -9 with hubs in full flight, two of which take queues from each other: positions stay dense, everything once, in order."""
+    with house.writing(2, QUEUES, is_reading=True) as hubs:
+        for _ in range(KILLS):
+            time.sleep(FLIGHT_S)
+            house.services.kill("redis")
+            time.sleep(0.3)
+            house.services.up("redis")
+            assert recovery_s(hubs) <= RECOVERY_S
+
+    assert sum(hub.failures for hub in hubs) > 0
+    house.check(hubs, QUEUES)
+    assert house.lost == []
+
+
+def test_redis_is_restarted_in_good_order(house: RedisQueueHouse) -> None:
+    """As an operator does."""
+    with house.writing(2, QUEUES) as hubs:
+        time.sleep(FLIGHT_S)
+        house.services.restart("redis")
+        assert recovery_s(hubs) <= RECOVERY_S
+
+    house.check(hubs, QUEUES)
+
+
+def test_redis_holds_its_breath(house: RedisQueueHouse) -> None:
+    """What was sent into the pause is done when it is over, though the hub has given that connection up: once all the same."""
+    with house.writing(2, QUEUES) as hubs:
+        time.sleep(FLIGHT_S)
+        house.services.pause("redis")
+        time.sleep(PAUSE_S)
+        house.services.resume("redis")
+        assert recovery_s(hubs) <= RECOVERY_S
+
+    assert sum(hub.failures for hub in hubs) > 0
+    house.check(hubs, QUEUES)
+
+
+def test_link_is_cut_between_call_and_answer(house: RedisQueueHouse) -> None:
+    """What was done and not answered is found again, repeated, at the positions that it got."""
+    with CutLink(HOST, house.services.ports.redis) as link:
+        with house.writing(1, QUEUES, port=link.port, is_reading=True) as hubs:
+            for _ in range(by_day(8, 40)):
+                link.cut()
+                time.sleep(0.1)
+        assert link.cuts > 0
+        assert hubs[0].failures > 0
+    house.check(hubs, QUEUES)
+
+
+def test_inbound_qos2_while_the_link_is_cut(house: RedisQueueHouse) -> None:
+    """Whichever answer is lost - of the intent, of the appends, of `routed` - each message is there once."""
+    with house.store() as straight:
+        readers = {queue_id: straight.claim(queue_id, b"reader").epoch for queue_id in QUEUES[:4]}
+        publisher = straight.claim(QUEUES[9], b"publisher")
+    with CutLink(HOST, house.services.ports.redis) as link, house.store(link.port) as store:
+        for number in range(1, 31):
+            link.cut(number % 3)
+            deliveries = tuple(Delivery(queue_id, 2) for queue_id in readers)
+            inbound = Inbound(QUEUES[9], publisher.epoch, number)
+            answers, _ = repeated(store, [Append(number.to_bytes(16), b"%d" % number, 0, deliveries, inbound)])
+            assert answers == [Appended((number,) * len(readers))]
+        assert link.cuts > 5
+
+    with house.store() as straight:
+        for queue_id, epoch in readers.items():
+            page = straight.read(queue_id, epoch, 0, MANY, MANY)
+            assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 31)]
+
+
+def test_replica_takes_over(house: RedisQueueHouse, tmp_path: Path) -> None:
+    """It lacks what came last: that is told, and no position is given again; all that it has is there."""
+    master = house.services.ports.redis
+    with house.replica(tmp_path) as replica, house.store(master, replica) as store:
+        claim = store.claim(1, b"reader")
+        assert answers(store, 1, 2, 3) == [1, 2, 3]
+        with closing(house.connection()) as first, closing(house.connection(replica)) as second:
+            until(lambda: has_copied(first), "the replica's copy", timeout_s=20)
+            second.run("REPLICAOF", "NO", "ONE")
+            assert answers(store, 4, 5) == [4, 5]
+            house.services.kill("redis")
+            assert answers(store, 6) == [6]
+            assert len(house.back) == 1
+            page = store.read(1, claim.epoch, 0, MANY, MANY)
+            assert [record.body for record in page.records] == [b"1", b"2", b"3", b"6"]
+            assert answers(store, 7) == [7]
+            assert (len(house.back), house.lost) == (1, [])
+
+
+def answers(store: RedisQueues, *numbers: int) -> list[int]:
+    """Append to queue 1, again until it works; return positions."""
+    batch = [Append(b"", b"%d" % number, 0, (Delivery(1, 1),)) for number in numbers]
+    return [answer.positions[0] for answer in repeated(store, batch)[0]]
+
+
+def has_copied(master: BlockingRedis) -> bool:
+    master.run("SET", "copied", 1)
+    return master.run("WAIT", 1, 100) == 1
+
+
+def test_silent_redis_costs_a_time_out_and_no_more(house: RedisQueueHouse) -> None:
+    """Whoever calls again meanwhile is told at once; nothing hangs."""
+    with house.store() as store:
+        made(store, 99)
+        house.services.pause("redis")
+        begun = time.monotonic()
+        for _ in range(3):
+            with pytest.raises(BackendError) as caught:
+                store.tails([99])
+            assert caught.value.retryable
+        took_s = time.monotonic() - begun
+        house.services.resume("redis")
+
+    assert took_s < 4.0

@@ -1,0 +1,163 @@
+"""Three hubs with one accounts database and one Redis: a tenant's limits hold over all of them, also when one of them or Redis fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from ops.services.house import Services
+from tests.support.hub import Hub
+from tests.support.three_hubs import Crowd, Hubs, brief, crowd, hubs_with_one_ledger
+from tests.support.waiting import until
+
+LIMIT = 100
+LEASE_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def hubs(_set: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hubs]:
+    _set.up("redis")
+    with hubs_with_one_ledger(tmp_path_factory.mktemp("ledger"), _set) as made:
+        yield made
+
+
+async def storm(visitors: Crowd, ports: list[int], attempts: int) -> None:
+    """All come at once, to all hubs."""
+    await asyncio.gather(*(visitors.come(ports[number % len(ports)]) for number in range(attempts)))
+
+
+def settled(hubs: Hubs) -> None:
+    settled_at(hubs.all)
+
+
+def test_limit_of_connections_holds_exactly_under_a_storm(hubs: Hubs) -> None:
+    """500 simultaneous CONNECTs to three hubs, limit 100: 100 are let in, at no time more; and again when those have left."""
+    hubs.first.tenant("storm", "dev1")
+    hubs.first.run("quota", "set", "storm", f"connections={LIMIT}")
+    settled(hubs)
+
+    async def run() -> tuple[list[int], int, int]:
+        async with crowd("storm") as visitors:
+            counts = []
+            for _ in range(2):
+                await storm(visitors, hubs.ports(), 500)
+                counts.append(visitors.count)
+                await visitors.go(LIMIT)
+                await asyncio.sleep(0.5)
+            return counts, visitors.most, len(visitors.refusals)
+
+    counts, most, refusals = asyncio.run(run())
+
+    assert counts == [LIMIT, LIMIT]
+    assert (most, refusals) == (LIMIT, 2 * (500 - LIMIT))
+
+
+def test_units_of_a_killed_hub_fall_back_and_redis_may_be_emptied(hubs: Hubs) -> None:
+    """While the third hub is dead its clients' places are nobody's until its lease ends; FLUSHALL loses nothing that is in use."""
+    hubs.first.tenant("faults", "dev1")
+    hubs.first.run("quota", "set", "faults", "connections=60")
+    settled(hubs)
+    ports, third = hubs.ports(), hubs.all[2]
+
+    async def run() -> None:
+        async with crowd("faults") as visitors:
+            await storm(visitors, ports, 90)
+            assert visitors.count == 60
+            await asyncio.to_thread(third.kill)
+            await asyncio.sleep(0.3)
+            left = visitors.count
+            await storm(visitors, ports[:2], 10)
+            assert visitors.count == left < 60
+            await filled(visitors, ports[:2], 60, LEASE_S * 2)
+
+            redis(hubs, "FLUSHALL")
+            await storm(visitors, ports[:2], 60)
+            assert visitors.count == 60
+            await visitors.go(20)
+            await asyncio.to_thread(settled_at, hubs.all[:2])
+            await filled(visitors, ports[:2], 60, 30.0)
+            assert visitors.most == 60
+
+    asyncio.run(run())
+    third.start()
+    settled(hubs)
+
+
+def test_paused_hub_lets_nobody_in_before_it_has_declared_what_it_has(hubs: Hubs) -> None:
+    """Longer than its lease: others get its units, it keeps its clients, and then nobody gets in until there is room again."""
+    hubs.first.tenant("paused", "dev1")
+    hubs.first.run("quota", "set", "paused", "connections=30")
+    settled(hubs)
+    ports, second = hubs.ports(), hubs.all[1]
+
+    async def run() -> None:
+        async with crowd("paused") as here, crowd("paused") as there:
+            await storm(there, [ports[1]], 20)
+            assert there.count == 20
+            os.kill(pid_of(second), signal.SIGSTOP)
+            try:
+                await filled(here, [ports[0]], 30, LEASE_S * 2)
+            finally:
+                os.kill(pid_of(second), signal.SIGCONT)
+            await storm(there, [ports[1]], 10)
+            await storm(here, [ports[0], ports[2]], 10)
+            assert (here.count, there.count) == (30, 20)
+            await here.go(25)
+            await filled(there, [ports[1]], 25, 10.0)
+            assert here.count + there.count == 30
+
+    asyncio.run(run())
+    settled(hubs)
+
+
+def test_last_share_is_kept_while_redis_is_down(hubs: Hubs) -> None:
+    """Nobody gets in beyond it; who is there stays and publishes; when Redis is back limits hold over all hubs again."""
+    hubs.first.tenant("alone", "dev1")
+    hubs.first.run("quota", "set", "alone", "connections=40")
+    settled(hubs)
+    ports = hubs.ports()
+
+    async def run() -> None:
+        async with crowd("alone") as visitors:
+            await storm(visitors, ports, 15)
+            redis(hubs, "CLIENT", "PAUSE", "4000", "ALL")
+            await asyncio.sleep(2.0)
+            await storm(visitors, ports, 60)
+            assert 15 <= visitors.count <= 40
+            assert all(brief(hub)["quota"] == "degraded" for hub in hubs.all)
+            await asyncio.to_thread(settled, hubs)
+            await filled(visitors, ports, 40, 10.0)
+            await storm(visitors, ports, 10)
+            assert visitors.most == 40
+
+    asyncio.run(run())
+
+
+async def filled(visitors: Crowd, ports: list[int], count: int, seconds: float) -> None:
+    """Try until so many are in."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while visitors.count < count and loop.time() < end:
+        await storm(visitors, ports, count - visitors.count)
+        await asyncio.sleep(0.3)
+    assert visitors.count == count
+
+
+def pid_of(hub: Hub) -> int:
+    assert hub.process is not None
+    return hub.process.pid
+
+
+def settled_at(some: list[Hub]) -> None:
+    until(lambda: all(brief(hub)["quota"] == "shared" for hub in some), "limits are shared", 30.0)
+
+
+def redis(hubs: Hubs, *command: str) -> None:
+    """Do it on the server itself."""
+    with Redis(port=hubs.redis_port) as client:
+        client.execute_command(*command)

@@ -1,0 +1,151 @@
+"""Streams on the real Kafka: what devices publish is there in order, what applications write reaches devices; servers and hub are killed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.services.house import Services
+from tests.support.hub import Hub
+from tests.support.kafka import own_topics
+from tests.support.packets import PUBACK, PUBLISH
+from tests.support.raw import RawClient
+from tests.support.streams import Publisher, first_places, read_all, stream_hub, write
+from tests.support.waiting import until
+
+RECOVERY_S = 10.0
+
+
+@pytest.fixture
+def hub(tmp_path: Path, broker_alone: Services) -> Iterator[Hub]:
+    with own_topics(broker_alone) as kafka:
+        made = stream_hub(tmp_path, kafka, queues__give_up="2m")
+        made.prefix = kafka.topic_prefix  # type: ignore[attr-defined]
+        yield made
+        made.close()
+
+
+def prefix(hub: Hub) -> str:
+    return str(hub.prefix)  # type: ignore[attr-defined]
+
+
+def client(hub: Hub, name: str, version: int = 5) -> RawClient:
+    made = RawClient(hub.ports["tcp"], version, timeout=30)
+    made.connect(name, "acme/dev1")
+    return made
+
+
+def test_a_message_is_in_kafka_when_its_publisher_hears_so(broker_alone: Services, hub: Hub) -> None:
+    """Every QoS, with what a consumer needs to know; a stream that is made while the hub runs is obeyed within a second."""
+    hub.start()
+    hub.run("stream", "create", "acme", "telemetry", "sensors/#", "--partitions", "2")
+    time.sleep(1.0)
+    topic = f"{prefix(hub)}.acme.telemetry"
+
+    with client(hub, "c1") as publisher:
+        publisher.publish("sensors/1", b"zero")
+        publisher.publish("sensors/2", b"one", 1, 1, props=[(0x03, "text/plain"), (0x26, ("a", "b"))], retain=True)
+        publisher.publish("sensors/3", b"two", 2, 2)
+        publisher.publish("elsewhere", b"x", 1, 3)
+        found = read_all(broker_alone, topic)
+
+    assert [(key, value) for _, key, value in found] == [(b"c1", b"zero"), (b"c1", b"one"), (b"c1", b"two")]
+    headers = found[1][0]
+    assert {name: headers[name] for name in ("topic", "device", "client_id", "qos", "retain")} == {
+        "topic": b"sensors/2",
+        "device": b"dev1",
+        "client_id": b"c1",
+        "qos": b"1",
+        "retain": b"1",
+    }
+    assert (headers["content_type"], headers["user.a"], len(headers["message_id"])) == (b"text/plain", b"b", 32)
+    [row] = hub.rows("stream", "list", "acme")
+    assert (row["name"], row["topic"]) == ("telemetry", topic)
+    hub.run("stream", "delete", "acme", "telemetry", "--yes")
+    time.sleep(1.0)
+    with client(hub, "c1") as publisher:
+        publisher.publish("sensors/1", b"gone", 1, 1)
+
+
+def test_kill_of_kafka_and_of_the_hub_loses_nothing_and_keeps_the_order(broker_alone: Services, hub: Hub) -> None:
+    """What was acknowledged is there; each publisher's messages came first in their order; others are not held up meanwhile."""
+    hub.run("stream", "create", "acme", "telemetry", "sensors/#")
+    hub.start()
+    crowd = [Publisher(hub.ports["tcp"], f"p{number}", f"sensors/{number}", 1_500) for number in range(4)]
+    for each in crowd:
+        each.start()
+    until(lambda: sum(each.acknowledged for each in crowd) > 800, "messages before the kills", 60)
+
+    broker_alone.kill("kafka")
+    with client(hub, "other") as other:
+        other.publish("elsewhere", b"x", 1, 1)
+    broker_alone.up("kafka")
+    before, returned = sum(each.acknowledged for each in crowd), time.monotonic()
+    until(
+        lambda: sum(each.acknowledged for each in crowd) > before, "acknowledgements after Kafka's return", RECOVERY_S
+    )
+    print(f"acknowledged {before} before, again {time.monotonic() - returned:.1f} s after Kafka's return")
+    hub.kill()
+    hub.start()
+    until(lambda: all(each.acknowledged == each.count for each in crowd), "everything acknowledged", 90)
+
+    found = first_places(read_all(broker_alone, f"{prefix(hub)}.acme.telemetry"))
+    assert found == {each.client_id: list(range(each.count)) for each in crowd}
+
+
+def test_records_of_an_application_reach_devices(broker_alone: Services, hub: Hub) -> None:
+    """Under the tenant's rules; what may not be published is put aside with its reason; a restart repeats nothing that was committed."""
+    hub.run("stream", "create", "acme", "commands", "devices/#", "--direction", "in", "--partitions", "1")
+    hub.run("acl", "deny", "acme", "stream:commands", "publish", "devices/secret")
+    hub.start()
+    topic = f"{prefix(hub)}.acme.commands.in"
+
+    with client(hub, "d1") as device:
+        device.subscribe(("devices/#", 1))
+        write(
+            broker_alone,
+            topic,
+            ({"topic": "devices/1", "qos": "1", "user.k": "v"}, b"go"),
+            ({"topic": "devices/secret"}, b"no"),
+            ({"topic": "elsewhere"}, b"no"),
+            ({}, b"no"),
+            ({"topic": "devices/2", "qos": "1"}, b"stop"),
+        )
+        taken = [device.expect(PUBLISH, 20) for _ in range(2)]
+        for each in taken:
+            device.ack(PUBACK, each.packet_id)
+
+    assert [(each.topic, each.payload) for each in taken] == [("devices/1", b"go"), ("devices/2", b"stop")]
+    until(lambda: len(read_all(broker_alone, f"{topic}.refused")) == 3, "what was put aside", 30)
+    refused = read_all(broker_alone, f"{topic}.refused")
+    assert [headers["refused.reason"] for headers, _, _ in refused] == [b"denied", b"not_in_filter", b"malformed"]
+    until(
+        lambda: json.loads(hub.run("-o", "json", "stream", "show", "acme", "commands").stdout)["lag"] == 0,
+        "everything committed",
+        10,
+    )
+
+
+def test_a_deleted_tenant_leaves_no_topic(broker_alone: Services, hub: Hub, tmp_path: Path) -> None:
+    """Its streams' topics go with it."""
+    hub.start()
+    hub.run("stream", "create", "acme", "telemetry", "#")
+    hub.run("tenant", "delete", "acme", "--confirm", "acme")
+
+    until(lambda: not any(row["name"] == "acme" for row in hub.rows("tenant", "list")), "the tenant is gone", 20)
+
+    assert not [name for name in topics(broker_alone) if name.startswith(f"{prefix(hub)}.acme.")]
+
+
+def topics(services: Services) -> list[str]:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{services.ports.kafka}")
+    try:
+        return list(admin.list_topics())
+    finally:
+        admin.close()

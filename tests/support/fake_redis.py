@@ -1,0 +1,106 @@
+"""Redis without a server, for unit tests: fakeredis behind our wire, with silence, replicas and lost connections at will."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fakeredis import FakeServer
+from fakeredis._clients._sync import FakeRedisConnection
+from redis import exceptions
+
+from iothub.testing.clock import ManualClock
+from iothub.units import Endpoint
+from iothub_services.redis.blocking import BlockingRedis, Pauses
+from iothub_services.redis.calls import Call, RedisUnavailableError, Reply
+from iothub_services.redis.link import Link
+from iothub_services.redis.wire import RedisWire, WireOptions, refusal
+
+TIMEOUT_S = 1.0
+
+
+class FakeRedis:
+    """One server. `is_silent`: it takes calls, does them, and says nothing until the time-out; `is_down`: nobody can connect."""
+
+    def __init__(self, clock: ManualClock | None = None, role: bytes = b"master") -> None:
+        self.clock = clock or ManualClock()
+        self.server = FakeServer()
+        self.role = role
+        self.is_down = False
+        self.is_silent = False
+        self.connects = 0
+        self.pipelines: list[list[tuple[object, ...]]] = []
+        self.refusals: list[str] = []  # what it answers to the next calls, without doing them
+        self.wires: list[FakeWire] = []
+
+    def connect(self) -> FakeWire:
+        self.connects += 1
+        if self.is_down:
+            raise RedisUnavailableError("Redis at here:1: Connection refused")
+        if self.is_silent:
+            self.clock.advance(TIMEOUT_S)
+            raise RedisUnavailableError("Redis at here:1: Timeout connecting to server")
+        connection = FakeRedisConnection(host="here", port=1, db=0, server=self.server, protocol=2)
+        connection.connect()
+        self.wires.append(FakeWire(self, RedisWire(connection, "Redis at here:1")))
+        return self.wires[-1]
+
+    def open_wire(self, _endpoint: Endpoint, _options: WireOptions) -> FakeWire:
+        """As `iothub_services.redis.wire.open_wire`."""
+        return self.connect()
+
+    def cut(self) -> None:
+        """Every connection is lost: a restart that loses no data."""
+        for wire in self.wires:
+            wire.is_cut = True
+
+    def flush(self) -> None:
+        self.blocking().run("FLUSHALL")
+
+    def link(self) -> Link:
+        return Link(self.connect, self.clock, TIMEOUT_S)
+
+    def blocking(self) -> BlockingRedis:
+        return BlockingRedis(self.link(), self.clock, Pauses(lambda: 1.0))
+
+
+class FakeWire:
+    """Fulfils `iothub_services.redis.wire.Wire`."""
+
+    def __init__(self, server: FakeRedis, wire: RedisWire) -> None:
+        self._server = server
+        self._wire = wire
+        self._roles = 0
+        self._refused: list[str] = []
+        self.is_cut = False
+        self.is_closed = False
+
+    def is_usable(self) -> bool:
+        return not self.is_cut and self._wire.is_usable()
+
+    def send(self, calls: Sequence[Call]) -> None:
+        if self.is_cut:
+            raise RedisUnavailableError("Redis at here:1: Connection closed by server.", is_written=True)
+        self._server.pipelines.append([call.arguments for call in calls])
+        if calls[0].arguments[0] == "ROLE":  # fakeredis has none
+            self._roles += 1
+            return
+        self._refused = [self._server.refusals.pop(0) for _ in calls if self._server.refusals]
+        if not self._refused:
+            self._wire.send(calls)
+
+    def read(self) -> Reply:
+        if self._server.is_silent:
+            self._server.clock.advance(TIMEOUT_S)
+            raise RedisUnavailableError("Redis at here:1: Timeout reading from socket", is_written=True)
+        if self._roles:
+            self._roles -= 1
+            return [self._server.role, 0, []]
+        if self._refused:
+            text = self._refused.pop(0)
+            known = exceptions.ReadOnlyError if text.startswith("READONLY") else exceptions.ResponseError
+            return refusal(known(text))
+        return self._wire.read()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._wire.close()

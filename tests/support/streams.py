@@ -1,0 +1,123 @@
+"""Streams on the real Kafka: a hub with one, a publisher that knows what was acknowledged, a consumer of any make.
+
+Knows no fault: the tests say what is done to the servers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.structs import TopicPartition
+
+from iothub.settings import Kafka
+from ops.services.house import Services
+from tests.support.datadirs import fresh_hub
+from tests.support.hub import Hub, free_port
+from tests.support.kafka import broker
+from tests.support.packets import PUBACK
+from tests.support.raw import ClosedError, RawClient
+
+_PATIENCE_S = 60.0
+
+
+def stream_hub(directory: Path, kafka: Kafka, **settings: str) -> Hub:
+    """A hub, not started, with its log in a file and streams on this Kafka."""
+    hub = fresh_hub(directory, **settings)
+    lines = [
+        "[kafka]",
+        f'brokers = ["{kafka.brokers[0]}"]',
+        f'topic_prefix = "{kafka.topic_prefix}"',
+        "replication = 1",
+    ]
+    with (hub.data_dir / "iothub.toml").open("a") as file:
+        file.write("\n" + "\n".join(lines) + "\n")
+    hub.ports = {"tcp": free_port(), "http": free_port()}
+    return hub
+
+
+@contextmanager
+def consumer(services: Services, topic: str) -> Iterator[KafkaConsumer]:
+    """A plain consumer at the topic's beginning."""
+    made = KafkaConsumer(bootstrap_servers=broker(services), group_id=None, auto_offset_reset="earliest")
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (numbers := made.partitions_for_topic(topic)):
+            assert time.monotonic() < deadline, f"no topic {topic}"
+        made.assign([TopicPartition(topic, number) for number in sorted(numbers)])
+        made.seek_to_beginning()
+        yield made
+    finally:
+        made.close()
+
+
+def read_all(services: Services, topic: str) -> list[tuple[dict[str, bytes], bytes, bytes]]:
+    """Return headers, key and value of everything in a topic, in the order of each partition."""
+    with consumer(services, topic) as made:
+        ends = made.end_offsets(list(made.assignment()))
+        found = []
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(made.position(each) < end for each, end in ends.items()):
+            assert time.monotonic() < deadline, f"topic {topic} could not be read"
+            for records in made.poll(timeout_ms=500).values():
+                found += [(dict(each.headers), each.key, each.value) for each in records]
+        return found
+
+
+def write(services: Services, topic: str, *records: tuple[dict[str, str], bytes]) -> None:
+    """Write records as an application does."""
+    producer = KafkaProducer(bootstrap_servers=broker(services))
+    try:
+        for headers, value in records:
+            encoded = [(name, text.encode()) for name, text in headers.items()]
+            producer.send(topic, value, headers=encoded, partition=0).get(timeout=30)
+    finally:
+        producer.close(timeout=10)
+
+
+class Publisher(threading.Thread):
+    """One QoS 1 publisher that goes on over every end of its connection: what was not acknowledged is sent again, in its order.
+
+    `acknowledged`: how many numbers, from 0 on, are.
+    """
+
+    def __init__(self, port: int, name: str, topic: str, count: int, window: int = 20) -> None:
+        super().__init__(daemon=True)
+        self.client_id, self.acknowledged, self.count = name, 0, count
+        self.connections = 0
+        self._port, self._topic, self._window = port, topic, window
+        self.is_stopped = False
+
+    def run(self) -> None:
+        while self.acknowledged < self.count and not self.is_stopped:
+            try:
+                self._publish()
+            except (ClosedError, OSError, AssertionError):
+                time.sleep(0.1)  # the hub is away
+
+    def _publish(self) -> None:
+        with RawClient(self._port, 4, timeout=_PATIENCE_S) as client:
+            client.connect(self.client_id, "acme/dev1", clean=False)
+            self.connections += 1
+            sent = self.acknowledged
+            while self.acknowledged < self.count and not self.is_stopped:
+                while sent < self.count and sent < self.acknowledged + self._window:
+                    payload = f"{self.client_id} {sent}".encode()
+                    client.send(client.publish_bytes(self._topic, payload, 1, sent % 65_535 + 1))
+                    sent += 1
+                answer = client.expect(PUBACK)
+                assert answer.packet_id == self.acknowledged % 65_535 + 1
+                self.acknowledged += 1
+
+
+def first_places(found: list[tuple[dict[str, bytes], bytes, bytes]]) -> dict[str, list[int]]:
+    """Return the numbers of each publisher in the order in which each came first."""
+    seen: dict[str, dict[int, None]] = {}
+    for _, _, value in found:
+        name, number = value.decode().split()
+        seen.setdefault(name, {}).setdefault(int(number))
+    return {name: list(numbers) for name, numbers in seen.items()}

@@ -1,0 +1,67 @@
+"""What the doctor says of Redis, from what Redis says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.doctor import redis
+from iothub.doctor.findings import State
+from iothub.settings import Redis
+from iothub.units import Endpoint
+
+GOOD = {
+    "redis_version": "7.0.15",
+    "used_memory_human": "12M",
+    "aof_enabled": "1",
+    "maxmemory": "1073741824",
+    "maxmemory_human": "1.00G",
+    "maxmemory_policy": "noeviction",
+}
+
+
+def states(**changed: str) -> dict[str, State]:
+    facts = {**GOOD, **changed}
+    return {each.name: each.state for each in (redis._answer(facts, 0.0005), *redis._remarks(facts))}
+
+
+def test_server_as_it_should_be_is_ok() -> None:
+    assert set(states().values()) == {State.OK}
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"redis_version": "5.0.3"}, "Redis"),
+        ({"aof_enabled": "0"}, "Redis persistence"),
+        ({"maxmemory": "0"}, "Redis memory"),
+        ({"maxmemory_policy": "allkeys-lru"}, "Redis memory"),
+    ],
+    ids=["old", "forgets", "unbounded", "evicts"],
+)
+def test_what_speaks_against_it_is_a_warning(changed: dict[str, str], name: str) -> None:
+    """It works; somebody should look at it."""
+    found = states(**changed)
+
+    assert [each for each, state in found.items() if state is State.WARN] == [name]
+
+
+def test_slow_answer_is_a_warning() -> None:
+    assert redis._answer(GOOD, 0.05).state is State.WARN
+
+
+def test_user_that_may_not_ask_is_told_so() -> None:
+    """INFO may be forbidden; the hub does not need it."""
+    facts = redis._facts([None, 3, b"# Server\r\nrole\r\n"])
+
+    assert redis._answer(facts, 0.001).state is State.OK
+    assert list(redis._remarks(facts)) == []
+
+
+def test_server_that_is_away_is_a_warning_with_advice() -> None:
+    """A hub starts without it."""
+    settings = Redis(addresses=(Endpoint("127.0.0.1", 1),), timeout_s=0.2)
+
+    (found,) = redis.looks(settings)[0].take()
+
+    assert (found.state, found.name) == (State.WARN, "Redis")
+    assert "127.0.0.1:1" in found.text

@@ -1,0 +1,41 @@
+"""What the doctor says of queues on Redis."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.doctor.findings import State
+from iothub.doctor.redis_queues import look
+from iothub.settings import Config, Queues, Redis
+from iothub.units import Endpoint
+from iothub_services.redis import from_settings
+from tests.support.redis_queues import RedisHouse
+
+
+def settings(durability: str = "disk") -> Config:
+    queues = Queues(driver="redis", redis_durability=durability)
+    return Config(queues=queues, redis=Redis(addresses=(Endpoint("127.0.0.1", 1),)))
+
+
+@pytest.mark.parametrize(
+    ("durability", "appendfsync", "state"),
+    [
+        ("disk", "always", State.OK),
+        ("disk", "everysec", State.FAIL),
+        ("memory", "everysec", State.WARN),
+    ],
+)
+def test_server_is_judged_by_what_it_keeps(
+    monkeypatch: pytest.MonkeyPatch, durability: str, appendfsync: str, state: State
+) -> None:
+    """A hub would not start with it, or it was allowed to lose something: said in words either way; nothing is written."""
+    house = RedisHouse()
+    house.settings["appendfsync"] = appendfsync
+    monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
+
+    (finding,) = look(settings(durability)).take()
+
+    assert finding.state is state
+    assert ("appendfsync" in finding.text) is (state is State.FAIL)
+    assert house.redis.execute_command("KEYS", "*") == []
+    assert house.closed == 2

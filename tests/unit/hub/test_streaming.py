@@ -1,0 +1,148 @@
+"""The streams of one hub: whose they are among several hubs, what is told of them, and what is wrong without Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+
+from iothub.errors import BackendError
+from iothub.settings import Config, Kafka, Queues
+from iothub.streaming import Pace, Streaming, Work, no_kafka
+from iothub.testing.clock import ManualClock
+from iothub.units import Endpoint
+from iothub_services.streams.port import Direction, Stream
+from iothub_tenants.accounts import streams
+from iothub_tenants.accounts.changes import Change
+from iothub_tenants.accounts.store import ChangeKind
+from iothub_tenants.duties.errands import Others
+from tests.support.control_house import House
+
+STREAMS = [Stream(number, 7, "acme", f"s{number}", Direction.IN, "#", 1, 1000) for number in range(20)]
+
+
+def now(steps: Any) -> Any:
+    answers: list[Any] = []
+    Deferred.fromCoroutine(steps).addBoth(answers.append)
+    return answers[0]
+
+
+class Stage:
+    """The streaming of a hub without Kafka; the accounts say what the test says."""
+
+    def __init__(self, house: House, monkeypatch: Any, others: Others | None = None) -> None:
+        self.troubles: list[str] = []
+        self.found: list[Stream] | BackendError = STREAMS
+        self.streaming = Streaming(Config(), house.store, house.clock, lambda call: call(), self.troubles.append)
+        self.streaming.attach(house.hub, cast("Any", None), cast("Any", self.run), others)
+        monkeypatch.setattr(streams, "active", self.active)
+        self.streaming.start(house.plane)
+
+    async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+    def active(self, _store: object) -> list[Stream]:
+        if isinstance(self.found, BackendError):
+            raise self.found
+        return self.found
+
+
+def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeypatch: Any) -> None:
+    """And by all of those that are left when one goes."""
+    house = House(tmp_path)
+    living = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}
+    stages = {node: Stage(house, monkeypatch, Others(node, lambda node=node: living[node])) for node in living}
+    for stage in stages.values():
+        now(stage.streaming.refresh())
+    shares = [set(stage.streaming._followed) for stage in stages.values()]
+    assert set().union(*shares) == set(STREAMS)
+    assert sum(map(len, shares)) == len(STREAMS)
+
+    living[1], living[2] = frozenset({2}), frozenset({1})
+    for stage in stages.values():
+        stage.streaming.share_out()
+    left = [set(stages[node].streaming._followed) for node in (1, 2)]
+
+    assert (left[0] | left[1], left[0] & left[1]) == (set(STREAMS), set())
+    house.close()
+
+
+def test_accounts_that_do_not_answer_are_asked_again(tmp_path: Any, monkeypatch: Any) -> None:
+    """What was known stays."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    now(stage.streaming.refresh())
+    stage.found = BackendError("away", retryable=True)
+    stage.streaming.heard([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
+
+    now(stage.streaming.refresh())
+    assert (stage.streaming.is_stale, len(stage.streaming.book)) == (True, len(STREAMS))
+    stage.found = []
+    now(stage.streaming.refresh())
+
+    assert (stage.streaming.is_stale, len(stage.streaming.book)) == (False, 0)
+    house.close()
+
+
+def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypatch: Any) -> None:
+    """Their own, those of tenants, and their rules."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    heard = {}
+    for kind, subject in (
+        (ChangeKind.STREAM, "s"),
+        (ChangeKind.TENANT, "acme"),
+        (ChangeKind.ACL, "device:stream:s"),
+        (ChangeKind.ACL, "device:dev1"),
+        (ChangeKind.DEVICE, "dev1"),
+    ):
+        stage.streaming.is_stale = False
+        stage.streaming.heard([Change(1, 7, kind, subject, 0)])
+        heard[subject] = stage.streaming.is_stale
+
+    assert heard == {"s": True, "acme": True, "device:stream:s": True, "device:dev1": False, "dev1": False}
+    house.close()
+
+
+def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> None:
+    """Somebody made them with other settings; without streams nothing is wrong."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    now(stage.streaming.look())
+    now(stage.streaming.refresh())
+    now(stage.streaming.look())
+
+    assert stage.troubles == ["", "there are 20 streams and no Kafka for them: kafka.brokers is not set"]
+    assert stage.streaming.describe("acme", "s1") == {
+        "state": "working",
+        "messages": 0,
+        "bytes": 0,
+        "messages_per_s": 0,
+        "pending": 0,
+        "refused": 0,
+    }
+    assert stage.streaming.describe("acme", "unknown") is None
+    assert stage.streaming.close(1)
+    house.close()
+
+
+def test_pace_is_of_the_last_whole_span() -> None:
+    """Not since the start."""
+    clock = ManualClock()
+    pace = Pace(clock)
+
+    clock.advance(5)
+    pace.look({1: 100})
+    first = pace.of(1)
+    clock.advance(5)
+    pace.look({1: 100})
+
+    assert (first, pace.of(1), pace.of(2)) == (20.0, 0.0, 0.0)
+    assert Work() == Work(0, 0, 0, 0)
+
+
+def test_kafka_is_there_when_its_brokers_are_named() -> None:
+    """And its packages are installed, as they are for the tests."""
+    assert no_kafka(Config()) == "kafka.brokers is not set"
+    assert no_kafka(Config(kafka=Kafka((Endpoint("k", 9092),)), queues=Queues())) == ""

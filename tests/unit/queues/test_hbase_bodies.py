@@ -1,0 +1,350 @@
+"""Mark and sweep of the bodies in HBase, on a gateway in memory: what goes, what stays, whose turn it is.
+
+Of `iothub_services.queues.hbase_bodies`, and of `iothub_services.queues.hbase.references` and its sister of `hbase_plain`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.records import keys
+from iothub.testing.queue_contract import TENANT, identified, made, one
+from iothub_services.hbase import calls
+from iothub_services.queues.hbase.bodies import LARGE_BYTES
+from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
+from iothub_services.queues.hbase_bodies.marked import Marked
+from iothub_services.queues.hbase_bodies.sweep import Swept, sweep
+from iothub_services.queues.hbase_bodies.turn import LEASE_MS, Turn
+from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
+from iothub_services.queues.port import Append, Delivery, Inbound, QueueStore
+from tests.support.hbase_calls import FakeCaller, Fault
+from tests.support.hbase_queues import TABLES, HBase
+
+LARGE = b"l" * (LARGE_BYTES + 1)
+HOUR_MS = 3_600_000
+AGE_S = 7200.0
+
+
+def house_of_both() -> HBase:
+    house = HBase()
+    house.gateway.tables[TABLES.queues_plain] = {}
+    return house
+
+
+def plain(house: HBase) -> tuple[PlainHBaseQueues, FakeCaller]:
+    caller = FakeCaller(house.gateway)
+    return PlainHBaseQueues(caller, TABLES, 7, house.clock), caller
+
+
+def stored(house: HBase) -> set[bytes]:
+    return set(house.gateway.tables[TABLES.bodies])
+
+
+def all_of(house: HBase, *, is_dry_run: bool = False) -> Swept:
+    """Sweep whatever its age."""
+    _, caller = house.store(98)
+    return sweep(caller, TABLES, house.gateway.now + 1, lambda _: None, is_dry_run=is_dry_run)
+
+
+def ignore(_: Swept) -> None:
+    """Watch nothing."""
+
+
+def leave_an_intent(store: QueueStore, caller: FakeCaller, verb: str, *queue_ids: int) -> None:
+    """A publisher's message is durable, and its hub dies before it is in a queue."""
+    epoch = made(store, queue_ids[0]).epoch
+    made(store, queue_ids[1])
+    done: list[str] = []
+
+    def fault(call: calls.Call[object]) -> Fault:
+        done.extend([verb] * (call.verb.name == verb))
+        return Fault.UNSENT if len(done) > 1 else Fault.NONE
+
+    caller.fault = fault
+    with pytest.raises(BackendError):
+        store.append([one(queue_ids[1], 1, qos=2, body=LARGE, inbound=Inbound(queue_ids[0], epoch, 9))])
+
+
+def test_body_goes_with_its_last_reference_whoever_has_it() -> None:
+    """Queues of either driver refer to bodies of one table; a body that one of them still has stays."""
+    house = house_of_both()
+    store, _ = house.store()
+    other, _ = plain(house)
+    for queue_id in (1, 2):
+        made(store, queue_id)
+    made(other, 11)
+    store.append([one(1, 1, body=LARGE), one(2, 2, body=LARGE)])
+    other.append([one(11, 3, body=LARGE)])
+    assert all_of(house) == Swept(references=3, bodies=3, referenced=3)
+
+    store.purge(1)
+    assert all_of(house) == Swept(references=2, bodies=3, referenced=2, loose=1, deleted=1)
+    other.purge(11)
+    store.purge(2)
+    assert all_of(house).deleted == 2
+    assert stored(house) == set()
+
+
+def test_body_of_many_queues_stays_for_the_last_of_them() -> None:
+    """It was stored once for all of them."""
+    house = house_of_both()
+    store, _ = house.store()
+    for queue_id in range(1, 7):
+        made(store, queue_id)
+    store.append([Append(identified(1), b"w" * 500, 0, tuple(Delivery(queue_id, 1) for queue_id in range(1, 7)))])
+    for queue_id in range(1, 6):
+        store.purge(queue_id)
+
+    assert all_of(house).deleted == 0
+    store.drop(6)
+    assert all_of(house).deleted == 1
+
+
+def test_open_intent_keeps_its_body() -> None:
+    """Whoever claims the publisher's queue finishes it, however late: on both drivers."""
+    house = house_of_both()
+    store, caller = house.store()
+    other, other_caller = plain(house)
+    leave_an_intent(store, caller, "append", 1, 2)
+    leave_an_intent(other, other_caller, "checkAndPut", 11, 12)
+    assert len(stored(house)) == 2
+
+    assert all_of(house).deleted == 0
+
+
+def test_intent_that_is_finished_meanwhile_is_seen_among_the_records() -> None:
+    """Intents are read first: its reference has moved by the time that records are read."""
+    house = house_of_both()
+    store, caller = house.store()
+    leave_an_intent(store, caller, "append", 1, 2)
+    caller.fault = lambda _: Fault.NONE
+    finished: list[int] = []
+
+    def finish(_: Swept) -> None:
+        if not finished:
+            finished.append(store.claim(1, b"heir").epoch)
+
+    _, own = house.store(98)
+    swept = sweep(own, TABLES, house.gateway.now + 1000, finish)
+
+    assert (swept.deleted, swept.bodies, store.stats(2).messages) == (0, 1, 1)
+
+
+def test_young_body_is_spared_by_the_clock_of_hbase() -> None:
+    """Its references may be on their way; what the hub's own clock says about its age counts for nothing."""
+    house = house_of_both()
+    house.clock.jump_wall(-1e9)
+    store, caller = house.store()
+    made(store, 1)
+    store.append([one(1, 1, body=LARGE)])
+    store.purge(1)
+    put_at = house.gateway.now
+    house.gateway.now += 2 * HOUR_MS
+    store.append([one(1, 2, body=LARGE)])
+    store.purge(1)
+
+    swept = sweep(caller, TABLES, put_at + HOUR_MS, ignore)
+
+    assert (swept.deleted, swept.young) == (1, 1)
+
+
+def test_body_put_while_the_sweep_reads_is_spared() -> None:
+    """A hub puts a body at every page of the sweep, and refers to it later."""
+    house = house_of_both()
+    store, caller = house.store()
+    made(store, 1)
+    _, own = house.store(98)
+    puts: list[int] = []
+
+    def put(_: Swept) -> None:
+        if len(puts) < 5:
+            puts.append(1)
+            store.append([one(1, len(puts), body=LARGE)])
+
+    swept = sweep_in_turn(own, TABLES, AGE_S, put, house.clock.monotonic)
+
+    assert swept is not None
+    assert swept.deleted == 0
+    assert len(stored(house)) == len(puts)
+    assert [len(record.body) for record in store.read(1, 1, 0, 9, 1 << 30).records] == [len(LARGE)] * len(puts)
+    assert caller.made
+
+
+@pytest.mark.parametrize("is_plain", [False, True], ids=["hbase", "hbase-plain"])
+def test_record_that_cannot_be_read_keeps_every_body(*, is_plain: bool) -> None:
+    """It may refer to any of them. The error names its queue, and what to do."""
+    house = house_of_both()
+    store: QueueStore
+    store, _ = plain(house) if is_plain else house.store()
+    made(store, 3)
+    store.append([one(3, 1, body=LARGE), one(3, 2, body=b"small")])
+    table = house.gateway.tables[TABLES.queues_plain if is_plain else TABLES.queues]
+    for key, cells in table.items():
+        if b"d:b" in cells:
+            table[key] = {b"d:b": (b"\x09" + cells[b"d:b"][0][1:], cells[b"d:b"][1])}
+            break
+
+    with pytest.raises(CorruptRecordError, match=rf"queue 3 of tenant {TENANT}, row [0-9a-f]+: .*none is deleted"):
+        all_of(house)
+    assert len(stored(house)) == 1
+
+
+def test_dry_run_deletes_nothing() -> None:
+    """It counts, and takes nobody's turn."""
+    house = house_of_both()
+    store, caller = house.store()
+    made(store, 1)
+    store.append([one(1, 1, body=LARGE)])
+    store.purge(1)
+    house.gateway.now += 3 * HOUR_MS
+    assert Turn(caller, TABLES.queue_index).take()
+
+    swept = dry_sweep(caller, TABLES, AGE_S, ignore)
+
+    assert (swept.loose, swept.deleted, len(stored(house))) == (1, 0, 1)
+
+
+def test_sweep_without_tables_says_which_is_missing() -> None:
+    house = HBase()
+    del house.gateway.tables[TABLES.bodies]
+    _, caller = house.store()
+
+    with pytest.raises(NotFoundError, match="test:bodies"):
+        dry_sweep(caller, TABLES, AGE_S, ignore)
+
+
+def test_sweep_after_a_failure_deletes_the_rest() -> None:
+    """What was deleted stays so; the turn is free again."""
+    house = house_of_both()
+    store, caller = house.store()
+    made(store, 1)
+    for number in range(1, 31):
+        store.append([one(1, number, body=LARGE)])
+    store.purge(1)
+    house.gateway.now += 3 * HOUR_MS
+    lost: list[str] = []
+
+    def fault(call: calls.Call[object]) -> Fault:
+        lost.extend(["mutateRows"] * (call.verb.name == "mutateRows"))
+        return Fault.UNSENT if len(lost) == 2 and call.verb.name == "mutateRows" else Fault.NONE
+
+    caller.fault = fault
+    with pytest.raises(BackendError):
+        sweep_in_turn(caller, TABLES, AGE_S, ignore, house.clock.monotonic)
+    assert 0 < len(stored(house)) < 30
+
+    assert sweep_in_turn(caller, TABLES, AGE_S, ignore, house.clock.monotonic) is not None
+    assert stored(house) == set()
+
+
+# --- whose turn it is
+
+
+def test_turn_is_one_process_s_at_a_time() -> None:
+    """Who asks for it now hears why not; whose it is by the clock just goes without."""
+    house = house_of_both()
+    _, caller = house.store()
+    first, second = Turn(caller, TABLES.queue_index), Turn(caller, TABLES.queue_index)
+    assert first.take()
+
+    with pytest.raises(ConflictError, match="another sweep is at work, it was seen 0 s ago"):
+        second.take()
+    assert second.take(24 * HOUR_MS) == 0
+    first.give_back(is_done=False)
+    assert second.take(24 * HOUR_MS)
+
+
+def test_turn_that_was_done_comes_again_when_it_is_time() -> None:
+    """By the clock of HBase; a person need not wait for it."""
+    house = house_of_both()
+    _, caller = house.store()
+    turn = Turn(caller, TABLES.queue_index)
+    assert turn.take(24 * HOUR_MS)
+    turn.give_back(is_done=True)
+
+    house.gateway.now += 23 * HOUR_MS
+    assert Turn(caller, TABLES.queue_index).take(24 * HOUR_MS) == 0
+    house.gateway.now += HOUR_MS
+    assert Turn(caller, TABLES.queue_index).take(24 * HOUR_MS)
+
+
+def test_turn_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
+    """It was silent for a lease; a beat would have kept it."""
+    house = house_of_both()
+    _, caller = house.store()
+    silent, heir = Turn(caller, TABLES.queue_index), Turn(caller, TABLES.queue_index)
+    assert silent.take()
+    house.gateway.now += LEASE_MS - 1000
+    silent.beat()
+    house.gateway.now += LEASE_MS - 1000
+    with pytest.raises(ConflictError):
+        heir.take()
+
+    house.gateway.now += 2000
+    assert heir.take()
+    with pytest.raises(ConflictError, match="this one was silent for too long"):
+        silent.beat()
+    silent.give_back(is_done=True)
+    with pytest.raises(ConflictError):
+        silent.take()
+
+
+def test_long_sweep_keeps_its_turn() -> None:
+    """It beats while it reads."""
+    house = house_of_both()
+    store, caller = house.store()
+    made(store, 1)
+    for number in range(1, 40):
+        store.append([one(1, number, body=LARGE)])
+    refused: list[str] = []
+
+    def slow(_: Swept) -> None:
+        house.clock.advance(300)
+        house.gateway.now += 300_000
+        with suppress(NotFoundError):
+            try:
+                Turn(caller, TABLES.queue_index).take()
+            except ConflictError:
+                refused.append("taken")
+
+    sweep_in_turn(caller, TABLES, AGE_S, slow, house.clock.monotonic)
+
+    assert len(refused) > 3
+
+
+def test_cell_of_another_version_is_refused() -> None:
+    house = house_of_both()
+    _, caller = house.store()
+    house.gateway.tables[TABLES.queue_index][keys.META] = {b"i:w": (b"\x09future", 1)}
+
+    with pytest.raises(CorruptRecordError, match="the last sweep has version 09"):
+        Turn(caller, TABLES.queue_index).take()
+
+
+# --- what is marked
+
+
+@given(some.sets(some.tuples(some.integers(1, 1 << 31), some.binary(min_size=16, max_size=16)), max_size=300))
+def test_marked_forgets_nothing(bodies: set[tuple[int, bytes]]) -> None:
+    """However full it is: this one has room for a dozen."""
+    marked = Marked(16)
+    for body in bodies:
+        marked.add(*body)
+
+    assert all(body in marked for body in bodies)
+
+
+def test_marked_finds_little_that_it_was_not_told() -> None:
+    """One in a hundred at ten bits each."""
+    marked = Marked(1 << 14, b"salt")
+    for number in range((1 << 17) // 10):
+        marked.add(1, number.to_bytes(16))
+
+    found = sum((2, number.to_bytes(16)) in marked for number in range(10_000))
+
+    assert found < 200

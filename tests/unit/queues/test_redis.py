@@ -1,0 +1,456 @@
+"""The queue driver `redis`: what the contract does not say - an emptied server, one that keeps nothing, one that is full, keys and records."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
+from iothub.testing.queue_contract import GONE, MANY, TENANT, made, moved, one, positions
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Inbound,
+    Move,
+    MoveKind,
+    Overflow,
+    QueueLimits,
+)
+from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS
+from iothub_services.queues.redis.scripts import WRITERS_KEPT
+from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
+from iothub_services.redis.calls import Call
+from tests.support.redis_queues import PREFIX, Fault, RedisHouse
+
+
+@pytest.fixture
+def house() -> RedisHouse:
+    return RedisHouse()
+
+
+def lost_once(house: RedisHouse, verb: str, fault: Fault, script: str = "") -> None:
+    """Let the next call of that verb, or of a script with that text, be hit."""
+    played = [fault]
+
+    def hit(call: Call) -> Fault:
+        is_meant = call.arguments[0] == verb and (call.script is None or script in call.script.text)
+        return played.pop() if played and is_meant else Fault.NONE
+
+    house.fault = hit
+
+
+def test_all_keys_of_a_queue_have_its_id_for_a_hash_tag(house: RedisHouse) -> None:
+    """So that a queue lies on one slot; the rest are the sets by tenant and by deadline."""
+    store = house.store()
+    claim = made(store, 42)
+    store.append([one(42, 1, qos=2, expires_at_ms=9, inbound=Inbound(42, claim.epoch, 1)), one(42, 2, qos=0)])
+    store.append([one(42, 3, qos=2)])
+    moved(store, MoveKind.RELEASE, 42, claim.epoch, 3)
+
+    assert sorted(key.decode() for key in house.redis.execute_command("KEYS", "*")) == [
+        f"{PREFIX}:queue:{{42}}:d",
+        f"{PREFIX}:queue:{{42}}:e",
+        f"{PREFIX}:queue:{{42}}:i",
+        f"{PREFIX}:queue:{{42}}:m",
+        f"{PREFIX}:queue:{{42}}:p",
+        f"{PREFIX}:queue:{{42}}:r",
+        f"{PREFIX}:queue:{{42}}:w",
+        f"{PREFIX}:queue:{{42}}:z",
+        f"{PREFIX}:queues:due",
+        f"{PREFIX}:queues:life",
+        f"{PREFIX}:queues:of:{TENANT}",
+        f"{PREFIX}:queues:tenants",
+    ]
+    store.drop(42)
+    assert sorted(key.decode() for key in house.redis.execute_command("KEYS", "*")) == [
+        f"{PREFIX}:queues:life",
+        f"{PREFIX}:queues:tenants",
+    ]
+
+
+def test_emptied_server_is_told_and_its_queues_stay_gone(house: RedisHouse) -> None:
+    """Nothing is made anew by itself: appends say `gone`, readers find no queue."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1), one(1, 2)])
+    house.redis.execute_command("FLUSHALL")
+
+    assert store.append([one(1, 3)]) == [Appended((GONE,))]
+    assert not moved(store, MoveKind.ACK, 1, claim.epoch, 1)
+    with pytest.raises(NotFoundError):
+        store.claim(1, b"again")
+    assert house.lost[0].startswith("Redis was emptied (FLUSHALL")
+    assert store.tenant_usage(TENANT) == (0, 0)
+    made(store, 2)
+    assert store.append([one(2, 1)]) == [Appended((1,))]
+    house.clock.advance(LIFE_S)
+    store.idle()
+    assert len(house.lost) == 1
+
+
+def test_emptied_server_is_noticed_without_any_message(house: RedisHouse) -> None:
+    """The word that goes with everything is looked for every few seconds."""
+    store = house.store()
+    made(store, 1)
+    house.redis.execute_command("FLUSHALL")
+    store.idle()
+    assert house.lost == []
+
+    house.clock.advance(LIFE_S)
+    store.idle()
+
+    assert house.lost[0].endswith("1 queues are gone, with all messages that waited in them")
+
+
+def test_other_hub_notices_as_well(house: RedisHouse) -> None:
+    """Another word is as bad as none."""
+    store, other = house.store(1), house.store(2)
+    made(store, 1)
+    other.open()
+    house.redis.execute_command("FLUSHALL")
+    house.clock.advance(LIFE_S)
+    store.idle()
+    other.idle()
+
+    assert len(house.lost) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("appendonly", "no", 'appendonly is "no"'),
+        ("appendfsync", "everysec", 'appendfsync is "everysec"'),
+        ("no-appendfsync-on-rewrite", "yes", "no-appendfsync-on-rewrite is on"),
+        ("maxmemory-policy", "allkeys-lru", 'maxmemory-policy is "allkeys-lru"'),
+    ],
+)
+def test_server_that_keeps_nothing_gets_nothing(house: RedisHouse, name: str, value: str, why: str) -> None:
+    """Also when its settings are changed under a running hub; the refusal says which setting."""
+    store = house.store()
+    made(store, 1)
+    house.settings[name] = value
+    house.clock.advance(SETTINGS_S)
+
+    with pytest.raises(BackendError, match=f"Redis does not keep queues safely: {why}") as caught:
+        store.append([one(1, 1)])
+    assert caught.value.retryable
+    assert not caught.value.is_written
+    with pytest.raises(BackendError, match=why):
+        store.probe()
+    with pytest.raises(BackendError, match=why):
+        house.store().open()
+
+    house.settings[name] = RedisHouse().settings[name]
+    store.probe()
+    assert store.append([one(1, 1)]) == [Appended((1,))]
+
+
+def test_memory_is_enough_when_somebody_says_so(house: RedisHouse) -> None:
+    """Without a file, but never with a policy that removes queues."""
+    house.settings |= {"appendonly": "no", "appendfsync": "no"}
+    store = house.store(is_memory_enough=True)
+    made(store, 1)
+    assert store.append([one(1, 1)]) == [Appended((1,))]
+
+    house.settings["maxmemory-policy"] = "allkeys-random"
+    with pytest.raises(BackendError, match="maxmemory-policy"):
+        house.store(is_memory_enough=True).open()
+
+
+def test_newer_server_is_asked_whether_it_has_synced(house: RedisHouse) -> None:
+    """From 7.2 on `everysec` will do: WAITAOF behind each batch; what was not synced is done again, once."""
+    house.version, house.settings["appendfsync"] = "7.2.1", "everysec"
+    store = house.store()
+    made(store, 1)
+    assert house.calls[-1].arguments[:3] == ("WAITAOF", 1, 0)
+    house.synced = [0, 0]
+    batch = [one(1, 1)]
+    with pytest.raises(BackendError, match="has not synced") as caught, store.group():
+        store.append(batch)
+    assert caught.value.retryable
+    assert caught.value.is_written
+
+    house.synced = [1, 0]
+    with store.group():
+        assert store.append(batch) == [Appended((1,))]
+    assert store.stats(1).messages == 1
+
+
+def test_full_server_holds_back_what_comes_and_lets_readers_go_on(house: RedisHouse) -> None:
+    """Nothing of the batch is lost: it is done when there is memory again."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1)])
+    lost_once(house, "EVALSHA", Fault.FULL, "XADD")
+    batch = [one(1, 2), one(1, 3)]
+    with pytest.raises(BackendError, match="OOM") as caught, store.group():
+        store.append(batch)
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
+
+    with store.group():
+        assert store.append(batch) == [Appended((2,)), Appended((3,))]
+    assert positions(store, 1, claim.epoch) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE])
+def test_claim_and_creation_are_done_once(house: RedisHouse, fault: Fault) -> None:
+    """Their tokens tell a repeat from another one."""
+    store = house.store()
+    store.open()
+    lost_once(house, "EVALSHA", fault, "'made', ARGV")
+    with pytest.raises(BackendError):
+        store.create(TENANT, 1, QueueLimits())
+    store.create(TENANT, 1, QueueLimits())
+    lost_once(house, "EVALSHA", fault, "'token', ARGV")
+    with pytest.raises(BackendError):
+        store.claim(1, b"one")
+
+    assert store.claim(1, b"one").epoch == 1
+    with pytest.raises(ConflictError):
+        store.create(TENANT, 1, QueueLimits())
+
+
+def test_group_that_is_repeated_creates_and_moves_once(house: RedisHouse) -> None:
+    """A creation before something that failed is no conflict, an acknowledgement is not done twice."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1)])
+    finish, publish = Move(MoveKind.FINISH_INBOUND, 1, claim.epoch, 5), one(1, 2, inbound=Inbound(1, claim.epoch, 5))
+    moved(store, MoveKind.RECORD_INBOUND, 1, claim.epoch, 5)
+    lost_once(house, "EVALSHA", Fault.LOST_BEFORE, "passes_out_of_memory()\n\nlocal function acknowledge(upto)\n")
+    answers = []
+    for _ in range(4):
+        try:
+            with store.group():
+                store.create(TENANT, 2, QueueLimits())
+                answers = [store.apply([finish]), store.append([publish])]
+                if len(house.lost) == 0:
+                    house.lost.append("the first time")
+                    raise BackendError("what comes behind has failed", retryable=True)
+            break
+        except BackendError:
+            continue
+
+    assert answers == [[True], [Appended((2,))]]
+    assert store.claim(1, b"later").inbound == (5,)
+
+
+def test_second_hub_sees_queues_and_sums(house: RedisHouse) -> None:
+    """What the first one made and stored, from its start on or when it is asked for it."""
+    store = house.store(1)
+    claim = made(store, 1)
+    store.append([one(1, 1, body=b"abc")])
+    other = house.store(2)
+    other.open()
+    assert other.tails([1, 9]) == {1: 1}
+    assert other.tenant_usage(TENANT) == (1, 3)
+    made(store, 2)
+    assert other.append([one(2, 2), one(1, 3)]) == [Appended((1,)), Appended((2,))]
+    assert positions(store, 1, claim.epoch) == [1, 2]
+    with pytest.raises(ConflictError):
+        other.create(TENANT, 2, QueueLimits())
+
+
+def test_only_so_many_writers_are_remembered(house: RedisHouse) -> None:
+    """The oldest goes: hubs that are long gone repeat nothing."""
+    made(house.store(1000), 1)
+    for incarnation in range(1, WRITERS_KEPT + 3):
+        house.clock.advance(1)
+        house.store(incarnation).append([one(1, incarnation)])
+
+    writers = house.redis.execute_command("HKEYS", f"{PREFIX}:queue:{{1}}:w")
+    assert sorted(map(int, writers)) == list(range(3, WRITERS_KEPT + 3))
+
+
+def test_message_id_is_known_a_day_beyond_its_record(house: RedisHouse) -> None:
+    """A publisher's hub may be away that long with an intent open."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1, qos=2), one(1, 2, qos=2)])
+    moved(store, MoveKind.ACK, 1, claim.epoch, 2)
+    house.clock.advance(ID_KEPT_MS / 1000 - 1)
+    assert store.append([one(1, 1, qos=2)]) == [Appended((1,))]
+
+    house.clock.advance(2)
+    claim = store.claim(1, b"later")
+
+    assert store.append([one(1, 1, qos=2)]) == [Appended((3,))]
+    assert positions(store, 1, claim.epoch) == [3]
+
+
+def test_purge_takes_many_records_piece_by_piece(house: RedisHouse) -> None:
+    """More than one call removes; what the ids were of is forgotten, remembered ones stay."""
+    store = house.store()
+    claim = made(store, 1, QueueLimits(0, 0))
+    store.append([one(1, 0, qos=2)])
+    moved(store, MoveKind.ACK, 1, claim.epoch, 1)
+    store.append([one(1, number, qos=number % 3) for number in range(1, 1302)])
+
+    assert store.purge(1) == 1301
+    assert store.tenant_usage(TENANT) == (0, 0)
+    assert store.append([one(1, 2, qos=2), one(1, 0, qos=2)]) == [Appended((1303,)), Appended((1,))]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (("v", "2", "x", "y"), "format version 2, this program knows 1"),
+        (("x", "y"), "format version none"),
+        (("v", "2"), "format version 2"),
+        (("v", "1", "q", "1"), "damaged"),
+        (("v", "1", "q", "x", "f", "0", "e", "0", "i", "", "d", "", "b", "body"), "damaged"),
+    ],
+)
+def test_page_ends_before_a_record_that_cannot_be_read(house: RedisHouse, fields: tuple[str, ...], why: str) -> None:
+    """Nobody goes past it: a newer program may read it."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1)])
+    house.redis.execute_command("XADD", f"{PREFIX}:queue:{{1}}:r", "2-0", *fields)
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 2)
+
+    page = store.read(1, claim.epoch, 0, 10, MANY)
+
+    assert [record.position for record in page.records] == [1]
+    assert (page.upto, page.is_short) == (1, False)
+    assert page.unreadable is not None
+    assert page.unreadable.position == 2
+    assert why in page.unreadable.why
+    assert store.purge(1) == 2
+
+
+def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -> None:
+    """Its own verbs fail, by name; its neighbours' do not, and it can be dropped."""
+    store = house.store()
+    claim = made(store, 1)
+    made(store, 2)
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "2")
+    for each in (store, house.store(2)):
+        with pytest.raises(BackendError, match="format version 2, this program knows 1") as caught:
+            each.append([one(1, 1)])
+        assert not caught.value.retryable
+    with pytest.raises(BackendError, match="upgrade it"):
+        store.read(1, claim.epoch, 0, 1, 1)
+    with pytest.raises(FutureRecordError, match="queue 1 has format version 2"):
+        store.stats(1)
+
+    assert [stats.queue_id for stats in house.store(3).list_queues(TENANT)] == [2]
+    assert store.append([one(2, 1)]) == [Appended((1,))]
+    store.drop(1)
+    made(store, 1)
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_position_is_never_given_again_after_redis_went_back(house: RedisHouse, is_repeated: bool) -> None:
+    """A replica that was behind has become the master: what a reader has passed is not given to another message; somebody is told."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1), one(1, 2), one(1, 3)])
+    house.redis.execute_command("XDEL", f"{PREFIX}:queue:{{1}}:r", "2-0", "3-0")
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 1, "messages", 1, "bytes", 2)
+    batch = [one(1, 4), one(1, 5, qos=2)]
+    if is_repeated:
+        lost_once(house, "EVALSHA", Fault.LOST_AFTER, "XADD")
+        with pytest.raises(BackendError), store.group():
+            store.append(batch)
+
+    with store.group():
+        assert store.append(batch) == [Appended((4,)), Appended((5,))]
+
+    assert positions(store, 1, claim.epoch) == [1, 4, 5]
+    assert len(house.back) == 1
+    assert "queue 1 stood at position 1, and had given later ones" in house.back[0]
+    assert store.append([one(1, 6)]) == [Appended((6,))]
+    assert len(house.back) == 1
+
+
+def test_large_batch_goes_in_several_calls_in_order(house: RedisHouse) -> None:
+    """By count and by bytes: no script runs long."""
+    store = house.store()
+    claim = made(store, 1, QueueLimits(0, 0))
+    assert store.append([one(1, number) for number in range(1, 701)]) == [Appended((at,)) for at in range(1, 701)]
+    large = [one(1, number, body=b"%03d" % number + b"x" * (300 << 10)) for number in range(8)]
+    assert [answer.positions[0] for answer in store.append(large)] == list(range(701, 709))
+
+    records = store.read(1, claim.epoch, 700, 100, 1 << 30).records
+
+    assert [record.body[:3] for record in records] == [b"%03d" % number for number in range(8)]
+
+
+def test_drop_policies_look_only_as_far_as_they_must(house: RedisHouse) -> None:
+    """Stored QoS 0 is found wherever it lies, several go for one large message."""
+    store = house.store()
+    made(store, 1, QueueLimits(0, 100, Overflow.DROP_QOS0_FIRST))
+    store.append([one(1, number, qos=0 if number % 2 else 1, body=b"x" * 10) for number in range(1, 11)])
+
+    assert store.append([one(1, 11, body=b"y" * 25)]) == [Appended((11,), dropped=((1, 1), (1, 3), (1, 5)))]
+
+
+def test_open_intent_of_a_hub_that_is_gone_is_finished_by_who_claims(house: RedisHouse) -> None:
+    """The message reaches the queues that it had not reached, and no queue twice."""
+    store = house.store(1)
+    readers = {queue_id: made(store, queue_id).epoch for queue_id in (1, 2)}
+    publisher = made(store, 3)
+    lost_once(house, "EVALSHA", Fault.LOST_AFTER, "XADD")
+    deliveries = (Delivery(1, 2), Delivery(2, 2))
+    with pytest.raises(BackendError) as caught:
+        store.append([Append(b"i" * 16, b"once", 0, deliveries, Inbound(3, publisher.epoch, 5))])
+    assert caught.value.is_written
+
+    claim = house.store(2).claim(3, b"other")
+
+    assert claim.inbound == (5,)
+    for queue_id, epoch in readers.items():
+        assert positions(store, queue_id, epoch) == [1]
+
+
+def test_intent_that_cannot_be_read_stays_open(house: RedisHouse) -> None:
+    """It was not answered, so the client sends the message again."""
+    store = house.store()
+    claim = made(store, 1)
+    made(store, 2)
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:i", 7, b"o" + b"k" * 16 + b"\x09")
+
+    claim = store.claim(1, b"x")
+    assert claim.inbound == ()
+    repeated = Append(b"n" * 16, b"again", 0, (Delivery(2, 2),), Inbound(1, claim.epoch, 7))
+    assert store.append([repeated]) == [Appended((1,))]
+    assert store.claim(1, b"y").inbound == (7,)
+
+
+def test_hints_of_deadlines_are_put_right(house: RedisHouse) -> None:
+    """A queue whose record was acknowledged before its time is looked at once, and not again."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1, expires_at_ms=10), one(1, 2, expires_at_ms=500)])
+    moved(store, MoveKind.ACK, 1, claim.epoch, 1)
+    due = f"{PREFIX}:queues:due"
+    assert house.redis.execute_command("ZSCORE", due, 1) == b"10"
+
+    assert store.expire(20, 10).removed == ()
+    assert house.redis.execute_command("ZSCORE", due, 1) == b"500"
+    assert len(store.expire(500, 10).removed) == 1
+    store.expire(501 + 60_000, 10)
+    assert house.redis.execute_command("ZSCORE", due, 1) is None
+
+
+def test_many_queues_expire_in_the_order_of_their_deadlines(house: RedisHouse) -> None:
+    """More queues than are looked at at once."""
+    store = house.store()
+    count = 300
+    for queue_id in range(1, count + 1):
+        store.create(TENANT, queue_id, QueueLimits())
+    store.append(
+        [one(queue_id, queue_id, expires_at_ms=1 + (queue_id * 7) % count) for queue_id in range(1, count + 1)]
+    )
+
+    found, after = [], None
+    while True:
+        expired = store.expire(count, 64) if after is None else store.expire(count, 64, after)
+        found += [1 + (record.queue_id * 7) % count for record in expired.removed]
+        after = expired.after
+        if after is None:
+            break
+
+    assert found == sorted(found)
+    assert len(found) == count

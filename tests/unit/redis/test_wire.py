@@ -1,0 +1,89 @@
+"""What redis-py answers and raises, in our words."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from redis import exceptions
+
+from iothub.units import Endpoint
+from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, command
+from iothub_services.redis.wire import WireOptions, open_wire, refusal
+from tests.support.fake_redis import FakeRedis
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+        exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."),
+        exceptions.ReadOnlyError("You can't write against a read only replica."),
+        exceptions.ResponseError("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to"),
+        exceptions.ResponseError("BUSY Redis is busy running a script."),
+        exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."),
+        exceptions.NoScriptError("No matching script. Please use EVAL."),
+    ],
+    ids=lambda error: str(error)[:20],
+)
+def test_what_passes_may_be_tried_again(error: Exception) -> None:
+    """And nothing was written."""
+    refused = refusal(error)
+
+    assert isinstance(refused, RedisUnavailableError)
+    assert refused.retryable
+    assert not refused.is_written
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+        exceptions.NoPermissionError("this user has no permissions to run the 'get' command"),
+        exceptions.ResponseError("ERR unknown command 'FROB'"),
+    ],
+    ids=lambda error: str(error)[:20],
+)
+def test_what_is_wrong_with_the_call_stays_wrong(error: Exception) -> None:
+    """A defect of ours, or a right that the user lacks: repeating does not help."""
+    refused = refusal(error)
+
+    assert isinstance(refused, RedisRefusedError)
+    assert not refused.retryable
+
+
+def test_refused_call_of_a_transaction_stands_at_its_place() -> None:
+    """EXEC answers for each; our errors have no class of redis-py's."""
+    wire = FakeRedis().connect()
+    calls = [command("MULTI"), command("SET", "a", "x"), command("HGET", "a", "b"), command("EXEC")]
+
+    wire.send(calls)
+    *queued, done = [wire.read() for _ in calls]
+
+    assert queued == [b"OK", b"QUEUED", b"QUEUED"]
+    assert isinstance(done, list)
+    assert done[0] == b"OK"
+    assert isinstance(done[1], RedisRefusedError)
+
+
+def test_what_cannot_be_put_into_bytes_is_refused_before_anything_is_sent() -> None:
+    wire = FakeRedis().connect()
+
+    with pytest.raises(RedisRefusedError, match="cannot be sent"):
+        wire.send([command("SET", "a", "\ud800")])
+
+
+def test_server_that_is_not_there_is_unavailable() -> None:
+    """With its address, on one line."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+
+    with pytest.raises(RedisUnavailableError, match=rf"^Redis at 127\.0\.0\.1:{port}: .*refused") as caught:
+        open_wire(Endpoint("127.0.0.1", port), WireOptions(timeout_s=0.5))
+
+    assert not caught.value.is_written
+
+
+def test_password_is_not_shown() -> None:
+    assert "hidden" not in repr(WireOptions(password="hidden"))

@@ -1,0 +1,145 @@
+"""A copy of all accounts into another database: equal, resumable, refused where it would mix or miss something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, text
+
+from iothub.errors import ConflictError
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts import copying, devices, installations, tenants
+from iothub_tenants.accounts.copying import copy_accounts
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.generator import BlockSource
+from iothub_tenants.accounts.initial import init_store
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import device
+
+PEPPER = b"p" * 32
+
+
+class Killed(Exception):  # noqa: N818  what stands for a kill -9
+    """The process ends here."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[AccountStore]:
+    """A tenant with some devices, and one that was deleted: its id must not come back."""
+    with closing(init_store(sqlite_url(tmp_path / "source.db"), pepper=PEPPER, clock=ManualClock())) as store:
+        tenants.create(store, "acme")
+        for number in range(7):
+            devices.create(store, "acme", f"dev{number}")
+        devices.delete(store, "acme", "dev6")
+        yield store
+
+
+@pytest.fixture
+def target_url(tmp_path: Path) -> str:
+    return sqlite_url(tmp_path / "target.db")
+
+
+def _devices(store: AccountStore) -> int:
+    with store.read() as connection:
+        return int(connection.execute(select(func.count()).select_from(device)).scalar_one())
+
+
+def test_copy_is_equal_and_of_the_same_installation(source: AccountStore, target_url: str) -> None:
+    """With the ids that were deleted not to be issued again, and queue ids that go on."""
+    block = BlockSource(source).allocate()
+
+    copied = copy_accounts(source.url, target_url)
+
+    assert copied.rows["device"] == 6
+    assert not copied.was_resumed
+    with closing(AccountStore(target_url, pepper=PEPPER)) as target:
+        assert installations.own(target) == installations.own(source) == copied.installation
+        assert devices.show(target, "acme", "dev1") == devices.show(source, "acme", "dev1")
+        devices.create(target, "acme", "dev7")
+        with target.read() as connection:
+            assert connection.execute(select(func.max(device.c.id))).scalar_one() == 8
+        assert BlockSource(target).allocate() > block
+
+
+def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(
+    source: AccountStore, target_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it was, not from the beginning."""
+    monkeypatch.setattr(copying, "BATCH", 2)
+    told: list[tuple[int, int]] = []
+
+    def die(done: int, of: int) -> None:
+        told.append((done, of))
+        if len(told) == 8:
+            raise Killed
+
+    with pytest.raises(Killed):
+        copy_accounts(source.url, target_url, die)
+    with pytest.raises(ConflictError, match="unfinished copy: run the same `iothub db copy` again"):
+        AccountStore(target_url)
+    first = told[-1][0]
+    told.clear()
+
+    copied = copy_accounts(source.url, target_url, lambda done, of: told.append((done, of)))
+
+    assert copied.was_resumed
+    assert told[0][0] == first + 2 or told[0][0] == first + 1
+    assert told[-1][0] == told[-1][1]
+    with closing(AccountStore(target_url)) as target:
+        assert _devices(target) == 6
+
+
+def test_source_that_changed_between_two_runs_is_copied_from_the_beginning(
+    source: AccountStore, target_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of the first run are not those of the second."""
+    monkeypatch.setattr(copying, "BATCH", 2)
+
+    def die(done: int, of: int) -> None:
+        if done > of / 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        copy_accounts(source.url, target_url, die)
+    devices.delete(source, "acme", "dev0")
+    tenants.create(source, "beta")
+
+    copied = copy_accounts(source.url, target_url)
+
+    assert copied.rows["tenant"] == 2
+    with closing(AccountStore(target_url)) as target:
+        assert _devices(target) == 5
+
+
+def test_source_that_changes_meanwhile_is_noticed(source: AccountStore, target_url: str) -> None:
+    """A hub was not stopped: what it wrote would be missing."""
+    with (
+        closing(AccountStore(source.url, pepper=PEPPER)) as hub,
+        pytest.raises(ConflictError, match="stop every hub and command"),
+    ):
+        copy_accounts(source.url, target_url, lambda done, of: tenants.create(hub, f"late-{done}"))
+
+    with pytest.raises(ConflictError, match="unfinished copy"):
+        AccountStore(target_url)
+
+
+def test_target_with_accounts_is_refused(source: AccountStore, target_url: str) -> None:
+    """They are somebody's, and tenants' numbers would meet; a finished copy is such a target, too."""
+    with closing(init_store(target_url, pepper=PEPPER)) as other:
+        tenants.create(other, "theirs")
+
+        with pytest.raises(ConflictError, match="has accounts, of 1 tenants"):
+            copy_accounts(source.url, target_url)
+
+        with other.read() as connection:
+            assert connection.execute(text("SELECT name FROM tenant")).scalars().all() == ["theirs"]
+
+
+def test_target_that_was_only_initialised_is_taken(source: AccountStore, target_url: str) -> None:
+    """`init` may have been run on it; its plans and its id are not the source's."""
+    init_store(target_url, pepper=PEPPER).close()
+
+    assert copy_accounts(source.url, target_url).rows["tenant"] == 1
