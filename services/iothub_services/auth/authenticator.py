@@ -11,7 +11,7 @@ the store is down: cached records live out their age, everything else is refused
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -109,6 +109,9 @@ class _Refused(Exception):  # noqa: N818  not an error: the way out of a decisio
         self.is_counted = is_counted
 
 
+_Prove = Callable[[Credentials, TenantRecord | None], Awaitable[Authenticated]]
+
+
 class Authenticator:
     """Authenticates the devices of all tenants; must be used on the reactor thread."""
 
@@ -134,24 +137,13 @@ class Authenticator:
 
     async def authenticate(self, shown: Credentials) -> Authenticated | Refusal:
         """Return the proven device, or why not."""
-        reply_after_s = self.checks.reply_after_s()
-        tenant: TenantRecord | None = None
-        try:
-            if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):
-                raise _Refused(Reason.BAD_CREDENTIALS, "failure_ban")
-            for _ in range(_ATTEMPTS):
-                changes = self.directory.changes
-                tenant = await self.directory.tenant(shown.tenant)
-                proven = await self._prove(shown, tenant)
-                if changes == self.directory.changes:
-                    self.failures.clear(shown.tenant, shown.device, source_of(shown.address))
-                    self._observer.proven(proven)
-                    return proven
-            raise _Refused(Reason.SERVER_UNAVAILABLE, "accounts_changing")
-        except StoreDownError:
-            return self._refuse(shown, tenant, _Refused(Reason.SERVER_UNAVAILABLE, "store"), reply_after_s)
-        except _Refused as refused:
-            return self._refuse(shown, tenant, refused, reply_after_s)
+        if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):
+            banned = _Refused(Reason.BAD_CREDENTIALS, "failure_ban")
+            return self._refuse(shown, None, banned, self.checks.reply_after_s())
+        answer = await self._decide(shown, self._prove)
+        if isinstance(answer, Authenticated):
+            self.failures.clear(shown.tenant, shown.device, source_of(shown.address))
+        return answer
 
     def refuse_nameless(self, shown: Credentials) -> Refusal:
         """A username names no device, so there is nobody to ask for and to ban. `shown` must not have it: it may be a misplaced secret."""
@@ -163,25 +155,7 @@ class Authenticator:
 
         A device that has no row is one without groups, rules and limits of its own.
         """
-        reply_after_s = self.checks.reply_after_s()
-        tenant: TenantRecord | None = None
-        try:
-            tenant = await self.directory.tenant(credentials.tenant)
-            if tenant is None or tenant.state is TenantState.DELETING:
-                raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
-            stamp = self.directory.stamp(tenant.id)
-            device = await self.directory.device(tenant, credentials.device) or _without_row(credentials.device)
-            if not device.is_enabled:
-                raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
-            self._check_standing(tenant, device, credentials.client_id, credentials.address)
-            proven = Authenticated(tenant, device, stamp)
-            self._observer.proven(proven)
-            return proven
-        except StoreDownError:
-            refused = _Refused(Reason.SERVER_UNAVAILABLE, "store")
-            return self._refuse(credentials, tenant, refused, reply_after_s)
-        except _Refused as refused:
-            return self._refuse(credentials, tenant, refused, reply_after_s)
+        return await self._decide(credentials, self._stand_for)
 
     async def review(self, proven: Authenticated, *, client_id: str, address: str) -> Authenticated | Refusal:
         """Look at a connected device anew, after a change: may it stay?
@@ -213,6 +187,34 @@ class Authenticator:
     def invalidate(self, tenant_id: int, device: str | None = None) -> None:
         """The accounts have changed: a device's own record, or (None) anything of the tenant, its coming into being included."""
         self.directory.invalidate(tenant_id, device)
+
+    async def _decide(self, shown: Credentials, prove: _Prove) -> Authenticated | Refusal:
+        """Decide by what the accounts hold now: what was read before a change decides nothing."""
+        reply_after_s = self.checks.reply_after_s()
+        tenant: TenantRecord | None = None
+        try:
+            for _ in range(_ATTEMPTS):
+                changes = self.directory.changes
+                tenant = await self.directory.tenant(shown.tenant)
+                proven = await prove(shown, tenant)
+                if changes == self.directory.changes:
+                    self._observer.proven(proven)
+                    return proven
+            raise _Refused(Reason.SERVER_UNAVAILABLE, "accounts_changing")
+        except StoreDownError:
+            return self._refuse(shown, tenant, _Refused(Reason.SERVER_UNAVAILABLE, "store"), reply_after_s)
+        except _Refused as refused:
+            return self._refuse(shown, tenant, refused, reply_after_s)
+
+    async def _stand_for(self, shown: Credentials, tenant: TenantRecord | None) -> Authenticated:
+        if tenant is None or tenant.state is TenantState.DELETING:
+            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
+        stamp = self.directory.stamp(tenant.id)
+        device = await self.directory.device(tenant, shown.device) or _without_row(shown.device)
+        if not device.is_enabled:
+            raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
+        self._check_standing(tenant, device, shown.client_id, shown.address)
+        return Authenticated(tenant, device, stamp)
 
     async def _prove(self, shown: Credentials, tenant: TenantRecord | None) -> Authenticated:
         if tenant is None or tenant.state is TenantState.DELETING:

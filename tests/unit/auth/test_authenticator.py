@@ -368,6 +368,21 @@ def test_record_read_before_a_change_is_not_kept() -> None:
     assert outcome[0].reason is Reason.TENANT_SUSPENDED
 
 
+def test_device_that_a_plug_in_proved_is_not_let_in_by_what_was_read_before_a_change() -> None:
+    """The tenant was suspended while its record was on its way: the old one decides nothing."""
+    house = House()
+    house.threads.is_held = True
+    outcome = collect(house.auth.vouch(Credentials("acme", "dev1", None, "192.0.2.1")))
+    call, answer = house.threads.held.pop()
+    old = call()
+    house.threads.is_held = False
+    house.change(state=TenantState.SUSPENDED)
+
+    answer.callback(old)
+
+    assert outcome[0].reason is Reason.TENANT_SUSPENDED
+
+
 def test_stamp_of_a_proven_device_ends_with_the_next_change() -> None:
     """The caller asks again before it touches a session."""
     house = House()
