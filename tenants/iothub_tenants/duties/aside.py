@@ -13,6 +13,8 @@ from twisted.internet.defer import Deferred
 from iothub import log as logging
 from iothub.errors import IotHubError
 
+PATIENCE_S = 0.3  # what has to wait does not keep rights from changing within a second
+
 log = logging.get(__name__)
 
 Job = Callable[[], Awaitable[object]]

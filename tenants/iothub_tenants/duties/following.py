@@ -1,12 +1,12 @@
 """A running hub follows its accounts: who was deleted leaves, what was changed is obeyed, what is asked is done - in this order, at every look.
 
-Knows no change's meaning and no command's: `departures`, `obey` and `errands` do. Rights that others lose wait for no disk: what may have
-to wait for one is done aside.
+Knows no change's meaning and no command's: `departures`, `obey` and `errands` do. Rights that others lose wait for no disk, no store and no
+other tenant: what is remembered of a change is forgotten as soon as it is heard of, and what may have to wait is done aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -15,16 +15,14 @@ from iothub.errors import IotHubError
 from iothub_services.auth.horizon import Horizon
 from iothub_services.auth.port import Run
 from iothub_tenants.accounts import commands
-from iothub_tenants.accounts.changes import Change, ChangeWatcher, deleted_devices, latest, lines
+from iothub_tenants.accounts.changes import BATCH, Change, ChangeWatcher, deleted_devices, latest, lines
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.duties.aside import Aside
+from iothub_tenants.duties.aside import PATIENCE_S, Aside
 from iothub_tenants.duties.departures import Departures
 from iothub_tenants.duties.errands import QUICK, Errands
 from iothub_tenants.duties.obey import Obedience
 
 _OF_OTHERS = frozenset({ChangeKind.COMMAND, ChangeKind.STREAM})  # no session is concerned
-
-PATIENCE_S = 0.3  # what waits for a disk does not keep rights from changing within a second
 
 log = logging.get(__name__)
 
@@ -62,7 +60,11 @@ class CommandRows:
 
 
 class Following:
-    """On the reactor thread. Invariant: what was changed before a command was given is obeyed before the command is done."""
+    """On the reactor thread.
+
+    Invariants: what was changed before a command was given is heard of before the command is done, and obeyed if that does not take long;
+    a change that was heard of is not forgotten because something behind it fails.
+    """
 
     def __init__(
         self,
@@ -86,10 +88,12 @@ class Following:
         self._errands = errands
         self._rows = CommandRows(store, run)
         self._departing = Aside("departures", later, PATIENCE_S)
+        self._noting = Aside("what was obeyed", later, PATIENCE_S)
         self._asked = Aside("errands", later, PATIENCE_S)
         self._asked_quick = Aside("quick errands", later, PATIENCE_S)
         self._watcher: ChangeWatcher
         self._obeyed = -1
+        self._is_asked = False
         self.heard: Callable[[Sequence[Change]], None] = _nobody
 
     async def begin(self, watcher: ChangeWatcher, horizon: Horizon | None = None) -> None:
@@ -105,40 +109,50 @@ class Following:
             )
             self._horizon = horizon
         obeyed = await self._run("housekeeping.obeyed", self._marks.read_obeyed) or 0
-        await self._end_departed(await self._run("accounts.deleted", deleted_devices, self._store, obeyed))
+        self._departures.note(await self._run("accounts.deleted", deleted_devices, self._store, obeyed))
+        await self._end_departed()
         if not self._departures.is_pending:
             await self._note_obeyed(watcher.after)
 
     async def look(self) -> None:
         """Obey what was changed since the last look, and do what is asked. Raises BackendError."""
-        is_asked = await self._obey()
-        while is_asked:
+        await self._obey()
+        while self._is_asked:
             taken = await self._run("accounts.take", commands.take, self._store, node=self._node)
+            self._is_asked = False
             try:
-                is_asked = await self._obey()
+                await self._obey()
             finally:
                 for aside, is_quick in ((self._asked_quick, True), (self._asked, False)):
                     errands = [command for command in taken if (command.verb in QUICK) is is_quick]
                     if errands:
                         await aside.do(partial(self._errands.run, errands, self._rows))
 
-    async def _obey(self) -> bool:
-        """Whether there are commands, too."""
-        looked_at = 0.0 if self._horizon is None else self._horizon.now()
-        changes = await self._run("accounts.poll", self._watcher.poll)
-        if self._horizon is not None:
-            self._horizon.saw(lines(changes), looked_at)
-        await self._end_departed(changes)
-        self.heard(changes)
-        await self._obedience.obey([change for change in changes if change.kind not in _OF_OTHERS])
-        return any(change.kind is ChangeKind.COMMAND for change in changes)
+    async def _obey(self) -> None:
+        await self._hear()
+        await self._end_departed()
+        await self._obedience.obey()
 
-    async def _end_departed(self, changes: Iterable[Change]) -> None:
+    async def _hear(self) -> None:
+        """Take in all that was changed since the last look; nothing is awaited between a change and all that it makes us forget."""
+        count = BATCH
+        while count == BATCH:
+            looked_at = 0.0 if self._horizon is None else self._horizon.now()
+            changes = await self._run("accounts.poll", self._watcher.poll)
+            if self._horizon is not None:
+                self._horizon.saw(lines(changes), looked_at)
+            self._obedience.note(change for change in changes if change.kind not in _OF_OTHERS)
+            self._departures.note(changes)
+            self._is_asked |= any(change.kind is ChangeKind.COMMAND for change in changes)
+            self.heard(changes)
+            count = len(changes)
+
+    async def _end_departed(self) -> None:
         """End the sessions of deleted devices, and note so when it is done: it is asked at the next start."""
-        self._departures.note(changes)
         if not self._departing.is_busy:
             await self._departing.do(self._departures.turn)
-        await self._note_obeyed(self._departures.settled)
+        if self._departures.settled > self._obeyed and not self._noting.is_busy:
+            await self._noting.do(lambda: self._note_obeyed(self._departures.settled))
 
     async def _note_obeyed(self, change: int) -> None:
         """Tried again at the next look when the disk is full: nothing else waits for it."""

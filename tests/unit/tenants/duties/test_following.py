@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +12,8 @@ from twisted.internet.defer import Deferred
 from iothub.errors import BackendError, UnavailableError
 from iothub.verbs import Verb
 from iothub_services.auth.horizon import Horizon
-from iothub_tenants.accounts import commands, devices, tenants
+from iothub_services.auth.port import TenantRecord
+from iothub_tenants.accounts import changes, commands, devices, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.commands import CommandState
 from iothub_tenants.accounts.registry import Registry
@@ -21,7 +24,9 @@ from iothub_tenants.duties.errands import Errands
 from iothub_tenants.duties.following import Following
 from iothub_tenants.duties.obey import Obedience
 from tests.support import property_names as names
-from tests.support.control_house import House, now, run
+from tests.support.control_house import EVERYTHING, House, device, now
+from tests.support.packets import DISCONNECT
+from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
@@ -43,10 +48,14 @@ class Marks:
 
 
 class Desk:
-    """A hub's accounts with tenant `acme` (id 7, as in the house) and its device `dev1`; `start` begins another life of the hub."""
+    """A hub's accounts with tenant `acme` (id 7, as in the house) and its device `dev1`; `start` begins another life of the hub.
+
+    `gates`: calls, by name, that have no answer before these have fired.
+    """
 
     def __init__(self, house: House, store: AccountStore) -> None:
         self.house = house
+        self.gates: dict[str, list[Deferred[None]]] = defaultdict(list)
         self.store = store
         self.marks = Marks()
         self.pings = 0
@@ -73,16 +82,26 @@ class Desk:
         bounds = QueueBounds(queues, hub.brokers, house.later)
         following = Following(
             self.store,
-            cast("Any", run),
+            cast("Any", self._run),
             self.marks,
             house.later,
             Departures(hub, self._nothing),
-            Obedience(hub, bounds, self._nothing, self._nothing),
+            Obedience(hub, bounds, self._own_limits, self._nothing),
             Errands(hub, queues, self._nothing, self._ping),
         )
         self.horizon = Horizon(self.store.clock, 60.0)
         now(following.begin(ChangeWatcher(self.store), self.horizon))
         return following
+
+    async def _run(self, name: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        for gate in self.gates[name]:
+            await gate
+        return call(*args, **kwargs)
+
+    async def _own_limits(self, tenant_id: int) -> dict[str, str]:
+        for gate in self.gates[f"limits of {tenant_id}"]:
+            await gate
+        return {}
 
     async def _nothing(self, *_: object) -> Any:
         return {}
@@ -94,6 +113,18 @@ class Desk:
     def look(self) -> None:
         now(self.following.look())
         self.house.settle()
+
+    def disable(self, tenant: str, name: str) -> None:
+        record = self.house.accounts.tenants[tenant]
+        known = self.house.accounts.devices[record.id, name]
+        self.house.accounts.add(record, replace(known, is_enabled=False))
+        devices.disable(self.store, tenant, name)
+
+    def add(self, tenant: str, name: str) -> None:
+        """Make a device of a tenant that only SQL has."""
+        devices.create(self.store, tenant, name, password="secret")
+        record = TenantRecord(tenants.show(self.store, tenant).id, tenant, rules=(EVERYTHING,))
+        self.house.accounts.add(record, device(name))
 
     @property
     def last_change(self) -> int:
@@ -184,6 +215,121 @@ def test_deletion_of_the_meantime_is_not_missed_when_nothing_was_ever_noted(desk
     desk.start()
 
     assert desk.house.acme.plane.sessions == {}
+
+
+def closed(guest: Guest) -> list[int]:
+    return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
+
+
+def begin(desk: Desk) -> Deferred[None]:
+    """Look; what takes long is not waited for."""
+    look = Deferred.fromCoroutine(desk.following.look())
+    desk.house.pass_time(1.0)
+    desk.house.pass_time(1.0)
+    return look
+
+
+def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk(desk: Desk) -> None:
+    """It was forgotten when the change was heard of, before anything is waited for."""
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    desk.house.join("c", props=KEPT)
+    desk.house.join("d", username="acme/dev2").disconnect()
+    desk.house.journal.is_held = True
+    desk.delete()
+    desk.disable("acme", "dev2")
+
+    look = Deferred.fromCoroutine(desk.following.look())
+
+    assert not look.called
+    assert desk.house.ask("d", username="acme/dev2").connack.code == 0x87
+
+
+def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(desk: Desk) -> None:
+    """Rights that others lose wait for no disk."""
+    guest = desk.house.join("d", username="acme/dev2")
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    gate = Deferred[None]()
+    desk.gates["housekeeping.obeyed"].append(gate)
+    desk.delete()
+    assert begin(desk).called
+    desk.disable("acme", "dev2")
+
+    desk.look()
+
+    assert closed(guest) == [0x87]
+    gate.callback(None)
+    assert desk.marks.mark is not None
+
+
+def test_sessions_of_one_tenant_keep_up_no_other_tenants(desk: Desk) -> None:
+    """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and obeyed."""
+    desk.add("other0", "dev1")
+    desk.house.join("c")
+    guest = desk.house.join("o", username="other0/dev1")
+    gate = Deferred[None]()
+    desk.gates["limits of 7"].append(gate)
+    tenants.suspend(desk.store, "acme")
+    assert begin(desk).called
+
+    desk.disable("other0", "dev1")
+    desk.look()
+
+    assert closed(guest) == [0x87]
+
+
+def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(desk: Desk) -> None:
+    """By a round of its own, and what the other one has read before decides nothing."""
+    guest = desk.house.join("c")
+    before, after = Deferred[None](), Deferred[None]()
+    desk.gates["limits of 7"].append(before)
+    tenants.update(desk.store, "acme", tenants.Settings(display_name="Acme"))
+    assert begin(desk).called
+    desk.gates["limits of 7"] = [after]
+    desk.disable("acme", "dev1")
+    assert begin(desk).called
+
+    after.callback(None)
+    desk.house.settle()
+    assert closed(guest) == [0x87]
+    before.callback(None)
+
+    assert begin(desk).called
+
+
+def test_all_that_was_changed_is_heard_of_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it is: the last change waits for no other look."""
+    monkeypatch.setattr(changes, "BATCH", 3)
+    monkeypatch.setattr("iothub_tenants.duties.following.BATCH", 3)
+    guest = desk.house.join("c")
+    for number in range(7):
+        devices.create(desk.store, "acme", f"new{number}")
+    desk.disable("acme", "dev1")
+
+    desk.look()
+
+    assert closed(guest) == [0x87]
+    assert desk.horizon.as_of().change == desk.last_change
+
+
+def test_command_that_could_not_be_taken_is_taken_at_the_next_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its line of the change log comes only once."""
+    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    failures = [BackendError("accounts.db: database is locked", retryable=True)]
+    take = commands.take
+
+    def taken(*args: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return take(*args, **options)
+
+    monkeypatch.setattr(commands, "take", taken)
+    with pytest.raises(BackendError):
+        desk.look()
+    desk.look()
+
+    assert commands.show(desk.store, number).answer == {"sessions": 0}
 
 
 def test_command_is_done_when_what_was_changed_before_it_is_obeyed(desk: Desk) -> None:
