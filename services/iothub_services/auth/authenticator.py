@@ -164,11 +164,11 @@ class Authenticator:
             StoreDownError: the accounts cannot be read; ask again later, the device stays as it is.
         """
         stamp = self.directory.stamp(proven.tenant.id)
-        tenant = await self.directory.tenant(proven.tenant.name)
+        tenant = await self.directory.tenant(proven.tenant.name, is_urgent=True)
         try:
             if tenant is None or tenant.id != proven.tenant.id or tenant.state is TenantState.DELETING:
                 raise _Refused(Reason.CREDENTIAL_REVOKED, "unknown_tenant")
-            device = await self.directory.device(tenant, proven.device.name)
+            device = await self.directory.device(tenant, proven.device.name, is_urgent=True)
             if device is None and proven.device == _without_row(proven.device.name):
                 device = proven.device  # vouched for: what others change is no reason to doubt it
             if device is None or not device.is_enabled or _credential(device) != _credential(proven.device):

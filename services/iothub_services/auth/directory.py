@@ -2,6 +2,9 @@
 
 Knows no credentials and no decisions. A record that was being read while the accounts changed is used by nobody and kept by
 nobody: `changes` tells a caller to ask again.
+
+Few questions are in the hands of the pool at once; the others wait in front of it, so that whoever follows the accounts' changes does not wait
+behind a storm of CONNECTs. What is asked after a change of a device that is connected is urgent: it waits for no other question.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
+
+from twisted.internet.defer import DeferredSemaphore
 
 from iothub.clock import Clock
 from iothub.errors import UnavailableError
@@ -30,12 +36,13 @@ class StoreDownError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class DirectorySettings:
-    """`loads`: questions to the store under way at once; `tenant_loads`: of them for one tenant, or for tenants by name."""
+    """`loads`: questions to the store that wait at once; `tenant_loads`: of them for one tenant, or for tenants by name; `asked`: under way."""
 
     tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
     devices: LruSettings = field(default_factory=lambda: LruSettings(entries=50_000))
     loads: int = 1024
     tenant_loads: int = 512
+    asked: int = 4
 
 
 class Shared(Protocol):
@@ -73,8 +80,9 @@ class Directory:
         self._absent: Lru[str, None] = Lru(settings.tenants, clock)  # names that no tenant has
         self._devices: Lru[tuple[int, int, str], DeviceRecord] = Lru(settings.devices, clock)
         self._shared = shared
-        self._tenant_flights: Flights[tuple[int, str], _Answer[TenantRecord]] = Flights()
-        self._device_flights: Flights[tuple[int, int, str], _Answer[DeviceRecord]] = Flights()
+        self._tenant_flights: Flights[tuple[int, str, bool], _Answer[TenantRecord]] = Flights()
+        self._device_flights: Flights[tuple[int, int, str, bool], _Answer[DeviceRecord]] = Flights()
+        self._turns = DeferredSemaphore(settings.asked)
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
         self._names: dict[int, str] = {}
@@ -96,7 +104,7 @@ class Directory:
         """Return a number that changes with everything of the tenant."""
         return self._stamps.get(tenant_id, 0)
 
-    async def tenant(self, name: str) -> TenantRecord | None:
+    async def tenant(self, name: str, *, is_urgent: bool = False) -> TenantRecord | None:
         """Return the tenant of this name, or None.
 
         Raises:
@@ -109,12 +117,13 @@ class Directory:
             return None
         changes = self.changes
         # A question asked before a change is not joined after it: its answer may be the old one.
-        tenant, most_s = await self._tenant_flights.join((changes, name), lambda: self._find_tenant(name))
+        key = (changes, name, is_urgent)
+        tenant, most_s = await self._tenant_flights.join(key, lambda: self._find_tenant(name, is_urgent))
         if changes == self.changes:
             self._keep(name, tenant, most_s)
         return tenant
 
-    async def device(self, tenant: TenantRecord, name: str) -> DeviceRecord | None:
+    async def device(self, tenant: TenantRecord, name: str, *, is_urgent: bool = False) -> DeviceRecord | None:
         """Return the tenant's device of this name, or None.
 
         Raises:
@@ -126,7 +135,7 @@ class Directory:
             return device
         stamp = self.stamp(tenant.id)
         device, most_s = await self._device_flights.join(
-            (tenant.id, stamp, name), lambda: self._find_device(tenant.id, name)
+            (tenant.id, stamp, name, is_urgent), lambda: self._find_device(tenant.id, name, is_urgent)
         )
         if stamp == self.stamp(tenant.id):
             if device is not None:
@@ -154,49 +163,57 @@ class Directory:
             self._tenants.put(name, tenant, most_s)
             self._names[tenant.id] = name
 
-    async def _find_tenant(self, name: str) -> _Answer[TenantRecord]:
+    async def _find_tenant(self, name: str, is_urgent: bool) -> _Answer[TenantRecord]:
         """Ask the second level, then the store, whose answer the second level gets."""
         shared = self._shared
         if shared is None:
-            return await self._load_tenant(name), math.inf
+            return await self._load_tenant(name, is_urgent), math.inf
         found = await shared.tenant(name)
         if not isinstance(found, Missing):
             return found, shared.horizon.left_s()
         as_of = shared.horizon.as_of()
-        tenant = await self._load_tenant(name)
+        tenant = await self._load_tenant(name, is_urgent)
         shared.put_tenant(name, as_of, tenant)
         return tenant, math.inf
 
-    async def _find_device(self, tenant_id: int, name: str) -> _Answer[DeviceRecord]:
+    async def _find_device(self, tenant_id: int, name: str, is_urgent: bool) -> _Answer[DeviceRecord]:
         shared = self._shared
         if shared is None:
-            return await self._load_device(tenant_id, name), math.inf
+            return await self._load_device(tenant_id, name, is_urgent), math.inf
         found = await shared.device(tenant_id, name)
         if not isinstance(found, Missing):
             return found, shared.horizon.left_s()
         as_of = shared.horizon.as_of()
-        device = await self._load_device(tenant_id, name)
+        device = await self._load_device(tenant_id, name, is_urgent)
         shared.put_device(tenant_id, name, as_of, device)
         return device, math.inf
 
-    async def _load_tenant(self, name: str) -> TenantRecord | None:
-        return await self._load(0, "accounts.tenant", lambda: self._accounts.find_tenant(name))
+    async def _load_tenant(self, name: str, is_urgent: bool) -> TenantRecord | None:
+        return await self._load(0, "accounts.tenant", lambda: self._accounts.find_tenant(name), is_urgent)
 
-    async def _load_device(self, tenant_id: int, name: str) -> DeviceRecord | None:
-        return await self._load(tenant_id, "accounts.device", lambda: self._accounts.find_device(tenant_id, name))
+    async def _load_device(self, tenant_id: int, name: str, is_urgent: bool) -> DeviceRecord | None:
+        find = partial(self._accounts.find_device, tenant_id, name)
+        return await self._load(tenant_id, "accounts.device", find, is_urgent)
 
-    async def _load(self, tenant_id: int, call: str, find: Callable[[], T]) -> T:
+    async def _load(self, tenant_id: int, call: str, find: Callable[[], T], is_urgent: bool) -> T:
+        if is_urgent:
+            return await self._ask(call, find)
         if self._loads >= self._settings.loads or self._tenant_loads[tenant_id] >= self._settings.tenant_loads:
             raise StoreDownError("the accounts do not answer fast enough; too many wait for them")
         self._loads += 1
         self._tenant_loads[tenant_id] += 1
         try:
-            return await self._run(call, find)
-        except Exception as error:  # the edge of the thread pool: whatever a driver raises, no door opens
-            self._on_failure(call, error)
-            raise StoreDownError(f"the accounts cannot be read: {type(error).__name__}") from error
+            async with self._turns:
+                return await self._ask(call, find)
         finally:
             self._loads -= 1
             self._tenant_loads[tenant_id] -= 1
             if not self._tenant_loads[tenant_id]:
                 del self._tenant_loads[tenant_id]
+
+    async def _ask(self, call: str, find: Callable[[], T]) -> T:
+        try:
+            return await self._run(call, find)
+        except Exception as error:  # the edge of the thread pool: whatever a driver raises, no door opens
+            self._on_failure(call, error)
+            raise StoreDownError(f"the accounts cannot be read: {type(error).__name__}") from error

@@ -141,7 +141,7 @@ class Obedience:
         directory = self._hub.authenticator.directory
         while True:
             stamp = directory.stamp(tenant_id)
-            record, own = await directory.tenant(name), await self._own_limits(tenant_id)
+            record, own = await directory.tenant(name, is_urgent=True), await self._own_limits(tenant_id)
             if stamp == directory.stamp(tenant_id):
                 return record, own
 

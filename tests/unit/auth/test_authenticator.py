@@ -22,7 +22,7 @@ from iothub_services.auth.authenticator import (
     Refusal,
 )
 from iothub_services.auth.check_pool import CheckSettings
-from iothub_services.auth.directory import StoreDownError
+from iothub_services.auth.directory import DirectorySettings, StoreDownError
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.port import Ban, BanKind, CredentialKind, DeviceRecord, TenantRecord, TenantState
 from iothub_services.auth.secrets import hash_generated
@@ -433,6 +433,20 @@ def test_review_tells_who_may_stay() -> None:
     assert review().reason is Reason.CREDENTIAL_REVOKED
     house.change(id=9)
     assert review().reason is Reason.CREDENTIAL_REVOKED
+
+
+def test_review_waits_for_no_flood_of_other_questions() -> None:
+    """Whoever asks for made-up names must not keep a revoked device connected."""
+    house = House(directory=DirectorySettings(loads=1, asked=1))
+    proven = house.connect()
+    house.threads.is_held = True
+    house.begin("made-up")
+    house.threads.is_held = False
+    house.change(state=TenantState.SUSPENDED)
+
+    (outcome,) = collect(house.auth.review(proven, client_id="c1", address="192.0.2.1"))
+
+    assert outcome.reason is Reason.TENANT_SUSPENDED
 
 
 def test_review_closes_the_predecessor_of_a_device_that_shows_the_same() -> None:

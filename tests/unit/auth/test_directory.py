@@ -111,6 +111,33 @@ def test_waiting_questions_are_bounded_for_all_and_per_tenant() -> None:
     assert begin(directory.tenant("x")) == []
 
 
+def test_questions_wait_in_front_of_the_pool() -> None:
+    """What else is asked of the accounts, such as what has changed, does not wait behind a storm."""
+    directory, threads, _ = make(asked=2)
+    answers = [begin(directory.device(ACME, name)) for name in "abcd"]
+
+    assert len(threads.calls) == 2
+    for _ in range(4):
+        threads.finish()
+    assert [answer[0].name for answer in answers] == list("abcd")
+
+
+def test_urgent_question_waits_for_no_other_and_is_never_one_too_many() -> None:
+    """A revoked device is put out however many made-up names are being asked for."""
+    directory, threads, _ = make(loads=2, tenant_loads=1, asked=1)
+    begin(directory.tenant("made-up"))
+    begin(directory.device(ACME, "dev"))
+
+    tenant = begin(directory.tenant("acme", is_urgent=True))
+    device = begin(directory.device(ACME, "dev", is_urgent=True))
+
+    assert len(threads.calls) == 3
+    threads.calls.pop(0)
+    threads.finish()
+    threads.finish()
+    assert (tenant[0].name, device[0].name) == ("acme", "dev")
+
+
 def test_any_error_of_a_driver_is_a_dead_store_and_is_told() -> None:
     """Garbage from the store opens no door and kills no CONNECT (B12)."""
     directory, threads, failures = make()
