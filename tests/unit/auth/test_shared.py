@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+from typing import Any
+
 import pytest
 
 from iothub.testing.clock import ManualClock
@@ -13,6 +17,7 @@ from tests.support.shared_cache import CACHE_S, Accounts, DictRedis, Hub
 ACME = TenantRecord(1, "acme")
 DEV = DeviceRecord("dev1", "h1$old", id=1)
 CHANGED = DeviceRecord("dev1", "h1$new", id=1)
+STEPS = ("change", "look", "ask", "ask", "read", "sql", "redis", "redis")
 
 
 @pytest.fixture
@@ -133,6 +138,45 @@ def test_change_while_redis_answers_is_not_overtaken(cold: Hub, accounts: Accoun
     assert asked == [CHANGED]
 
 
+def test_no_order_of_events_gives_an_old_record_to_who_asks_after_the_look() -> None:
+    """Two hubs whose looks, questions to SQL and to Redis go as they like, late ones in any order."""
+    for seed in range(500):
+        random = Random(seed)
+        asked = any_course([(random.choice(STEPS), random.randrange(2)) for _ in range(40)])
+
+        assert all(int(answer[0].credential) >= least for least, answer in asked), seed
+
+
+def any_course(steps: list[tuple[str, int]]) -> list[tuple[int, list[Any]]]:
+    """Go these steps, each at one of two hubs; return what was known at each question, and its answer: numbers of changes."""
+    accounts, redis = Accounts(), DictRedis()
+    accounts.add(ACME, replace(DEV, credential="0"))
+    hubs = [Hub(accounts, redis, ManualClock()) for _ in range(2)]
+    redis.is_held = hubs[0].threads.is_held = hubs[1].threads.is_held = True
+    changes, known, asked = 0, [0, 0], list[tuple[int, list[Any]]]()
+    for step, number in steps:
+        hub = hubs[number]
+        if step == "change":
+            changes += 1
+            accounts.change_device(1, "dev1", replace(DEV, credential=str(changes)))
+        elif step == "look":
+            hub.look()
+            known[number] = changes
+        elif step == "ask":
+            asked.append((known[number], hub.device(ACME, "dev1")))
+        elif step == "read" and hub.threads.calls:
+            hub.threads.read(-number)
+        elif step == "sql" and hub.threads.calls:
+            hub.threads.finish(-number)
+        elif step == "redis" and redis.held:
+            redis.answer(-number)
+    while redis.held or hubs[0].threads.calls or hubs[1].threads.calls:
+        for answers, answer in ((redis.held, redis.answer), *((hub.threads.calls, hub.threads.finish) for hub in hubs)):
+            if answers:
+                answer()
+    return asked
+
+
 def test_old_answer_of_sql_is_put_as_of_its_question(cold: Hub, accounts: Accounts, redis: DictRedis) -> None:
     """Read before a change, written after it: as old as it is, so it harms nobody who has seen the change."""
     redis.entries.clear()
@@ -201,6 +245,20 @@ def test_without_sql_redis_answers_as_long_as_memory_would(cold: Hub, accounts: 
 
     assert isinstance(cold.device(ACME, "dev1")[0], StoreDownError)
     assert isinstance(cold.device(ACME, "nobody")[0], StoreDownError)
+
+
+def test_answer_that_redis_kept_to_itself_for_long_is_not_used(
+    cold: Hub, accounts: Accounts, redis: DictRedis, clock: ManualClock
+) -> None:
+    """Nobody knows any more whether it is true: the changes could not be read for longer than memory would have it."""
+    redis.is_held = True
+    asked = cold.device(ACME, "dev1")
+    accounts.is_down = True
+    clock.advance(CACHE_S + 1)
+
+    redis.answer()
+
+    assert isinstance(asked[0], StoreDownError)
 
 
 def test_one_question_to_redis_at_a_time(cold: Hub, redis: DictRedis) -> None:
