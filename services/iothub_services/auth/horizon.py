@@ -19,6 +19,7 @@ When the log cannot be read for long, nobody knows what has changed: `left_s` sa
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -67,8 +68,8 @@ class Horizon:
         self._clock = clock
         self._remembered_s = remembered_s
         self._most = most
-        self._times: dict[int, int] = {}
-        self._last: dict[_Subject, int] = {}
+        self._times: OrderedDict[int, int] = OrderedDict()  # a dict looks for its first key past all that have gone
+        self._last: OrderedDict[_Subject, int] = OrderedDict()
         self._looked_at: float | None = None
         self._floor = 0
         self._seen = NOTHING_SEEN
@@ -128,8 +129,8 @@ class Horizon:
             self._raise_floor(next(iter(self._times)))
 
     def _concern(self, subject: _Subject, change: int) -> None:
-        self._last.pop(subject, None)  # to the end
         self._last[subject] = change
+        self._last.move_to_end(subject)
 
     def _raise_floor(self, floor: int) -> None:
         """What was true as of `floor` or before is used no more."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -45,7 +46,7 @@ class Lru(Generic[K, V]):
         self._settings = settings
         self._clock = clock
         self._uniform = uniform
-        self._entries: dict[K, tuple[V | None, float]] = {}  # in order of use, the least recent first
+        self._entries: OrderedDict[K, tuple[V | None, float]] = OrderedDict()  # in order of use, the least recent first
         self.hits = 0
         self.misses = 0
 
@@ -54,11 +55,12 @@ class Lru(Generic[K, V]):
 
     def get(self, key: K) -> V | Missing | None:
         """Return the answer (None is one) or `MISSING`."""
-        entry = self._entries.pop(key, None)
+        entry = self._entries.get(key)
         if entry is None or entry[1] <= self._clock.monotonic():
+            self._entries.pop(key, None)
             self.misses += 1
             return MISSING
-        self._entries[key] = entry
+        self._entries.move_to_end(key)
         self.hits += 1
         return entry[0]
 
@@ -66,7 +68,7 @@ class Lru(Generic[K, V]):
         """Keep an answer, for `most_s` at most; the least recently used one makes room."""
         self._entries.pop(key, None)
         while len(self._entries) >= self._settings.entries:
-            del self._entries[next(iter(self._entries))]
+            self._entries.popitem(last=False)
         ttl_s = self._settings.negative_ttl_s if value is None else self._settings.ttl_s
         ttl_s *= 1.0 - self._settings.jitter * self._uniform()
         self._entries[key] = (value, self._clock.monotonic() + min(ttl_s, most_s))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.horizon import EVERYBODY, NOTHING_SEEN, AsOf, Horizon, Line
 
@@ -136,3 +138,18 @@ def test_without_looks_nothing_is_used_for_long() -> None:
     assert horizon.left_s() < 0
     horizon.saw([], horizon.now())
     assert horizon.left_s() == 60.0
+
+
+def test_line_costs_the_same_when_the_memory_is_full() -> None:
+    """On the reactor thread; a thousand lines may come at once."""
+    most = 30_000
+    horizon = begun(most=most)
+    horizon.begin([line(1)], 1.0)
+    cost_s = []
+    for beginning in (2, 2 + most):
+        lines = [line(change, 1, str(change)) for change in range(beginning, beginning + most)]
+        began = time.process_time()
+        horizon.saw(lines, 1.0)
+        cost_s.append(time.process_time() - began)
+
+    assert cost_s[1] < 8 * cost_s[0]
