@@ -213,10 +213,10 @@ class SharedStores:
         try:
             for numbers, last_seen in list(self._heritage.items()):
                 await self.catch_up()
-                del self._heritage[numbers]
                 if self._abroad is not None:
                     count = await self._abroad.inherit(numbers, int(last_seen * 1000))
                     self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
+                del self._heritage[numbers]
         except IotHubError as error:
             self._log.warning("nothing could be taken over yet; it is tried again", cause=str(error))
         except Exception as error:  # the service loop's edge, as in a look

@@ -228,6 +228,29 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     assert node.stores.others.living() == frozenset()
 
 
+def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else will ever end the sessions of the hub that is gone."""
+    inherited: list[frozenset[int]] = []
+    two = other(node)
+    node.begin()
+
+    async def inherit(numbers: frozenset[int], _lost_at_ms: int) -> int:
+        inherited.append(numbers)
+        if len(inherited) == 1:
+            raise UnavailableError("no")
+        return 3
+
+    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    node.pass_time(JOIN_S, two)
+    node.follower.round()
+    node.pass_time(GONE_S + 2)
+    for _ in range(3):
+        node.follower.round()
+        node.pass_time(1.5)
+
+    assert inherited == [frozenset({2})] * 2
+
+
 def test_hub_whose_place_was_taken_says_so(node: Node) -> None:
     """It must not go on."""
     node.begin()
