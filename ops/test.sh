@@ -115,6 +115,8 @@ step "units, contracts, properties, structure" tests $spread tests/unit tests/co
 step "jobs on Spark" tests $spread $jobs
 words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
+step "the plain twin: engine, queues and properties again" plain_tests $spread tests/unit/engine tests/unit/queues tests/property
+step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
 if [ -n "$beside" ]; then
     echo "waiting for the tests on real servers ..."
     wait "$beside"
@@ -125,8 +127,6 @@ alone="tests/integration/faults tests/integration/test_usage_kill.py"
 alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
 step "faults and rates, one after the other" tests $alone
-step "the plain twin: engine, queues and properties again" plain_tests $spread tests/unit/engine tests/unit/queues tests/property
-step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
 
 echo
 printf '%s\n' "${summary[@]}"
