@@ -69,4 +69,4 @@ fmt: $(DEV_STAMP)  ## format and sort imports
 clean:  ## remove everything that was built or installed here (not .demo)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage bench-results
 	rm -rf tests/scenarios/node_modules tests/bench/load/mqttload tests/bench/load/mqttfloor
-	find iothub services -name '*.so' -delete; find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find iothub services \( -name '*.so' -o -name compiled.sha256 \) -delete; find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,27 +1,29 @@
 """Compile the message plane and the queues on HBase: every `.py` with a `.pxd` beside it, and every `.pyx`, in their packages.
 
 All metadata is in setup.cfg. Without a C compiler or Cython the build goes on and the plain twin runs; it says so.
+A hash of the sources goes beside what was built, so that a hub does not start on modules that were built from other ones.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 # Folders in which top packages lie, and the packages in them that are compiled.
 COMPILED = ((Path(), Path("iothub/engine")), (Path("services"), Path("iothub_services/queues/hbase")))
+build_stamp = runpy.run_path("iothub/net/build_stamp.py")
 
 
 def sources() -> list[tuple[str, Path]]:
     """Return (dotted name, file) of what is compiled."""
     found = []
     for root, package in COMPILED:
-        folder = root / package
-        typed = [path.with_suffix(".py") for path in sorted(folder.glob("*.pxd")) if path.with_suffix(".py").exists()]
-        paths = [*typed, *sorted(folder.glob("*.pyx"))]
+        paths = build_stamp["compiled_sources"](root / package)
         found += [(".".join((*package.parts, path.stem)), path) for path in paths]
     return found
 
@@ -56,4 +58,19 @@ def extensions() -> list[object]:
     return compiled
 
 
-setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})
+class StampedBuild(build_ext):
+    """Says beside what it has built from which sources that was."""
+
+    def run(self) -> None:
+        super().run()
+        for root, package in COMPILED:
+            folder = Path(self.get_ext_fullpath(".".join((*package.parts, "any")))).parent
+            if folder.is_dir():
+                (folder / build_stamp["STAMP"]).write_text(build_stamp["fingerprint"](root / package) + "\n")
+
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": StampedBuild},
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)

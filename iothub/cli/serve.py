@@ -5,15 +5,13 @@ Knows no part of the hub: `iothub.node` builds and runs it.
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from iothub import log
 from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.config_check import check_start
-from iothub.errors import ConfigError
+from iothub.net.backend import require_fresh_build, select_backend
 from iothub.settings import Config
 
 
@@ -60,12 +58,6 @@ def _configure_log(config: Config) -> None:
 
 
 def _check_twin() -> None:
-    """Refuse the plain twin where the operator demands the compiled one."""
-    if not os.environ.get("IOTHUB_REQUIRE_COMPILED"):
-        return
-    from iothub.cli.version import twin
-
-    if twin() != "compiled":
-        raise ConfigError(
-            "IOTHUB_REQUIRE_COMPILED is set, but the message plane is not compiled: install a C compiler and reinstall"
-        )
+    """Refuse the plain twin where the operator demands the compiled one, and compiled modules that are older than their sources."""
+    if select_backend() == "compiled":
+        require_fresh_build()

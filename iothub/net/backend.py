@@ -1,21 +1,25 @@
 """Which twin runs: the compiled poller or the plain one. The one place that looks.
 
 Knows neither twin's inside. `IOTHUB_PURE_PYTHON=1` forces the plain one, `IOTHUB_REQUIRE_COMPILED=1` refuses to start
-without the compiled one.
+without the compiled one. Compiled modules that are older than their sources are refused: they would fail late, or do what nobody wrote.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Literal
 
 from iothub.errors import ConfigError
+from iothub.net.build_stamp import is_stale
 
 Backend = Literal["compiled", "plain"]
 
 POLLER = "iothub.engine.poller"
+COMPILED = ("iothub.engine", "iothub_services.queues.hbase")
+"""The packages with compiled modules."""
 
 
 def select_backend(environ: Mapping[str, str] = os.environ, *, is_built: bool | None = None) -> Backend:
@@ -42,3 +46,23 @@ def select_backend(environ: Mapping[str, str] = os.environ, *, is_built: bool | 
 
 def is_compiled_built() -> bool:
     return importlib.util.find_spec(POLLER) is not None
+
+
+def require_fresh_build(folders: Iterable[Path] | None = None) -> None:
+    """Look whether what is compiled was built from the sources beside it.
+
+    Raises:
+        ConfigError: it was not.
+    """
+    for folder in _compiled_folders() if folders is None else folders:
+        if is_stale(folder):
+            raise ConfigError(
+                f"the compiled modules in {folder} were built from other sources than those beside them; "
+                "build them anew (`make install`, or `python setup.py build_ext --inplace`), or set IOTHUB_PURE_PYTHON=1 for the plain twin"
+            )
+
+
+def _compiled_folders() -> Iterable[Path]:
+    for name in COMPILED:
+        spec = importlib.util.find_spec(name)
+        yield from (Path(folder) for folder in (spec and spec.submodule_search_locations) or ())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from iothub.errors import ConfigError
-from iothub.net.backend import select_backend
+from iothub.net.backend import require_fresh_build, select_backend
+from iothub.net.build_stamp import STAMP, fingerprint
 
 
 def test_backend_is_the_compiled_one_when_it_is_there() -> None:
@@ -23,3 +26,27 @@ def test_backend_that_is_required_and_missing_stops_the_start() -> None:
     with pytest.raises(ConfigError, match="exclude each other"):
         select_backend({"IOTHUB_REQUIRE_COMPILED": "1", "IOTHUB_PURE_PYTHON": "1"}, is_built=True)
     assert select_backend({"IOTHUB_REQUIRE_COMPILED": "1"}, is_built=True) == "compiled"
+
+
+@pytest.mark.parametrize("change", ["a.py", "a.pxd", "b.pyx", "c.pxd"])
+def test_compiled_modules_that_are_older_than_their_sources_are_refused(tmp_path: Path, change: str) -> None:
+    """Of whatever they are made of; what is not compiled may change, and without compiled modules there is nothing to refuse."""
+    for name in ("a.py", "a.pxd", "b.pyx", "plain.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    require_fresh_build([tmp_path])
+    (tmp_path / "a.cpython-311-x86_64-linux-gnu.so").touch()
+    with pytest.raises(ConfigError, match="build them anew"):
+        require_fresh_build([tmp_path])  # nobody knows from what they were built
+    (tmp_path / STAMP).write_text(fingerprint(tmp_path) + "\n")
+    (tmp_path / "plain.py").write_text("x = 2\n")
+    require_fresh_build([tmp_path])
+
+    (tmp_path / change).write_text("x = 2\n")
+
+    with pytest.raises(ConfigError, match="built from other sources"):
+        require_fresh_build([tmp_path])
+
+
+def test_what_is_compiled_here_is_fresh() -> None:
+    """The build says from what it was built, for every package that setup.py compiles."""
+    require_fresh_build()
