@@ -267,8 +267,7 @@ class LeasedRates:
         self._hubs = max(hubs, 1)
         due = [(tenant, rate) for tenant in self._next() for rate in tenant.due()]
         self.is_restless = bool(due)
-        due += self._ended
-        self._ended = []
+        due, self._ended = self._ended + due, []  # who has ended may have begun anew
         for start in range(0, len(due), BATCH):
             await self._share(due[start : start + BATCH])
 

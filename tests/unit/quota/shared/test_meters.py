@@ -9,8 +9,9 @@ import pytest
 from iothub_services.quota.names import Quota
 from iothub_services.quota.rates import RateBook
 from iothub_services.quota.resolve import resolve_texts
+from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.meters import RETRY_S, LeasedRate, WatchedMeter
-from tests.support.shared_quota import HubHalf, World
+from tests.support.shared_quota import SCOPE, HubHalf, World
 
 RATE = 600
 
@@ -132,6 +133,19 @@ def test_tenant_that_is_put_away_gives_its_part_back(hubs: list[Publishers]) -> 
     run(hubs, [2], 1.0)
 
     assert hubs[2].rate.share == pytest.approx(RATE, rel=0.01)
+
+
+def test_tenant_that_comes_back_at_once_is_not_forgotten(hubs: list[Publishers]) -> None:
+    """Its end was not told when it began anew: what it gave back is what it had before."""
+    first = hubs[0]
+    run(hubs, [0], 1.0)
+    first.tenant.close()
+    first.tenant = first.half.tenant(f"publish_messages={RATE}/1s")
+    first.tenant.obey(first.book.tenant)
+    first.half.turn()
+
+    held = first.world.redis.keys[Keys(SCOPE).rate("7:publish_messages/1").encode()]
+    assert len(held) == 3
 
 
 def test_held_back_by_a_part_comes_back_soon(hubs: list[Publishers]) -> None:
