@@ -80,6 +80,7 @@ class HubHalf:
         self.told = Silent()
         self.modes: list[Mode] = []
         self.soon: list[Callable[[], object]] = []
+        self.late: list[Deferred[None]] | None = None  # answers that were given and are not heard yet
         store: Any = _NoStore() if folder is None else UsageStore(folder / f"{place}.db", world, lambda *_: None)
         self.usage = Usage(store, world)
         self.shared = SharedQuota(
@@ -90,7 +91,11 @@ class HubHalf:
     async def _call(self, call: Call) -> Reply:
         if self.is_cut_off:
             raise RedisUnavailableError("cut off")
-        return await self.world.call(call)
+        reply = await self.world.call(call)
+        if self.late is not None:
+            self.late.append(Deferred())
+            await self.late[-1]
+        return reply
 
     def _later(self, delay: float, call: Callable[[], object]) -> None:
         if delay == 0:
@@ -99,6 +104,23 @@ class HubHalf:
     def run_soon(self) -> None:
         while self.soon:
             self.soon.pop(0)()
+
+    def hear_one(self) -> None:
+        """The first answer that is late arrives now."""
+        assert self.late
+        self.late.pop(0).callback(None)
+
+    def hear(self) -> None:
+        """All that is late arrives, and nothing is late any more."""
+        late, self.late = self.late or [], None
+        for each in late:
+            each.callback(None)
+        self.run_soon()
+
+    def turn_without_answer(self) -> None:
+        """Begin a turn whose questions reach Redis and whose answers are not heard until `hear`."""
+        self.late = []
+        Deferred.fromCoroutine(self.shared._turn())
 
     def turn(self) -> None:
         """Take a turn, as the service's own loop would: trouble is not the caller's."""

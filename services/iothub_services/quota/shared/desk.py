@@ -5,8 +5,9 @@ Knows the ledger's scripts and no tenant. Who needs units waits in `room`; whate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 
 from twisted.internet.defer import Deferred
 
@@ -26,7 +27,8 @@ Later = Callable[[float, Callable[[], object]], object]
 class Desk:
     """On the reactor thread.
 
-    Invariants: a grant is asked for once at a time. While nobody can be asked (`is_open` False) every hub keeps what it was granted.
+    Invariants: a grant is asked for once at a time. While the ledger does not answer (`is_away`) every hub keeps what it was granted; one that was
+    stopped for longer than its lease, or whose lease has ended, uses nothing more until it has declared what it has.
     """
 
     def __init__(self, lease: Lease, clock: Clock, later: Later, on_trouble: Callable[[BackendError], None]) -> None:
@@ -40,8 +42,10 @@ class Desk:
         self._is_called = False
         self.is_open = False  # the ledger can be asked
         self.is_away = False  # it does not answer: nobody needs to wait for it
-        self.heard_at = 0.0  # of the last answer to a turn: monotonic
-        self.asked = self.refused = 0
+        self.heard_at = (
+            -inf
+        )  # monotonic: when the last turn that was answered had begun, or was found to have no answer
+        self.asked = 0
 
     # --- grants
 
@@ -80,21 +84,17 @@ class Desk:
 
     def change_all(self) -> None:
         """Everything must be told again."""
-        for name, grant in self._grants.items():
-            grant.is_asked = False
-            self._changed[name] = grant
-
-    @property
-    def names(self) -> Iterable[str]:
-        return self._grants
+        self._changed.update(self._grants)
 
     # --- asking
 
     def fits(self, grant: Grant, count: int) -> bool:
         """Whether `count` more may be used now. What was granted before our lease ended may have been granted to others since."""
-        if self.is_open and self._clock.monotonic() - self.heard_at > scripts.LEASE_MS / 1000:
-            return False
-        return grant.fits(count)
+        return self._has_share and grant.fits(count)
+
+    @property
+    def _has_share(self) -> bool:
+        return self._clock.monotonic() - self.heard_at <= scripts.LEASE_MS / 1000
 
     async def room(self, wanted: Sequence[tuple[Grant, int]]) -> bool:
         """Return True when all fit, and may be taken if that is done at once; False when the ledger says no.
@@ -157,7 +157,7 @@ class Desk:
         self.asked += len(questions)
         try:
             verdicts = await self._reserve(questions)
-        except BackendError:
+        except BaseException:
             for grant in grants:
                 grant.is_asked = False
                 self._changed[grant.name] = grant
@@ -204,8 +204,14 @@ class Desk:
     def fail(self, error: BackendError) -> None:
         """The ledger is away: who waits hears so, and what was granted stays."""
         self.is_open, self.is_away = False, True
+        if self._has_share:  # else it was this hub that was away
+            self.heard_at = self._clock.monotonic()
         for grant in list(self._grants.values()):
             grant.fail(UnavailableError(f"the quota ledger does not answer: {error}"))
+
+    def lapse(self) -> None:
+        """What was granted may be others' by now: nothing more is used until everything is declared."""
+        self.is_open, self.heard_at = False, -inf
 
     def _end(self, before: Grant) -> None:
         waiting, before.waiting = before.waiting, []

@@ -3,8 +3,9 @@
 Knows no Redis: what is to be asked is a `Question`, what was answered a `Verdict`.
 
 Theory. `granted` is what the ledger holds for this hub; the sum over all hubs is never above the limit, so a hub that stays within it needs to ask
-nobody, and may go on when nobody can be asked. Who goes short waits: for the ledger's answer, and while other hubs hold more than they
-use, for those to give it back. Only then a refusal is a refusal.
+nobody, and may go on when nobody can be asked. What a question gives back is given up before it is asked: while the answer is under way
+another hub may have it already. Who goes short waits: for the ledger's answer, and while other hubs hold more than they use, for those to
+give it back. Only then a refusal is a refusal.
 """
 
 from __future__ import annotations
@@ -116,7 +117,13 @@ class Grant:
         if self.is_eager:
             needed = used + (1 if self.is_wanted else self._advance)
         self.is_wanted = False
+        self._give_up(needed)
         return Question(self.limit, used, needed, needed + spare)
+
+    def _give_up(self, needed: int) -> None:
+        if self.granted > needed:
+            self.granted = needed
+            self.obey()
 
     @property
     def is_running_out(self) -> bool:

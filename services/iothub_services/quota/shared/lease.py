@@ -77,7 +77,7 @@ class Lease:
         """Run a script as this hub; return what it answers. Raises LapsedError, BackendError."""
         name = self.name
         if not name:
-            raise LapsedError("the quota ledger has not been entered")
+            raise LapsedError("the quota ledger has not been entered", is_past=True)
         self._number += 1
         all_keys = [self.keys.hubs, self.keys.state, *keys]
         reply = await self._call(script_call(script, all_keys, name, self._number, scripts.LEASE_MS, *arguments))

@@ -8,7 +8,8 @@ back under another name, declares what it holds, and only then lets its old name
 
 - Where nothing was (`state` is missing), or something may be lost (a number is not the next one, a hub comes back), no count is granted until
   `settled`: every hub that lives has declared by then what it holds. A Redis that was killed may lack what it had said a moment before.
-- When nobody at all was there for `GAP_MS`, it is Redis that was away: every lease that there is begins anew, and nothing is lost.
+- When nobody at all was there for `GAP_MS`, it is Redis that was away, or its clock was set: every lease that held then begins anew, and nothing
+  is lost. One that had ended before has ended: others may have got what was held under it.
 - A grant is never more than the limit leaves; what exists already (`used`) is counted whatever the limit says.
 - A hub may be granted more than it asks for, its spare: not while somebody wants it, and never more than its part of half of what is free.
 """
@@ -49,12 +50,18 @@ end
 local function seen()
   local last = tonumber(redis.call('HGET', KEYS[2], 'seen') or '0')
   local found = leases()
-  if now - last > GAP then
+  if math.abs(now - last) > GAP then
     for name, held in pairs(found) do
-      if held[1] < now + lease then
+      if held[1] < last then
+        found[name] = nil
+        redis.call('HDEL', KEYS[1], name)
+      else
         held[1] = now + lease
         redis.call('HSET', KEYS[1], name, string.format('%d %d', held[1], held[2]))
       end
+    end
+    if tonumber(redis.call('HGET', KEYS[2], 'settled')) > now + SETTLE then
+      redis.call('HSET', KEYS[2], 'settled', string.format('%d', now + SETTLE))
     end
   end
   redis.call('HSET', KEYS[2], 'seen', string.format('%d', now))
@@ -62,8 +69,7 @@ local function seen()
 end
 
 local function present()
-  local settled = redis.call('HGET', KEYS[2], 'settled')
-  if not settled then
+  if not redis.call('HGET', KEYS[2], 'settled') then
     return nil
   end
   local found = seen()
@@ -84,7 +90,7 @@ local function present()
       count = count + 1
     end
   end
-  return living, count, math.max(tonumber(settled) - now, 0)
+  return living, count, math.max(tonumber(redis.call('HGET', KEYS[2], 'settled')) - now, 0)
 end
 """.replace("GAP", str(GAP_MS)).replace("SETTLE", str(SETTLE_MS))
 
@@ -178,7 +184,7 @@ for i = 4, #KEYS do
   else
     redis.call('HDEL', KEYS[i], hub)
   end
-  if granted < needed and spare > 0 then
+  if (granted < needed or granted + others > limit) and spare > 0 then
     redis.call('ZADD', KEYS[3], now, name)
   end
   answer[#answer + 1] = granted

@@ -74,7 +74,8 @@ class SharedQuota:
         self._is_over = True
         if self._turning is not None:
             await self._turning
-        self.desk.is_open = False
+        self.desk.fail(LapsedError("this hub is leaving it"))
+        self.desk.lapse()
         await self._lease.leave()
 
     def _begin(self) -> None:
@@ -104,10 +105,11 @@ class SharedQuota:
         """One look at the ledger: what others want, and what has changed here. Raises LapsedError, BackendError."""
         if not self._lease.name:
             await self._come()
+        began = self._clock.monotonic()  # an answer may have waited while this hub was stopped
         answer = await self._lease.ask(scripts.TURN, [self._lease.keys.wanted], scripts.WANTED_MS)
         settling, hubs, *wanted = answer
         self.hubs = hubs if isinstance(hubs, int) else 1
-        self.desk.heard_at = now = self._clock.monotonic()
+        self.desk.heard_at = began
         for name in wanted:
             if isinstance(name, bytes):
                 self.desk.wanted(name.decode())
@@ -118,8 +120,8 @@ class SharedQuota:
         self._set_mode(
             Mode.SETTLING if settling else Mode.SHARED, "the ledger was empty; all hubs declare what they have"
         )
-        if now - self._declared_at > DECLARE_S:
-            self._declared_at = now
+        if began - self._declared_at > DECLARE_S:
+            self._declared_at = began
             self.desk.change_all()
             self.rates.change_all()
         await self.desk.tell()
@@ -128,6 +130,7 @@ class SharedQuota:
 
     async def _come(self) -> None:
         """Take a new name, declare everything, and let old names go."""
+        began = self._clock.monotonic()
         await self._lease.enter()
         self.desk.is_away = False
         self.desk.change_all()
@@ -135,7 +138,7 @@ class SharedQuota:
         self.windows.change_all()
         await self.desk.tell_all()
         await self._lease.claim()
-        self._declared_at = self.desk.heard_at = self._clock.monotonic()
+        self._declared_at = self.desk.heard_at = began
         self.desk.is_open = True
 
     def _lost(self, error: BackendError) -> None:
@@ -145,7 +148,7 @@ class SharedQuota:
         self._lease.lose()
         self.returns += 1
         if isinstance(error, LapsedError):
-            self.desk.is_open = False  # who waits goes on waiting: we are back in a moment
+            self.desk.lapse()  # who waits goes on waiting: we are back in a moment
         else:
             self.desk.fail(error)
             self._set_mode(Mode.DEGRADED, str(error))

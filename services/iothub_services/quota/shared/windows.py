@@ -31,25 +31,20 @@ class BudgetPart:
         self._meter = meter
         self._place = place
         self._clock = clock
-        self._known = 0
+        self._whole: int = meter.budgets[place].limit
 
     def spent(self) -> int:
-        """Return what still counts, found in some steps of halving: the largest number that still fits says it."""
+        """Return what still counts. More of it may be spent than is granted now, so the whole limit is asked for it."""
         budget: Budget = self._meter.budgets[self._place]
-        if budget.limit <= 0:
+        if self._whole <= 0:
             return 0
-        probe, now = Meter((), self._clock.monotonic()), self._clock.monotonic()
+        now, granted = self._clock.monotonic(), budget.limit
+        probe = Meter((), now)
         probe.budgets.append(budget)
-        low, high = 0, budget.limit
-        if probe.wait(0, now) > 0.0:
-            return high + 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if probe.wait(middle, now) == 0.0:
-                low = middle
-            else:
-                high = middle - 1
-        return budget.limit - low
+        probe.set_windows([(self._whole, budget.seconds)], now)
+        spent = self._whole - _room(probe, self._whole, now)
+        probe.set_windows([(granted, budget.seconds)], now)
+        return spent
 
     def limit(self, granted: int) -> None:
         """Let so many pass in the window. The buckets beside it stay what they are."""
@@ -59,6 +54,18 @@ class BudgetPart:
         buckets = list(meter.buckets)
         meter.set_windows(windows, self._clock.monotonic())
         meter.buckets.extend(buckets)
+
+
+def _room(probe: Meter, limit: int, now: float) -> int:
+    """Return the largest number that still fits, found in some steps of halving; -1: nothing does."""
+    low, high = -1, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if probe.wait(middle, now) == 0.0:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class SharedRateWindows:

@@ -39,6 +39,19 @@ def test_question_is_what_is_used_needed_and_wished() -> None:
     assert (question.used, question.wished - question.needed) == (0, 0)
 
 
+def test_what_is_told_as_not_needed_is_given_up_before_the_answer() -> None:
+    """The ledger may have given it to another hub by then."""
+    made, count = grant()
+    made.take(Verdict(20, 0, 0, is_settling=False), 0.0)
+    count.used = 5
+    assert made.fits(15)
+    made.question()
+    assert not made.fits(1)
+    made.take(Verdict(14, 6, 0, is_settling=False), 0.0)
+
+    assert made.fits(9)
+
+
 def test_who_fits_gets_it_and_who_was_not_asked_for_waits() -> None:
     """A no is for those whose need was told."""
     made, _ = grant()

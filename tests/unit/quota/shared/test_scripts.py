@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.keys import Keys, count_name
@@ -12,6 +14,11 @@ from tests.support.lua_redis import LuaRedis
 KEYS = Keys("iothub:x:")
 HUB = [KEYS.hubs, KEYS.state]
 LEASE = scripts.LEASE_MS
+
+
+@pytest.fixture
+def redis() -> LuaRedis:
+    return LuaRedis()
 
 
 def entered(redis: LuaRedis, name: str = "a.1") -> None:
@@ -59,6 +66,37 @@ def test_lease_ends_where_others_were_there_meanwhile() -> None:
     assert list(redis.keys[KEYS.hubs.encode()]) == [b"b.1"]
     redis.eval(scripts.LEAVE, 2, *HUB, "b.1", 0, LEASE)
     assert KEYS.hubs.encode() not in redis.keys
+
+
+def test_lease_that_ended_before_a_silence_of_all_has_ended(redis: LuaRedis) -> None:
+    """What was held under it may have been granted to others: it does not begin anew with those of the others."""
+    entered(redis)
+    entered(redis, "b.1")
+    for number in range(1, 13):
+        redis.now_us += 1_000_000
+        turn(redis, number, "b.1")
+    redis.now_us += (scripts.GAP_MS + 500) * 1000
+
+    assert turn(redis, 13, "b.1") == [0, 1]
+    assert turn(redis, 1) == [scripts.LAPSED]
+
+
+def test_clock_that_is_set_back_keeps_nobody_waiting(redis: LuaRedis) -> None:
+    """Leases begin anew, one that has ended does not; hubs have as long to declare as ever."""
+    entered(redis, "gone.1")
+    entered(redis)
+    for number in range(1, 14):
+        redis.now_us += 1_000_000
+        turn(redis, number)
+    redis.eval(scripts.ENTER, 2, *HUB, "b.1", 0, LEASE, scripts.SETTLE_MS, 1)
+    redis.now_us -= 3_600_000_000
+    assert turn(redis, 14) == [scripts.SETTLE_MS, 2]
+    assert turn(redis, 1, "gone.1") == [scripts.LAPSED]
+    for number in range(15, 26):
+        redis.now_us += 1_000_000
+        turn(redis, number)
+
+    assert turn(redis, 26) == [0, 1]
 
 
 def test_old_names_of_a_data_directory_are_let_go_together() -> None:

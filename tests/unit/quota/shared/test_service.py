@@ -111,6 +111,101 @@ def test_paused_hub_declares_what_it_has_before_it_grants_more(world: World, tmp
     assert a.modes[-1] is Mode.SHARED
 
 
+def paused(world: World, folder: Path) -> tuple[HubHalf, SharedTenant]:
+    """A hub with 10 clients and some units to spare, after thirty seconds in which another one got all that it held."""
+    (a, acme), (b, acme_b) = hub(world, folder, "a"), hub(world, folder, "b")
+    settled(world, a, b)
+    assert all(connect(a, acme) for _ in range(10))
+    turns(world, a, b, seconds=0.2)
+    assert acme.ledger.held()[Quota.CONNECTIONS][0] > 10
+    a.turn_without_answer()
+    turns(world, b, seconds=30.0)
+    assert all(connect(b, acme_b) for _ in range(LIMIT))
+    return a, acme
+
+
+def test_answer_from_before_a_pause_opens_no_door(world: World, tmp_path: Path) -> None:
+    """It waited in the socket while the hub was stopped: it says how the lease was then."""
+    a, acme = paused(world, tmp_path)
+    a.hear_one()
+    assert not connect(a, acme)
+    a.hear()
+
+    assert not connect(a, acme)
+
+
+def test_lapsed_hub_lets_nobody_in_until_it_has_declared(world: World, tmp_path: Path) -> None:
+    """Between hearing that the lease has ended and coming back, what was granted is others'."""
+    a, acme = paused(world, tmp_path)
+    a.hear()
+    a.turn()
+    assert not connect(a, acme)
+    turns(world, a, seconds=5.0)
+
+    assert not connect(a, acme)
+    assert used(acme) == 10
+
+
+def test_hub_that_cannot_ask_after_a_pause_has_no_share(world: World, tmp_path: Path) -> None:
+    """Who was stopped has not kept its share; who goes on while Redis is away has."""
+    a, acme = paused(world, tmp_path)
+    a.is_cut_off = True
+    a.hear()
+    turns(world, a, seconds=2.0)
+    assert a.modes[-1] is Mode.DEGRADED
+    assert not connect(a, acme)
+
+
+def test_units_to_spare_are_given_back_when_a_paused_hub_returns_with_more_than_is_left(
+    world: World, tmp_path: Path
+) -> None:
+    """Nobody waits for them; but together with what it has they are above the limit."""
+    (a, acme), (b, acme_b) = hub(world, tmp_path, "a"), hub(world, tmp_path, "b")
+    settled(world, a, b)
+    assert all(connect(a, acme) for _ in range(10))
+    turns(world, b, seconds=30.0)
+    assert all(connect(b, acme_b) for _ in range(12))
+    turns(world, b, seconds=0.2)
+    assert acme_b.ledger.held()[Quota.CONNECTIONS][0] > 12
+    turns(world, a, b, seconds=0.3)
+
+    assert not connect(b, acme_b)
+
+
+def test_what_was_given_back_is_not_used_while_the_answer_is_under_way(world: World, tmp_path: Path) -> None:
+    """Another hub may have it already."""
+    (a, acme), (b, acme_b) = hub(world, tmp_path, "a"), hub(world, tmp_path, "b")
+    settled(world, a, b)
+    assert connect(a, acme)
+    turns(world, a, seconds=0.2)
+    outcomes: list[bool] = []
+    for _ in range(LIMIT):
+        b.enter(acme_b).addCallback(outcomes.append)
+    a.turn_without_answer()
+    a.hear_one()  # what is wanted
+    turns(world, b, seconds=0.3)
+    assert sum(outcomes) == LIMIT - 1
+    connect(a, acme)
+    a.hear()
+
+    assert used(acme, acme_b) == LIMIT
+
+
+def test_tenant_that_comes_back_while_it_is_closed_has_nothing(world: World, tmp_path: Path) -> None:
+    """What it held was given back with the question that is under way."""
+    (a, acme), (b, acme_b) = hub(world, tmp_path, "a"), hub(world, tmp_path, "b")
+    settled(world, a, b)
+    assert connect(a, acme)
+    acme.ledger.release(Quota.CONNECTIONS)
+    turns(world, a, seconds=0.2)
+    acme.close()
+    a.turn_without_answer()
+    a.hear_one()
+    assert all(connect(b, acme_b) for _ in range(LIMIT))
+
+    assert not connect(a, a.tenant(f"connections={LIMIT}"))
+
+
 def test_emptied_redis_is_filled_again_by_the_hubs(world: World, tmp_path: Path) -> None:
     """Nothing is granted until all had time to declare; then what they have counts."""
     (a, acme), (b, acme_b) = hub(world, tmp_path, "a"), hub(world, tmp_path, "b")
@@ -198,6 +293,10 @@ def test_hub_that_stops_gives_everything_back(world: World, tmp_path: Path) -> N
     (a, acme), (b, acme_b) = hub(world, tmp_path, "a"), hub(world, tmp_path, "b")
     settled(world, a, b)
     assert all(connect(a, acme) for _ in range(LIMIT))
+    acme.ledger.release(Quota.CONNECTIONS, 2)
+    failures: list[Failure] = []
     done(a.shared.stop())
+    a.enter(acme).addErrback(failures.append)
 
     assert connect(b, acme_b)
+    assert len(failures) == 1
