@@ -1,14 +1,19 @@
-"""The count ledger's contract, over the drivers that need no server."""
+"""The count ledger's contract, over the drivers that need no server; the shared one runs its scripts on a fake Redis."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub.testing.ledger_contract import CASES, LIMITS, Case
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.port import CountLedger
 from iothub_services.quota.resolve import resolve_texts
+from iothub_services.quota.shared.ledger import SharedLedger
+from tests.support.shared_quota import HubHalf, World, turns
 
 
 class Silent:
@@ -19,12 +24,35 @@ class Silent:
     def unbalanced(self, tenant_id: int, quota: Quota) -> None: ...
 
 
-@pytest.fixture
-def ledger() -> CountLedger:
+class Asking(SharedLedger):
+    """Waits for room before it reserves, as whoever may wait does: nobody else is there, so the answer comes at once."""
+
+    def __init__(self, hub: HubHalf) -> None:
+        self._run_soon = hub.run_soon
+        super().__init__(1, resolve_texts(LIMITS), Silent(), hub.shared.desk)
+
+    def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+        answers: list[bool] = []
+        Deferred.fromCoroutine(self.room((quota, count))).addCallback(answers.append)
+        self._run_soon()
+        assert answers, "nobody gave an answer"
+        return super().reserve(quota, count, subject=subject)
+
+
+def local() -> CountLedger:
     return LocalLedger(1, resolve_texts(LIMITS), Silent())
 
 
+def shared() -> CountLedger:
+    """A hub that others may join, as soon as everybody has declared what he has."""
+    world = World()
+    hub = HubHalf(world, "1-a")
+    turns(world, hub, seconds=4.0)
+    return Asking(hub)
+
+
+@pytest.mark.parametrize("driver", [local, shared], ids=["local", "shared"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_ledger_contract(case: Case, ledger: CountLedger) -> None:
+def test_ledger_contract(case: Case, driver: Callable[[], CountLedger]) -> None:
     """Every driver does what `iothub.testing.ledger_contract` says."""
-    case(ledger)
+    case(driver())
