@@ -30,16 +30,21 @@ class Sharing:
     """Makes the hub's half of the ledger; shows it to people."""
 
     def __init__(self, settings: Config, installation: str, data_dir: DataDir, alarms: Alarms) -> None:
-        self._scope = f"{settings.redis.prefix}:{installation}:"
+        self._keys = ledger_keys(settings, installation)
         self._place = f"{settings.node.number}-{data_dir.hub_id()}"
         self._alarms = alarms
 
     def quota(self, redis: RedisClient, clock: Clock, later: Later, usage: Usage) -> SharedQuota:
-        return SharedQuota(_caller(redis), Keys(self._scope), self._place, clock, later, usage, self._tell)
+        return SharedQuota(_caller(redis), self._keys, self._place, clock, later, usage, self._tell)
 
     def _tell(self, mode: Mode, why: str) -> None:
         is_bad = mode is not Mode.SHARED
         self._alarms.set(AlarmName.QUOTA_DEGRADED, is_bad, detail=f"{mode.value}: {why}" if is_bad else "")
+
+
+def ledger_keys(settings: Config, installation: str) -> Keys:
+    """Return where an installation's ledger keeps what."""
+    return Keys(f"{settings.redis.prefix}:{installation}:")
 
 
 def feed(registry: Registry, quota: SharedQuota) -> None:

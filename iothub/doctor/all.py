@@ -6,7 +6,18 @@ Knows the parts by name.
 from __future__ import annotations
 
 from iothub.datadir import DataDir
-from iothub.doctor import accounts, doors, hbase, installation, kafka, machine, redis, redis_queues, streams
+from iothub.doctor import (
+    accounts,
+    doors,
+    hbase,
+    installation,
+    kafka,
+    machine,
+    quota_ledger,
+    redis,
+    redis_queues,
+    streams,
+)
 from iothub.doctor.findings import Look
 from iothub.drivers import needed_tables, queue_drivers, unused_files
 from iothub.settings import Config
@@ -27,6 +38,8 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
         chosen += redis.looks(settings.redis)
         if "redis" in queue_drivers(settings, data_dir):
             chosen.append(redis_queues.look(settings))
+        if settings.quota.ledger == "redis":
+            chosen.append(quota_ledger.look(data_dir, settings))
     if tables := needed_tables(settings, data_dir):
         chosen += hbase.looks(settings.hbase, tables)
     return chosen

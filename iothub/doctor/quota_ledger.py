@@ -1,0 +1,49 @@
+"""The quota ledger: do the hubs of this installation share the limits now, and how many are they?
+
+Knows no limit and no count; nothing is written. Whether Redis answers at all is another look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from iothub.datadir import DataDir
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.errors import BackendError
+from iothub.installation import installation_of
+from iothub.settings import Config
+from iothub.sharing import ledger_keys
+from iothub_services.quota.shared import overview
+from iothub_services.redis import from_settings
+from iothub_services.redis.calls import single
+
+_NAME = "quota ledger"
+
+
+def look(data_dir: DataDir, settings: Config) -> Look:
+    return Look(_NAME, lambda: _look(data_dir, settings))
+
+
+def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    keys = ledger_keys(settings, installation_of(settings, data_dir).id)
+    with closing(from_settings.blocking(settings.redis, "iothub-doctor")) as redis:
+        answers, seconds = timed(lambda: redis.run_many(overview.questions(keys)))
+    try:
+        found = overview.read([single(answer) for answer in answers])
+    except BackendError as error:
+        advice = "start Redis, or correct redis.addresses; until then every hub keeps its last share of the limits"
+        yield Finding(_NAME, State.WARN, str(error), advice)
+        return
+    yield _finding(found, seconds)
+
+
+def _finding(found: overview.Overview, seconds: float) -> Finding:
+    if found.settling_ms:
+        text = "hubs declare what they have, nothing more is granted"
+        return Finding(_NAME, State.WARN, text, f"wait {found.settling_ms / 1000:.1f} s", seconds)
+    if not found.hubs:
+        text = "no hub has been there" if found.is_empty else "no hub holds a lease"
+        return Finding(_NAME, State.OK, text, seconds=seconds)
+    numbers = ", ".join(sorted((place.partition("-")[0] for place in found.places), key=int))
+    return Finding(_NAME, State.OK, f"the limits are shared by the hubs with node.number {numbers}", seconds=seconds)
