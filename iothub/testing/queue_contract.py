@@ -152,6 +152,21 @@ def claim_makes_the_next_epoch_and_fences_the_reader_before(store: QueueStore) -
     assert positions(store, 1, 43) == [1]
 
 
+def epochs_are_exact_to_the_last_bit(store: QueueStore) -> None:
+    """They begin at the queue's id, shifted: 64 bits, of which no driver may round one away (!)."""
+    first_epoch = ((1 << 39) - 1) << 24
+    store.create(TENANT, 1, QueueLimits(), first_epoch=first_epoch)
+    old = store.claim(1, b"a")
+    store.append([one(1, 1)])
+    new = store.claim(1, b"b")
+
+    assert (old.epoch, new.epoch) == (first_epoch, first_epoch + 1)
+    assert not moved(store, MoveKind.ACK, 1, old.epoch, 1)
+    with pytest.raises(StaleEpochError):
+        store.read(1, old.epoch, 0, 10, MANY)
+    assert positions(store, 1, new.epoch) == [1]
+
+
 def claim_of_an_unknown_queue_is_not_found(store: QueueStore) -> None:
     """So is every other verb that names it, but drop."""
     with pytest.raises(NotFoundError):
@@ -497,6 +512,7 @@ CASES: tuple[Case, ...] = (
     append_to_an_unknown_queue_says_gone_and_creates_nothing,
     qos2_message_id_that_the_queue_has_seen_is_answered_with_its_first_position,
     claim_makes_the_next_epoch_and_fences_the_reader_before,
+    epochs_are_exact_to_the_last_bit,
     claim_of_an_unknown_queue_is_not_found,
     page_ends_at_count_or_bytes_and_says_how_far_it_scanned,
     page_moves_over_positions_that_are_gone,

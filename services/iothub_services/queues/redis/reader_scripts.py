@@ -105,8 +105,9 @@ if not state[1] then return 'gone' end
 passes_out_of_memory()
 local epoch = state[1]
 if state[7] ~= ARGV[1] then
-  epoch = text(tonumber(epoch) + 1)
-  redis.call('HSET', meta, 'epoch', epoch, 'token', ARGV[1], 'owner', ARGV[2])
+  redis.call('HINCRBY', meta, 'epoch', 1) -- an epoch has 64 bits, a number of Lua 53 (!)
+  epoch = redis.call('HGET', meta, 'epoch')
+  redis.call('HSET', meta, 'token', ARGV[1], 'owner', ARGV[2])
 end
 forget_ids(tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 local open = redis.call('HGETALL', inbound)
