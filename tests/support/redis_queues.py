@@ -30,7 +30,7 @@ class Fault(Enum):
 
 
 class RedisHouse:
-    """One server. `settings`: what CONFIG GET says; `synced`: what WAITAOF says."""
+    """One server. `settings`: what CONFIG GET says."""
 
     def __init__(self) -> None:
         self.server = fakeredis.FakeServer(version=(7,))
@@ -44,7 +44,6 @@ class RedisHouse:
             "no-appendfsync-on-rewrite": "no",
             "maxmemory-policy": "noeviction",
         }
-        self.synced: Reply = [1, 0]
         self.calls: list[Call] = []
         self.fault: Callable[[Call], Fault] = lambda _: Fault.NONE
         self.lost: list[str] = []
@@ -98,8 +97,6 @@ class RedisHouse:
         if verb == "CONFIG":
             name = str(call.arguments[2])
             return [name.encode(), self.settings[name].encode()]
-        if verb == "WAITAOF":
-            return self.synced
         arguments = call.arguments if call.script is None else ("EVAL", call.script.text, *call.arguments[2:])
         try:
             answer: Reply = self.redis.execute_command(*arguments)

@@ -157,25 +157,6 @@ def test_memory_is_enough_when_somebody_says_so(house: RedisHouse) -> None:
         house.store(is_memory_enough=True).open()
 
 
-def test_newer_server_is_asked_whether_it_has_synced(house: RedisHouse) -> None:
-    """From 7.2 on `everysec` will do: WAITAOF behind each batch; what was not synced is done again, once."""
-    house.version, house.settings["appendfsync"] = "7.2.1", "everysec"
-    store = house.store()
-    made(store, 1)
-    assert house.calls[-1].arguments[:3] == ("WAITAOF", 1, 0)
-    house.synced = [0, 0]
-    batch = [one(1, 1)]
-    with pytest.raises(BackendError, match="has not synced") as caught, store.group():
-        store.append(batch)
-    assert caught.value.retryable
-    assert caught.value.is_written
-
-    house.synced = [1, 0]
-    with store.group():
-        assert store.append(batch) == [Appended((1,))]
-    assert store.stats(1).messages == 1
-
-
 def test_full_server_holds_back_what_comes_and_lets_readers_go_on(house: RedisHouse) -> None:
     """Nothing of the batch is lost: it is done when there is memory again."""
     store = house.store()

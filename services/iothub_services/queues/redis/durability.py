@@ -2,41 +2,35 @@
 
 Knows CONFIG, INFO and their words; knows no queue.
 
-Theory: `appendonly yes` with `appendfsync always` syncs the file before any answer leaves. With another `appendfsync` Redis 7.2 and newer can be
-asked for each batch (`WAITAOF`). `no-appendfsync-on-rewrite yes` leaves the file unsynced while it is rewritten, in both cases (!). A
-`maxmemory-policy` of `allkeys-...` removes queues to make room for something else; those of `volatile-...` do not, for no key of a queue
-expires.
+Theory: `appendonly yes` with `appendfsync always` syncs the file before any answer leaves. With `everysec` one could ask behind each batch
+(`WAITAOF`), but a batch would wait a second for its sync, and readers would see what is not on the disk yet. `no-appendfsync-on-rewrite yes`
+leaves the file unsynced while it is rewritten (!). A `maxmemory-policy` of `allkeys-...` removes queues to make room for something else; those
+of `volatile-...` do not, for no key of a queue expires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from iothub.errors import BackendError
 from iothub_services.redis.calls import Call, Reply, command
 
 LEAST_VERSION = (6, 2)
-WAITAOF_VERSION = (7, 2)
 
 _ASKED = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What one server promises. `faults`: why queues may not be there; `must_ask`: each batch has to be asked for."""
-
-    faults: tuple[str, ...]
-    must_ask: bool = False
-
-
 def questions() -> list[Call]:
-    """Return what to ask, for `promise`."""
+    """Return what to ask, for `faults`."""
     return [command("INFO", "server"), *[command("CONFIG", "GET", name) for name in _ASKED]]
 
 
-def promise(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> Promise:
-    """Judge the answers to `questions`. `is_memory_enough`: what Redis has in memory counts as stored. Raises BackendError."""
+def faults(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> list[str]:
+    """Say why queues may not be kept, by the answers to `questions`. `is_memory_enough`: what Redis has in memory counts as stored.
+
+    Raises:
+        BackendError: It cannot be asked.
+    """
     if isinstance(replies[0], BackendError):
         raise replies[0]
     version = _version(replies[0])
@@ -44,42 +38,36 @@ def promise(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> Prom
     if refused is not None:
         if refused.retryable:
             raise refused
-        return Promise(
-            (f"its settings cannot be looked at ({refused}): allow this user CONFIG GET and INFO (ACL SETUSER)",)
-        )
+        return [f"its settings cannot be looked at ({refused}): allow this user CONFIG GET and INFO (ACL SETUSER)"]
     found = dict(zip(_ASKED, map(_value, replies[1:]), strict=True))
-    faults = _always(version, found)
-    if is_memory_enough:
-        return Promise(tuple(faults))
-    must_ask = found["appendfsync"] != "always"
-    return Promise((*faults, *_unsynced(version, found)), must_ask)
+    always = _always(version, found)
+    return always if is_memory_enough else [*always, *_unsynced(found)]
 
 
 def _always(version: tuple[int, ...], found: Mapping[str, str]) -> list[str]:
-    faults = []
+    why = []
     if version < LEAST_VERSION:
         shown = ".".join(map(str, version))
-        faults.append(f"it is version {shown}, queues need {'.'.join(map(str, LEAST_VERSION))} or newer")
+        why.append(f"it is version {shown}, queues need {'.'.join(map(str, LEAST_VERSION))} or newer")
     policy = found["maxmemory-policy"]
     if policy != "noeviction" and not policy.startswith("volatile"):
-        faults.append(f'maxmemory-policy is "{policy}", which removes queues to make room: set it to noeviction')
-    return faults
+        why.append(f'maxmemory-policy is "{policy}", which removes queues to make room: set it to noeviction')
+    return why
 
 
-def _unsynced(version: tuple[int, ...], found: Mapping[str, str]) -> list[str]:
-    faults = []
+def _unsynced(found: Mapping[str, str]) -> list[str]:
+    why = []
     if found["appendonly"] != "yes":
-        faults.append(f'appendonly is "{found["appendonly"]}", so nothing is on the disk: set it to yes')
-    if found["appendfsync"] != "always" and version < WAITAOF_VERSION:
-        faults.append(
-            f'appendfsync is "{found["appendfsync"]}", so a crash takes what was acknowledged last: set it to always (from Redis 7.2 on '
-            "everysec will do, too)"
+        why.append(f'appendonly is "{found["appendonly"]}", so nothing is on the disk: set it to yes')
+    if found["appendfsync"] != "always":
+        why.append(
+            f'appendfsync is "{found["appendfsync"]}", so a crash takes what was acknowledged last: set it to always'
         )
     if found["no-appendfsync-on-rewrite"] != "no":
-        faults.append(
+        why.append(
             "no-appendfsync-on-rewrite is on, so nothing is synced while the append-only file is rewritten: set it to no"
         )
-    return faults
+    return why
 
 
 def _version(info: Reply) -> tuple[int, ...]:

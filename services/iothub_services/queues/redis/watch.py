@@ -15,7 +15,7 @@ from typing import cast
 
 from iothub.clock import Clock
 from iothub.errors import BackendError
-from iothub_services.queues.redis.durability import promise, questions
+from iothub_services.queues.redis.durability import faults, questions
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender
 from iothub_services.redis.calls import command
@@ -78,10 +78,9 @@ class Watch:
 
     def _look_at_settings(self) -> None:
         self._settings_at = -SETTINGS_S  # until it is known
-        found = promise(self._sender.read(questions()), is_memory_enough=self._is_memory_enough)
-        if found.faults:
-            raise BackendError(f"Redis does not keep queues safely: {'; '.join(found.faults)}", retryable=True)
-        self._sender.must_ask = found.must_ask
+        found = faults(self._sender.read(questions()), is_memory_enough=self._is_memory_enough)
+        if found:
+            raise BackendError(f"Redis does not keep queues safely: {'; '.join(found)}", retryable=True)
         self._settings_at = self._clock.monotonic()
 
     def _look_at_life(self) -> None:
