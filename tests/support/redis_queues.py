@@ -30,7 +30,7 @@ class Fault(Enum):
 
 
 class RedisHouse:
-    """One server. `settings`: what CONFIG GET says."""
+    """One server. `settings`: what CONFIG GET says; `forbidden`: verbs that this user may not call."""
 
     def __init__(self) -> None:
         self.server = fakeredis.FakeServer(version=(7,))
@@ -44,6 +44,7 @@ class RedisHouse:
             "no-appendfsync-on-rewrite": "no",
             "maxmemory-policy": "noeviction",
         }
+        self.forbidden: set[str] = set()
         self.calls: list[Call] = []
         self.fault: Callable[[Call], Fault] = lambda _: Fault.NONE
         self.lost: list[str] = []
@@ -92,6 +93,8 @@ class RedisHouse:
 
     def _answer(self, call: Call) -> Reply:
         verb = str(call.arguments[0])
+        if verb in self.forbidden:
+            return RedisRefusedError(f"Redis refused: NOPERM this user has no permissions to run '{verb}'")
         if verb == "INFO":
             return f"# Server\r\nredis_version:{self.version}\r\n".encode()
         if verb == "CONFIG":

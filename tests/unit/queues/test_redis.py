@@ -145,6 +145,24 @@ def test_server_that_keeps_nothing_gets_nothing(house: RedisHouse, name: str, va
     assert store.append([one(1, 1)]) == [Appended((1,))]
 
 
+@pytest.mark.parametrize("verb", ["CONFIG", "INFO"])
+def test_server_that_does_not_show_its_settings_gets_nothing(house: RedisHouse, verb: str) -> None:
+    """The right that is missing is named; what comes is held back until it is there, for a running hub, too."""
+    store = house.store()
+    made(store, 1)
+    house.forbidden.add(verb)
+    house.clock.advance(SETTINGS_S)
+
+    with pytest.raises(BackendError, match="NOPERM .* allow this user CONFIG GET and INFO") as caught:
+        store.append([one(1, 1)])
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
+    with pytest.raises(BackendError, match="allow this user CONFIG GET and INFO"):
+        house.store().require_kept()
+
+    house.forbidden.clear()
+    assert store.append([one(1, 1)]) == [Appended((1,))]
+
+
 def test_memory_is_enough_when_somebody_says_so(house: RedisHouse) -> None:
     """Without a file, but never with a policy that removes queues."""
     house.settings |= {"appendonly": "no", "appendfsync": "no"}

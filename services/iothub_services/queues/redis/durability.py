@@ -31,14 +31,12 @@ def faults(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> list[
     Raises:
         BackendError: It cannot be asked.
     """
-    if isinstance(replies[0], BackendError):
-        raise replies[0]
-    version = _version(replies[0])
-    refused = next((reply for reply in replies[1:] if isinstance(reply, BackendError)), None)
+    refused = next((reply for reply in replies if isinstance(reply, BackendError)), None)
     if refused is not None:
         if refused.retryable:
             raise refused
         return [f"its settings cannot be looked at ({refused}): allow this user CONFIG GET and INFO (ACL SETUSER)"]
+    version = _version(replies[0])
     found = dict(zip(_ASKED, map(_value, replies[1:]), strict=True))
     always = _always(version, found)
     return always if is_memory_enough else [*always, *_unsynced(found)]

@@ -47,7 +47,11 @@ class Sender:
 
     def read(self, calls: Sequence[Call]) -> list[Reply]:
         """Return all answers. Raises BackendError."""
-        return require([outcome for part in _parts(calls) for outcome in self._read(part)])
+        return require(self.ask(calls))
+
+    def ask(self, calls: Sequence[Call]) -> list[Reply]:
+        """Return the answer to each, or what was in its way."""
+        return [outcome for part in _parts(calls) for outcome in self._read(part)]
 
     def read_one(self, call: Call) -> Reply:
         return self.read((call,))[0]

@@ -78,7 +78,7 @@ class Watch:
 
     def _look_at_settings(self) -> None:
         self._settings_at = -SETTINGS_S  # until it is known
-        found = faults(self._sender.read(questions()), is_memory_enough=self._is_memory_enough)
+        found = faults(self._sender.ask(questions()), is_memory_enough=self._is_memory_enough)
         if found:
             raise BackendError(f"Redis does not keep queues safely: {'; '.join(found)}", retryable=True)
         self._settings_at = self._clock.monotonic()
