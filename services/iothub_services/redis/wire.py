@@ -5,6 +5,7 @@ Knows no other server, no repetition and no script. Blocks, for a bounded time; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ _PASSING = (
     "UNBLOCKED",
     "EXECABORT",
 )
+# Redis 6 has its own text around what a script was refused.
+_IN_SCRIPT = re.compile(r"Error running script \(.*?\): @\S+ @\S+ \d+: -([A-Z]+) ")
 _RESP2 = 2
 
 
@@ -139,9 +142,9 @@ def refusal(error: Exception) -> BackendError:
     text = f"Redis refused: {told(error)}"
     if isinstance(error, exceptions.NoScriptError):
         return NoScriptRefusedError(text)
-    if isinstance(error, exceptions.ReadOnlyError):
-        return ReadOnlyRefusedError(text)
     word = _first_word(error)
+    if word == "READONLY":
+        return ReadOnlyRefusedError(text)
     return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text)
 
 
@@ -164,11 +167,13 @@ def _first_word(error: Exception) -> str:
         exceptions.BusyLoadingError: "LOADING",
         exceptions.MasterDownError: "MASTERDOWN",
         exceptions.OutOfMemoryError: "OOM",
+        exceptions.ReadOnlyError: "READONLY",
         exceptions.ExecAbortError: "EXECABORT",
         exceptions.ClusterDownError: "CLUSTERDOWN",
         exceptions.TryAgainError: "TRYAGAIN",
     }
-    return known.get(type(error)) or told(error).partition(" ")[0]
+    in_script = _IN_SCRIPT.match(told(error))
+    return in_script[1] if in_script else known.get(type(error)) or told(error).partition(" ")[0]
 
 
 def _plain(answer: Any) -> Reply:

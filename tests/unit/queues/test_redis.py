@@ -153,7 +153,7 @@ def test_server_that_does_not_show_its_settings_gets_nothing(house: RedisHouse, 
     house.forbidden.add(verb)
     house.clock.advance(SETTINGS_S)
 
-    with pytest.raises(BackendError, match="NOPERM .* allow this user CONFIG GET and INFO") as caught:
+    with pytest.raises(BackendError, match=r"NOPERM .* allow this user CONFIG GET and INFO") as caught:
         store.append([one(1, 1)])
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
     with pytest.raises(BackendError, match="allow this user CONFIG GET and INFO"):

@@ -9,7 +9,7 @@ from redis import exceptions
 
 from iothub.units import Endpoint
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, command
-from iothub_services.redis.wire import WireOptions, open_wire, refusal
+from iothub_services.redis.wire import ReadOnlyRefusedError, WireOptions, open_wire, refusal
 from tests.support.fake_redis import FakeRedis
 
 
@@ -33,6 +33,21 @@ def test_what_passes_may_be_tried_again(error: Exception) -> None:
     assert isinstance(refused, RedisUnavailableError)
     assert refused.retryable
     assert not refused.is_written
+
+
+@pytest.mark.parametrize("word", ["OOM", "READONLY", "MISCONF", "NOREPLICAS"])
+def test_refusal_inside_of_a_script_is_read_as_redis_6_tells_it(word: str) -> None:
+    """Redis 7 gives the refusal itself, Redis 6.2 a text about the script around it."""
+    where = (
+        "Error running script (call to f_ff9c18634832b0b4115a19b4de5f4788a7cfbd4e): @user_script:30: @user_script: 30:"
+    )
+    refused = refusal(exceptions.ResponseError(f"{where} -{word} it is not taken now."))
+
+    assert isinstance(refused, RedisUnavailableError)
+    assert isinstance(refused, ReadOnlyRefusedError) is (word == "READONLY")
+    assert not refused.is_written
+    lasting = refusal(exceptions.ResponseError(f"{where} WRONGTYPE Operation against a key -OOM of the wrong kind"))
+    assert isinstance(lasting, RedisRefusedError)
 
 
 @pytest.mark.parametrize(
