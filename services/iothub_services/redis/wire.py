@@ -6,6 +6,8 @@ Knows no other server, no repetition and no script. Blocks, for a bounded time; 
 from __future__ import annotations
 
 import re
+import socket
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +39,7 @@ _PASSING = (
 # Redis 6 has its own text around what a script was refused.
 _IN_SCRIPT = re.compile(r"Error running script \(.*?\): @\S+ @\S+ \d+: -([A-Z]+) ")
 _RESP2 = 2
+_ABORTED = struct.pack("ii", 1, 0)  # SO_LINGER: what a closed connection has not sent is not sent
 
 
 class Wire(Protocol):
@@ -105,10 +108,14 @@ class RedisWire:
 
 
 def open_wire(endpoint: Endpoint, options: WireOptions) -> RedisWire:
-    """Connect, prove who we are, choose the database. Raises RedisUnavailableError."""
+    """Connect, prove who we are, choose the database. Raises RedisUnavailableError.
+
+    Whatever closes the connection aborts it: a call that was given up would be done behind what was called since (!).
+    """
     connection = _connection(endpoint, options)
     try:
         connection.connect()
+        connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
     except (exceptions.RedisError, OSError) as error:
         connection.disconnect()
         raise RedisUnavailableError(f"Redis at {endpoint}: {told(error)}") from None

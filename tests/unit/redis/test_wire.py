@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from threading import Thread
 
 import pytest
 from redis import exceptions
 
 from iothub.units import Endpoint
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, command
-from iothub_services.redis.wire import ReadOnlyRefusedError, WireOptions, open_wire, refusal
+from iothub_services.redis.wire import ReadOnlyRefusedError, RedisWire, WireOptions, open_wire, refusal
 from tests.support.fake_redis import FakeRedis
 
 
@@ -98,6 +99,29 @@ def test_server_that_is_not_there_is_unavailable() -> None:
         open_wire(Endpoint("127.0.0.1", port), WireOptions(timeout_s=0.5))
 
     assert not caught.value.is_written
+
+
+def test_call_that_was_given_up_is_not_sent_any_more() -> None:
+    """It would be done behind what was called since: what the server has not got yet goes with the connection."""
+    octets = b"x" * 200_000
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        opened = Thread(target=lambda: wires.append(open_wire(Endpoint(*listening.getsockname()), options)))
+        wires: list[RedisWire] = []
+        options = WireOptions(timeout_s=0.5)
+        opened.start()
+        server, _ = listening.accept()
+        server.sendall(b"+OK\r\n" * 3)  # to the handshake
+        opened.join()
+        wires[0].send([command("SET", "a", octets)])
+        with pytest.raises(RedisUnavailableError):
+            wires[0].read()
+        wires[0].close()
+
+        with server, pytest.raises(ConnectionResetError):
+            b"".join(iter(lambda: server.recv(1 << 20), b""))
 
 
 def test_password_is_not_shown() -> None:
