@@ -18,6 +18,7 @@ from iothub_services.queues.port import (
 )
 from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
+from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
 from iothub_services.redis.calls import Call
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
@@ -248,6 +249,36 @@ def test_second_hub_sees_queues_and_sums(house: RedisHouse) -> None:
     assert positions(store, 1, claim.epoch) == [1, 2]
     with pytest.raises(ConflictError):
         other.create(TENANT, 2, QueueLimits())
+
+
+def test_queue_is_gone_only_where_writes_go(house: RedisHouse) -> None:
+    """A server that reads are still asked of may be behind: a replica by now, or a master that was replaced."""
+    behind = RedisHouse()
+    house.redis.execute_command("SET", f"{PREFIX}:queues:life", "word")
+    behind.redis.execute_command("SET", f"{PREFIX}:queues:life", "word")
+    store = RedisQueues(house.ask, behind.ask, PREFIX, 1, house.clock)
+    store.open()
+    other = house.store(2)
+    claim = made(other, 1)
+
+    assert store.append([one(1, 1)]) == [Appended((1,))]
+    assert positions(other, 1, claim.epoch) == [1]
+
+
+@pytest.mark.parametrize("verb", ["GET", "HMGET"])
+def test_look_that_fails_has_written_nothing(house: RedisHouse, verb: str) -> None:
+    """So the publisher may be told that, when it is given up."""
+    store = house.store()
+    made(house.store(2), 1)
+    store.open()
+    made(house.store(3), 2)
+    house.clock.advance(LIFE_S)
+    lost_once(house, verb, Fault.LOST_AFTER)
+
+    with pytest.raises(BackendError, match="does not answer") as caught, store.group():
+        store.append([one(2, 1)])
+
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
 
 
 def test_only_so_many_writers_are_remembered(house: RedisHouse) -> None:

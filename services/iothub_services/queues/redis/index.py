@@ -9,7 +9,7 @@ not there, never miss one. One of a newer program is known and cannot be read: l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 from iothub import log as logging
@@ -51,7 +51,7 @@ class KnownQueue:
 
 
 class QueueIndex:
-    """Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone; `find` may run in any."""
+    """Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone."""
 
     def __init__(self, sender: Sender, names: Names) -> None:
         self._sender = sender
@@ -111,10 +111,10 @@ class QueueIndex:
         return known
 
     def find(self, queue_ids: Iterable[int]) -> None:
-        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError."""
+        """Look for those queues that are not known yet: another hub may have made them. In the writing thread. Raises BackendError."""
         missing = sorted(set(queue_ids).difference(self._known))
         for part in _chunks(missing, AT_ONCE):
-            for told in self._told(part):
+            for told in self._told(part, self._sender.look):
                 self._added(told)
 
     def listed(self, tenant_id: int) -> list[int]:
@@ -150,10 +150,12 @@ class QueueIndex:
             calls.append(command("ZREM", self._names.due, queue_id))
         require(self._sender.write(calls))
 
-    def _told(self, queue_ids: Sequence[int]) -> list[tuple[int, list[bytes]]]:
+    def _told(
+        self, queue_ids: Sequence[int], look: Callable[[Sequence[Call]], list[Reply]] | None = None
+    ) -> list[tuple[int, list[bytes]]]:
         """Return what Redis says of those queues that are there."""
         calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
-        told = cast("list[list[bytes | None]]", self._sender.read(calls))
+        told = cast("list[list[bytes | None]]", (look or self._sender.read)(calls))
         there = [(queue_id, fields) for queue_id, fields in zip(queue_ids, told, strict=True) if fields[0] is not None]
         return cast("list[tuple[int, list[bytes]]]", there)
 

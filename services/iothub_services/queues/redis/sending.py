@@ -46,8 +46,12 @@ class Sender:
         return outcomes
 
     def read(self, calls: Sequence[Call]) -> list[Reply]:
-        """Return all answers. Raises BackendError."""
-        return require(self.ask(calls))
+        """Return all answers. Raises BackendError: nothing is written."""
+        return _looked(self.ask(calls))
+
+    def look(self, calls: Sequence[Call]) -> list[Reply]:
+        """Read where writes go: the server that other reads are asked of may be behind, and what it lacks is not gone. Raises as `read`."""
+        return _looked(self.write(calls))
 
     def ask(self, calls: Sequence[Call]) -> list[Reply]:
         """Return the answer to each, or what was in its way."""
@@ -72,6 +76,14 @@ def require(outcomes: Sequence[Reply]) -> list[Reply]:
     worst = min(errors, key=lambda error: error.retryable)
     is_written = len(errors) < len(outcomes) or any(error.is_written for error in errors)
     raise BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+
+
+def _looked(outcomes: Sequence[Reply]) -> list[Reply]:
+    try:
+        return require(outcomes)
+    except BackendError as error:
+        error.is_written = False
+        raise
 
 
 def _parts(calls: Sequence[Call]) -> Iterator[list[Call]]:
