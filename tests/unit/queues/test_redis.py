@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
-from iothub.testing.queue_contract import GONE, MANY, TENANT, made, moved, one, positions
+from iothub.testing.queue_contract import GONE, MANY, TENANT, due, made, moved, one, positions
 from iothub_services.queues.port import (
     Append,
     Appended,
@@ -368,6 +368,23 @@ def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -
     assert store.append([one(2, 1)]) == [Appended((1,))]
     store.drop(1)
     made(store, 1)
+
+
+def test_expired_messages_go_beside_a_queue_of_a_newer_program(house: RedisHouse) -> None:
+    """That one's are for a newer hub to remove; whatever else is wrong is told."""
+    store = house.store()
+    made(store, 1)
+    made(store, 2)
+    store.append([one(1, 1, expires_at_ms=5), one(2, 2, expires_at_ms=6)])
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "2")
+
+    look = store.expire(10, 1)
+    assert (look.removed, look.spared) == ((), ())
+    assert look.after is not None
+    assert store.expire(10, 1, look.after).removed == (due(2, 1),)
+    house.forbidden.add("EVALSHA")
+    with pytest.raises(BackendError, match="NOPERM"):
+        store.expire_unsent(10, [due(2, 1)])
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])

@@ -123,13 +123,22 @@ class Expiry:
         ]
         removed: Places = set()
         spared: Places = set()
-        for queue, told in zip(known, require(self._sender.write(calls)), strict=True):
+        for queue, told in self._told(known, self._sender.write(calls)):
             if isinstance(told, list):
                 messages, size_bytes, gone, kept = cast("tuple[bytes, bytes, list[bytes], list[bytes]]", tuple(told))
                 queue.holds(int(messages), int(size_bytes))
                 removed.update((queue.queue_id, int(position)) for position in gone)
                 spared.update((queue.queue_id, int(position)) for position in kept)
         return removed, spared
+
+    def _told(self, asked: Sequence[KnownQueue], outcomes: Sequence[Reply]) -> list[tuple[KnownQueue, Reply]]:
+        """Return what queues say, without those of a newer program, which has to look after them. Raises BackendError."""
+        told = list(zip(asked, outcomes, strict=True))
+        refused = [queue.queue_id for queue, each in told if isinstance(each, BackendError) and not each.retryable]
+        newer = set(refused).difference([stats.queue_id for stats in self._index.stats(refused)])
+        told = [(queue, each) for queue, each in told if queue.queue_id not in newer]
+        require([each for _, each in told])
+        return told
 
     # --- hints
 
