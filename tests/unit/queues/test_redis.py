@@ -16,7 +16,7 @@ from iothub_services.queues.port import (
     Overflow,
     QueueLimits,
 )
-from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS
+from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS, INTEND, MOVE
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
@@ -233,6 +233,27 @@ def test_group_that_is_repeated_creates_and_moves_once(house: RedisHouse) -> Non
 
     assert answers == [[True], [Appended((2,))]]
     assert store.claim(1, b"later").inbound == (5,)
+
+
+def test_call_of_a_reader_that_comes_late_undoes_nothing(house: RedisHouse) -> None:
+    """Its hub has given it up, made it again and gone on: what may have been sent stays reserved, what is finished stays so."""
+    store = house.store()
+    claim = made(store, 1)
+    made(store, 2)
+    inbound = Inbound(1, claim.epoch, 5)
+    moved(store, MoveKind.RESERVE, 1, claim.epoch, 3)
+    store.append([one(2, 1, qos=2, inbound=inbound)])
+    late = [call for call in house.calls if call.script is not None and call.script in (MOVE, INTEND)]
+    moved(store, MoveKind.RESERVE, 1, claim.epoch, 9)
+    moved(store, MoveKind.FINISH_INBOUND, 1, claim.epoch, 5)
+
+    assert house.ask(late) == [b"late"] * 3
+
+    other = house.store(2)
+    claim = other.claim(1, b"other")
+    assert (claim.reserved, claim.inbound) == (9, ())
+    assert moved(other, MoveKind.RESERVE, 1, claim.epoch, 4)
+    assert other.append([one(2, 2, qos=2, inbound=Inbound(1, claim.epoch, 5))]) == [Appended((2,))]
 
 
 def test_second_hub_sees_queues_and_sums(house: RedisHouse) -> None:

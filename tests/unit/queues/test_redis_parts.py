@@ -131,7 +131,7 @@ def test_open_call_is_sent_as_it_was_until_it_is_answered() -> None:
 def test_reader_of_a_queue_that_has_gone_is_told() -> None:
     """By its claim and by its moves."""
     house, sender, index = house_with_queue()
-    readers = Readers(index, sender, NAMES, house.clock)
+    readers = Readers(index, sender, NAMES, house.clock, count(1))
     known = index.existing(1)
     house.redis.execute_command("FLUSHALL")
 

@@ -26,7 +26,7 @@ from iothub_services.queues.redis.moves import Reader, Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import INTEND
 from iothub_services.queues.redis.sending import Sender
-from iothub_services.redis.calls import Argument, Reply, command, script_call
+from iothub_services.redis.calls import Argument, Reply, command
 
 log = logging.get(__name__)
 
@@ -124,7 +124,7 @@ class Inbounds:
         calls = []
         for (queue_id, epoch), publishes in asked.items():
             arguments = [argument for publish in publishes for argument in self._arguments(publish)]
-            calls.append(script_call(INTEND, self._names.keys(queue_id), epoch, *arguments))
+            calls.append(self._readers.call(INTEND, queue_id, epoch, *arguments))
         errors = []
         for publishes, outcome in zip(asked.values(), self._sender.write(calls), strict=True):
             if isinstance(outcome, BackendError):

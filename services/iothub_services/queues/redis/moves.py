@@ -1,11 +1,12 @@
 """What readers do to their own queues in Redis: moves, and claims.
 
-Knows the scripts of readers; knows no append. A repeat of a move changes nothing, so an uncertain call is simply made again.
+Knows the scripts of readers; knows no append. A repeat of a move changes nothing, so an uncertain call is simply made again, with a higher
+sequence: the one before it comes too late then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 from iothub.clock import Clock
@@ -14,7 +15,7 @@ from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import CLAIM, ID_KEPT_MS, IDS_KEPT, MOVE
 from iothub_services.queues.redis.sending import Sender, require
-from iothub_services.redis.calls import Argument, Reply, script_call
+from iothub_services.redis.calls import Argument, Call, Reply, Script, script_call
 
 Reader = tuple[int, int]  # queue id, epoch
 
@@ -32,13 +33,14 @@ class Claimed(NamedTuple):
 
 
 class Readers:
-    """Sends moves and claims."""
+    """Sends moves and claims. `sequence` rises with every call: no two calls of one epoch have the same."""
 
-    def __init__(self, index: QueueIndex, sender: Sender, names: Names, clock: Clock) -> None:
+    def __init__(self, index: QueueIndex, sender: Sender, names: Names, clock: Clock, sequence: Iterator[int]) -> None:
         self._index = index
         self._sender = sender
         self._names = names
         self._clock = clock
+        self._sequence = sequence
 
     def apply(self, moves: Sequence[Move]) -> list[bool]:
         """Do moves. Raises BackendError: some may be done."""
@@ -48,13 +50,16 @@ class Readers:
         self._index.find(queue_id for queue_id, _ in by_reader)
         there = [(reader, known) for reader in by_reader if (known := self._index.get(reader[0])) is not None]
         calls = [
-            script_call(MOVE, self._names.keys(known.queue_id), reader[1], *self._ages(), *by_reader[reader])
-            for reader, known in there
+            self.call(MOVE, known.queue_id, reader[1], *self._ages(), *by_reader[reader]) for reader, known in there
         ]
         done = dict.fromkeys(by_reader, False)
         for (reader, known), outcome in zip(there, require(self._sender.write(calls)), strict=True):
             done[reader] = self._moved(known, outcome)
         return [done[move.queue_id, move.epoch] for move in moves]
+
+    def call(self, script: Script, queue_id: int, epoch: int, *arguments: Argument) -> Call:
+        """Return a call that is fenced by the reader's epoch, and numbered."""
+        return script_call(script, self._names.keys(queue_id), epoch, next(self._sequence), *arguments)
 
     def claim(self, known: KnownQueue, token: int, owner: bytes) -> Claimed:
         """Make the caller the only reader; with the same token again it is the same claim. Raises NotFoundError, BackendError."""

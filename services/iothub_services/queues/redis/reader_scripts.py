@@ -1,6 +1,9 @@
 """The Lua scripts of a queue's reader, and of the publisher's side of inbound QoS 2: fenced by the reader epoch.
 
 Knows keys by their order (`names`), and no connection. Forms of what is stored: `scripts`.
+
+Theory: a reader's calls are numbered within its epoch, the number is kept as `moved`. One that was given up and made again may still come,
+behind what was called since: it would lower what is reserved, or open again what is finished. So a number that is not higher is too late (!).
 """
 
 from __future__ import annotations
@@ -12,17 +15,27 @@ RECORD_VERSION = 1
 IDS_KEPT = 10_000  # of one queue, beyond their records
 ID_KEPT_MS = 24 * 3600 * 1000
 
-# ARGV: epoch, now (ms), how long (ms) and how many ids are kept; then pairs of kind and value.
-# Returns 'gone' | 'stale' | {messages, bytes}.
+_FENCED = """
+local function is_late(sequence)
+  if tonumber(redis.call('HGET', meta, 'moved') or '0') >= tonumber(sequence) then return true end
+  redis.call('HSET', meta, 'moved', sequence)
+  return false
+end
+"""
+
+# ARGV: epoch, sequence, now (ms), how long (ms) and how many ids are kept; then pairs of kind and value.
+# Returns 'gone' | 'stale' | 'late' | {messages, bytes}.
 MOVE = Script(
     COMMON
+    + _FENCED
     + """
 local state = redis.call('HMGET', meta, 'epoch', 'tail', 'head', 'messages', 'bytes')
 if not state[1] then return 'gone' end
 if state[1] ~= ARGV[1] then return 'stale' end
-local tail, head, now = tonumber(state[2]), tonumber(state[3]), ARGV[2]
+local tail, head, now = tonumber(state[2]), tonumber(state[3]), ARGV[3]
 messages, bytes = tonumber(state[4]), tonumber(state[5])
 passes_out_of_memory()
+if is_late(ARGV[2]) then return 'late' end
 
 local function acknowledge(upto)
   if upto <= head then return end
@@ -47,7 +60,7 @@ local function record_inbound(packet_id)
   end
 end
 
-for at = 5, #ARGV, 2 do
+for at = 6, #ARGV, 2 do
   local kind, value = ARGV[at], tonumber(ARGV[at + 1])
   if kind == '1' then
     acknowledge(math.min(value, tail))
@@ -64,22 +77,24 @@ end
 if head ~= tonumber(state[3]) then
   redis.call('HSET', meta, 'head', text(head))
   count()
-  forget_ids(tonumber(now), tonumber(ARGV[3]), tonumber(ARGV[4]))
+  forget_ids(tonumber(now), tonumber(ARGV[4]), tonumber(ARGV[5]))
 end
 return {text(messages), text(bytes)}
 """
 )
 
-# ARGV: epoch; then of each Packet Identifier, message id, whether it is routed already (0, 1), intent.
-# Returns 'gone' | 'stale' | for each `n` (new), or `o`, `r` with the message id that is kept.
+# ARGV: epoch, sequence; then of each Packet Identifier, message id, whether it is routed already (0, 1), intent.
+# Returns 'gone' | 'stale' | 'late' | for each `n` (new), or `o`, `r` with the message id that is kept.
 INTEND = Script(
     COMMON
+    + _FENCED
     + """
 local epoch = redis.call('HGET', meta, 'epoch')
 if not epoch then return 'gone' end
 if epoch ~= ARGV[1] then return 'stale' end
+if is_late(ARGV[2]) then return 'late' end
 local told = {}
-for at = 2, #ARGV, 4 do
+for at = 3, #ARGV, 4 do
   local kept = redis.call('HGET', inbound, ARGV[at])
   if kept then
     told[#told + 1] = string.sub(kept, 1, 17)
@@ -108,6 +123,7 @@ if state[7] ~= ARGV[1] then
   redis.call('HINCRBY', meta, 'epoch', 1) -- an epoch has 64 bits, a number of Lua 53 (!)
   epoch = redis.call('HGET', meta, 'epoch')
   redis.call('HSET', meta, 'token', ARGV[1], 'owner', ARGV[2])
+  redis.call('HDEL', meta, 'moved')
 end
 forget_ids(tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 local open = redis.call('HGETALL', inbound)
