@@ -342,6 +342,20 @@ def test_purge_takes_many_records_piece_by_piece(house: RedisHouse) -> None:
     assert store.append([one(1, 2, qos=2), one(1, 0, qos=2)]) == [Appended((1303,)), Appended((1,))]
 
 
+def test_purge_that_comes_late_takes_nothing_that_came_since(house: RedisHouse) -> None:
+    """It was given up, made again and answered meanwhile."""
+    store = house.store()
+    claim = made(store, 1)
+    store.append([one(1, 1)])
+    assert store.purge(1) == 1
+    late = house.calls[-1]
+    store.append([one(1, 2)])
+
+    house.ask([late])
+
+    assert positions(store, 1, claim.epoch) == [2]
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [

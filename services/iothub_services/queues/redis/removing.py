@@ -12,7 +12,7 @@ from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import DROP, PURGE
 from iothub_services.queues.redis.sending import Sender, require
-from iothub_services.redis.calls import Argument, Reply, script_call
+from iothub_services.redis.calls import Reply, command, script_call
 
 PURGED_AT_ONCE = 1_000  # records: other queues wait for each call
 
@@ -30,17 +30,17 @@ class Removing:
     def purge(self, known: KnownQueue) -> int:
         """Drop what is stored now, call after call; what comes meanwhile stays. Raises NotFoundError; BackendError: some may be gone."""
         keys = self._names.keys(known.queue_id)
-        upto: Argument = b""
+        (tail,) = self._sender.look((command("HGET", self._names.meta(known.queue_id), "tail"),))
+        call = script_call(PURGE, keys, int(cast("bytes", tail or b"0")), PURGED_AT_ONCE)
         removed = 0
         is_more = True
         while is_more:
-            told = self._sender.write_one(script_call(PURGE, keys, upto, PURGED_AT_ONCE))
+            told = self._sender.write_one(call)
             if not isinstance(told, list):
                 self._index.forget(known.queue_id)
                 raise unknown(known.queue_id)
-            count, last, messages, size_bytes, more = cast("list[int | bytes]", told)
+            count, messages, size_bytes, more = cast("list[int | bytes]", told)
             known.holds(int(messages), int(size_bytes))
-            upto = last
             removed += int(count)
             is_more = bool(more)
         return removed

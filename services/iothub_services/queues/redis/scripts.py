@@ -243,26 +243,24 @@ redis.call('UNLINK', unpack(KEYS))
 return tonumber(had or -1)
 """)
 
-# ARGV: up to which position ('': to the tail), how many at most. Returns 'gone' | {removed, up to, messages, bytes, whether there are more}.
+# ARGV: up to which position, how many at most. Returns 'gone' | {removed, messages, bytes, whether there are more}.
 PURGE = Script(
     COMMON
     + """
-local state = redis.call('HMGET', meta, 'tail', 'messages', 'bytes')
+local state = redis.call('HMGET', meta, 'messages', 'bytes')
 if not state[1] then return 'gone' end
-local upto = ARGV[1]
-if upto == '' then upto = state[1] end
-messages, bytes = tonumber(state[2]), tonumber(state[3])
+messages, bytes = tonumber(state[1]), tonumber(state[2])
 passes_out_of_memory()
-local part = redis.call('XRANGE', records, '-', upto, 'COUNT', ARGV[2])
+local part = redis.call('XRANGE', records, '-', ARGV[1], 'COUNT', ARGV[2])
 for _, entry in ipairs(part) do forget(entry, nil) end
 local is_more = #part == tonumber(ARGV[2])
 if is_more then
   redis.call('XTRIM', records, 'MINID', text(position_of(part[#part]) + 1))
 else
-  redis.call('XTRIM', records, 'MINID', text(tonumber(upto) + 1))
+  redis.call('XTRIM', records, 'MINID', text(tonumber(ARGV[1]) + 1))
 end
 count()
-return {#part, upto, text(messages), text(bytes), is_more and 1 or 0}
+return {#part, text(messages), text(bytes), is_more and 1 or 0}
 """
 )
 
