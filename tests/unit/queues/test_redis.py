@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
+from iothub.records.owner import Owner
 from iothub.testing.queue_contract import GONE, MANY, TENANT, due, made, moved, one, positions
 from iothub_services.queues.port import (
     Append,
@@ -190,6 +191,22 @@ def test_full_server_holds_back_what_comes_and_lets_readers_go_on(house: RedisHo
     with store.group():
         assert store.append(batch) == [Appended((2,)), Appended((3,))]
     assert positions(store, 1, claim.epoch) == [1, 2, 3]
+
+
+def test_hub_that_starts_beside_a_full_server_lets_readers_make_room(house: RedisHouse) -> None:
+    """What is there already is not written again: else nobody could acknowledge before there is memory."""
+    ours = Owner("5f0c", "node", 1)
+    store = house.store(1)
+    claim = made(store, 1)
+    store.append([one(1, 1)])
+    store.claim_store(ours)
+    house.fault = lambda call: Fault.FULL if call.arguments[0] == "SET" else Fault.NONE
+
+    restarted = house.store(2)
+
+    assert restarted.claim_store(Owner("5f0c", "node", 2)) == ours
+    assert moved(restarted, MoveKind.ACK, 1, claim.epoch, 1)
+    assert restarted.stats(1).messages == 0
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE])

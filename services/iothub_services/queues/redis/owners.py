@@ -22,7 +22,8 @@ def owner(sender: Sender, names: Names) -> Owner | None:
 
 def claim(sender: Sender, names: Names, by: Owner) -> Owner:
     """Take the queues unless somebody has them, and return whose they are then. May be repeated after it has failed. Raises as `owner`."""
-    sender.write_one(command("SET", names.owner, encode_owner(by), "NX"))
+    if owner(sender, names) is None:  # a server that is full refuses a SET that changes nothing, too
+        sender.write_one(command("SET", names.owner, encode_owner(by), "NX"))
     found = owner(sender, names)
     if found is None:
         raise BackendError("Redis did not keep whose the queues are", retryable=True)

@@ -92,5 +92,6 @@ class Watch:
         self.is_due = False
 
     def _put_life(self) -> bytes:
-        self._sender.write_one(command("SET", self._names.life, secrets.token_hex(_LIFE_BYTES), "NX"))
+        if not self.has_life():  # a server that is full refuses a SET that changes nothing, too
+            self._sender.write_one(command("SET", self._names.life, secrets.token_hex(_LIFE_BYTES), "NX"))
         return cast("bytes", self._sender.read_one(command("GET", self._names.life)))
