@@ -147,6 +147,26 @@ def test_server_that_keeps_nothing_gets_nothing(house: RedisHouse, name: str, va
     assert store.append([one(1, 1)]) == [Appended((1,))]
 
 
+def test_server_that_was_started_again_is_looked_at_before_it_gets_anything(house: RedisHouse) -> None:
+    """It may have been set by CONFIG SET alone, or be another one."""
+    store = house.store()
+    made(store, 1)
+    lost_once(house, "EVALSHA", Fault.LOST_BEFORE, "XADD")
+    batch = [one(1, 1)]
+    with pytest.raises(BackendError, match="does not answer"), store.group():
+        store.append(batch)
+    house.settings["appendfsync"] = "everysec"
+
+    for _ in range(2):
+        with pytest.raises(BackendError, match="does not keep queues safely"), store.group():
+            store.append(batch)
+
+    assert store.stats(1).messages == 0
+    house.settings["appendfsync"] = "always"
+    with store.group():
+        assert store.append(batch) == [Appended((1,))]
+
+
 @pytest.mark.parametrize("verb", ["CONFIG", "INFO"])
 def test_server_that_does_not_show_its_settings_gets_nothing(house: RedisHouse, verb: str) -> None:
     """The right that is missing is named; what comes is held back until it is there, for a running hub, too."""

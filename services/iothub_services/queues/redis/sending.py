@@ -25,12 +25,15 @@ class Sender:
     Args:
         write: The connection of the writing thread.
         read: One for reads, which never wait for a commit.
+
+    `has_failed`: something that passes was in the way of a write, so the server may be another one by now; whoever looks at it takes that back.
     """
 
     def __init__(self, write: Ask, read: Ask, probe: bytes) -> None:
         self._write = write
         self._read = read
         self._probe = probe
+        self.has_failed = False
 
     def write(self, calls: Sequence[Call]) -> list[Reply]:
         """Return what became of each; nothing is raised but what is our own mistake."""
@@ -40,6 +43,8 @@ class Sender:
                 outcomes += self._write(part)
             except BackendError as error:
                 outcomes += [error] * len(part)
+            errors = [outcome for outcome in outcomes[-len(part) :] if isinstance(outcome, BackendError)]
+            self.has_failed |= any(error.retryable for error in errors)
             if isinstance(outcomes[-1], BackendError) and len(outcomes) < len(calls):
                 why = RedisUnavailableError(str(outcomes[-1]))
                 return [*outcomes, *[why] * (len(calls) - len(outcomes))]

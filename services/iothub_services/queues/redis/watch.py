@@ -2,9 +2,9 @@
 
 Knows no queue.
 
-Theory: a server that was started again may have other settings, and another server may have taken its place; so both questions are asked again every
-minute, the word every few seconds, and whenever a queue is missing. The word is random and put only where there is none: another
-word means that everything was removed meanwhile and another hub has found that first.
+Theory: a server that was started again may have other settings, and another server may have taken its place; so both questions are asked again
+every minute and behind every failure, the word every few seconds, and whenever a queue is missing. The word is random and put only where there
+is none: another word means that everything was removed meanwhile and another hub has found that first.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ class Watch:
 
     def look_if_due(self) -> None:
         """Raises BackendError: Redis cannot be asked, or does not keep what it is given."""
+        if self._sender.has_failed:
+            self.look()
+            self._sender.has_failed = False
         now = self._clock.monotonic()
         if now >= self._settings_at + SETTINGS_S:
             self._look_at_settings()
