@@ -20,6 +20,7 @@ from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
 from iothub_services.queues.hbase_bodies.marked import Marked
 from iothub_services.queues.hbase_bodies.sweep import Swept, sweep
 from iothub_services.queues.hbase_bodies.turn import LEASE_MS, Turn
+from iothub_services.queues.hbase_plain.meta import intent_column
 from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueStore
 from tests.support.hbase_calls import FakeCaller, Fault
@@ -189,9 +190,23 @@ def test_record_that_cannot_be_read_keeps_every_body(*, is_plain: bool) -> None:
             table[key] = {b"d:b": (b"\x09" + cells[b"d:b"][0][1:], cells[b"d:b"][1])}
             break
 
-    with pytest.raises(CorruptRecordError, match=rf"queue 3 of tenant {TENANT}, row [0-9a-f]+: .*none is deleted"):
+    with pytest.raises(
+        CorruptRecordError, match=rf"queue 3 of tenant {TENANT}, row [0-9a-f]+: .*deleted: .*queue purge"
+    ):
         all_of(house)
     assert len(stored(house)) == 1
+
+
+@pytest.mark.parametrize("is_plain", [False, True], ids=["hbase", "hbase-plain"])
+def test_intent_that_cannot_be_read_goes_with_its_session(*, is_plain: bool) -> None:
+    """No purge takes it: it is of messages that the session has sent."""
+    house = house_of_both()
+    table = house.gateway.tables[TABLES.queues_plain if is_plain else TABLES.queues]
+    column = intent_column(5) if is_plain else b"m:p"
+    table[keys.queue_key(3, TENANT) + b"\x02"] = {column: (b"\x09future", 1)}
+
+    with pytest.raises(CorruptRecordError, match=rf"queue 3 of tenant {TENANT}, row [0-9a-f]+: .*session discard"):
+        all_of(house)
 
 
 def test_dry_run_deletes_nothing() -> None:

@@ -37,13 +37,14 @@ def _body_id(row: Row, column: bytes, *, of_intents: bool) -> bytes:
     try:
         return decode_intent(raw).body.id if of_intents else decode_record(raw).body.id
     except CorruptRecordError as error:
-        raise unsettled(row.key, error) from None
+        raise unsettled(row.key, error, of_intents=of_intents) from None
 
 
-def unsettled(key: bytes, error: CorruptRecordError) -> CorruptRecordError:
-    """Name the queue of a row that cannot be read."""
+def unsettled(key: bytes, error: CorruptRecordError, *, of_intents: bool) -> CorruptRecordError:
+    """Name the queue of a row that cannot be read. An intent is of what its session has sent: no purge takes it."""
+    verb = "session discard" if of_intents else "queue purge"
     queue_id, tenant_id = keys.split_queue_key(key)
     return CorruptRecordError(
         f"queue {queue_id} of tenant {tenant_id}, row {key.hex()}: {error}; it may refer to any body, so none is deleted: "
-        "upgrade this program, or purge that queue"
+        f"upgrade this program, or give it up (iothub {verb})"
     )

@@ -41,7 +41,7 @@ def _body_ids(row: Row, *, of_intents: bool) -> list[bytes]:
     try:
         return [body_id for body_id in (_of_intents(row) if of_intents else _of_records(row)) if body_id]
     except CorruptRecordError as error:
-        raise unsettled(row.key, error) from None
+        raise unsettled(row.key, error, of_intents=of_intents) from None
 
 
 def _of_intents(row: Row) -> Iterator[bytes]:
