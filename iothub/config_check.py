@@ -25,9 +25,9 @@ def check_start(config: Config) -> list[str]:
     for name, listener in (("listeners.tls", config.listeners.tls), ("listeners.wss", config.listeners.wss)):
         if listener.port is not None:
             warnings += _check_tls(name, listener)
-    for name, file in (("auth.pepper_file", config.auth.pepper_file), ("sql.url_file", config.sql.url_file)):
-        if file is not None:
-            _require_file(name, file)
+    if config.auth.pepper_file is not None:
+        _require_file("auth.pepper_file", config.auth.pepper_file)
+    warnings += _check_client("sql", {}, {"url_file": config.sql.url_file})  # it has a password
     if config.events.driver == "kafka":
         warnings += _check_kafka(config.kafka)
     if config.redis.addresses:

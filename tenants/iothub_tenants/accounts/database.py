@@ -21,6 +21,10 @@ from iothub_tenants.accounts.servers import server_engine
 
 _BOUNDS = SqlBounds()
 _URL_LIMIT = 4096  # characters of a url
+_EXPECTED = (
+    "expected for example sqlite:///accounts.db or mysql+pymysql://user:password@host/name; "
+    "signs such as @, : and / in a password are written as %40, %3A and %2F"
+)
 BUSY_MS = 10_000  # how long a verb waits for another process's short transaction
 
 # An execution option: the transaction will write, so SQLite takes its lock at the beginning instead of failing halfway.
@@ -58,15 +62,13 @@ def open_engine(url: str, bounds: SqlBounds = _BOUNDS) -> Engine:
     Raises:
         ConfigError: the url cannot be read, or its driver is not installed.
     """
+    parsed = _parse(url)
     try:
-        parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
         return server_engine(parsed, bounds)
-    except ArgumentError as error:
-        raise ConfigError(
-            "the database url cannot be read: expected for example sqlite:///accounts.db or mysql+pymysql://user@host/name"
-        ) from error
+    except ValueError as error:  # a number or a word that is none
+        raise ConfigError(f"a parameter of the database url cannot be used: {error}") from error
     except ImportError as error:
         raise ConfigError(
             f"no driver for the database url: {error.name} is not installed; install iothub[mysql] or iothub[postgresql]"
@@ -99,12 +101,14 @@ def read_options(engine: Engine) -> dict[str, str]:
 
 
 def _parse(url: str) -> URL:
+    """Read a url; a password that it shows at the wrong place is not told to anybody."""
     try:
         parsed = make_url(url)
         parsed.get_dialect()
-    except (ArgumentError, NoSuchModuleError) as error:
-        example = "sqlite:///accounts.db or mysql+pymysql://user@host/name"
-        raise ConfigError(f"the database url cannot be read: expected for example {example}") from error
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise ConfigError(f"the database url cannot be read: {_EXPECTED}") from None
+    if parsed.host and "@" in f"{parsed.host}{parsed.database}":
+        raise ConfigError(f"the database url has more than one @: {_EXPECTED}")
     return parsed
 
 

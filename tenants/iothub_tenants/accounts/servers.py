@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import ConnectionPoolEntry
 
+from iothub_tenants.accounts import mysql
 from iothub_tenants.accounts.bounds import SqlBounds
 
 MYSQL = ("mysql", "mariadb")
@@ -24,12 +24,21 @@ _LOCK_LOST = (1205, 1213)  # MySQL: lock wait timeout, deadlock
 _LOCK_LOST_STATES = ("40001", "40P01", "55P03")  # PostgreSQL: serialization failure, deadlock, lock not available
 # What a server says to who may not come in. Waiting does not help: somebody must correct the url or the server.
 _REFUSED_CODES = (1044, 1045, 1049, 1130, 1698)
-_REFUSED_WORDS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied")
+_REFUSED_WORDS = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "no password supplied",
+    "invalid connection option",
+    "invalid sslmode value",
+)
 
 
 def server_engine(url: URL, bounds: SqlBounds) -> Engine:
-    """Make an engine; nothing is connected yet. Raises sqlalchemy's ArgumentError, ImportError."""
+    """Make an engine; nothing is connected yet. Raises sqlalchemy's ArgumentError, ImportError, ConfigError."""
     is_mysql = url.get_backend_name() in MYSQL
+    is_pymysql = is_mysql and url.get_driver_name() == "pymysql"
+    url, tls = mysql.tls_of(url) if is_pymysql else (url, None)
     engine = create_engine(
         url,
         pool_size=bounds.connections,
@@ -38,10 +47,12 @@ def server_engine(url: URL, bounds: SqlBounds) -> Engine:
         pool_recycle=int(bounds.recycle_s),
         pool_pre_ping=True,
         isolation_level="REPEATABLE READ" if is_mysql else "READ COMMITTED",
-        connect_args=_mysql_arguments(bounds) if is_mysql else _postgresql_arguments(bounds),
+        connect_args=mysql.arguments(bounds) if is_mysql else _postgresql_arguments(bounds),
     )
+    if is_pymysql:
+        event.listen(engine, "do_connect", partial(mysql.connect, tls))
     if is_mysql:
-        event.listen(engine, "connect", partial(_prepare_mysql, bounds))
+        event.listen(engine, "connect", partial(mysql.prepare, bounds))
     elif engine.dialect.driver == "psycopg":
         event.listen(engine, "do_connect", partial(_connect_postgresql, bounds.socket_s))
     return engine
@@ -81,15 +92,6 @@ def cause_of(error: DBAPIError) -> str:
     return (text.splitlines() or [type(error.orig).__name__])[0]
 
 
-def _mysql_arguments(bounds: SqlBounds) -> dict[str, Any]:
-    return {
-        "connect_timeout": bounds.connect_timeout_s,
-        "read_timeout": bounds.socket_s,
-        "write_timeout": bounds.socket_s,
-        "charset": "utf8mb4",
-    }
-
-
 def _postgresql_arguments(bounds: SqlBounds) -> dict[str, Any]:
     limit_ms = int(bounds.timeout_s * 1000)
     settings = {
@@ -101,17 +103,6 @@ def _postgresql_arguments(bounds: SqlBounds) -> dict[str, Any]:
         "connect_timeout": max(2, round(bounds.connect_timeout_s)),  # whole seconds, and 2 at least
         "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
     }
-
-
-def _prepare_mysql(bounds: SqlBounds, connection: Any, _entry: ConnectionPoolEntry) -> None:
-    """Give a new session its limits. What a mode of the server's would cut off silently is an error."""
-    limit_s = max(1, round(bounds.timeout_s))
-    is_mariadb = "MariaDB" in getattr(connection, "server_version", "")
-    statement = f"max_statement_time = {limit_s}" if is_mariadb else f"max_execution_time = {limit_s * 1000}"
-    idle = f", idle_transaction_timeout = {3 * limit_s}" if is_mariadb else ""
-    mode = "sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {limit_s}, {statement}{idle}, {mode}")
 
 
 def _connect_postgresql(answer_s: float, _dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:

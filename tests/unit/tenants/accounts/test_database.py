@@ -65,6 +65,23 @@ def test_unreadable_url_is_refused_with_an_example(url: str) -> None:
         database.open_engine(url)
 
 
+@pytest.mark.parametrize("password", ["hunter@2", "hunter@2:3", "hunter@2/3"])
+def test_password_with_unescaped_signs_is_told_to_nobody(password: str) -> None:
+    """Its end would be taken for the host, which errors name."""
+    with pytest.raises(ConfigError, match="written as %40") as caught:
+        database.open_engine(f"mysql+pymysql://iothub:{password}@db.example.com:3306/iothub")
+
+    assert "2" not in str(caught.value).partition("%")[0]
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["mysql+pymysql://u@h:port/n", "mysql+pymysql://u@h/n?connect_timeout=soon"])
+def test_number_that_is_none_is_refused_in_words(url: str) -> None:
+    """A port, a parameter."""
+    with pytest.raises(ConfigError):
+        database.open_engine(url)
+
+
 def test_memory_has_no_file() -> None:
     """Nothing to create and nothing to look for."""
     assert database.file_of("sqlite://") is None
