@@ -188,6 +188,10 @@ class Authenticator:
         """The accounts have changed: a device's own record, or (None) anything of the tenant, its coming into being included."""
         self.directory.invalidate(tenant_id, device)
 
+    def invalidate_all(self) -> None:
+        """The accounts may have changed in any way."""
+        self.directory.invalidate_all()
+
     async def _decide(self, shown: Credentials, prove: _Prove) -> Authenticated | Refusal:
         """Decide by what the accounts hold now: what was read before a change decides nothing."""
         reply_after_s = self.checks.reply_after_s()

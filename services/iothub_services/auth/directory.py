@@ -88,6 +88,7 @@ class Directory:
         self._names: dict[int, str] = {}
         self._generations: dict[int, int] = {}  # by tenant id: part of a device's key, so one step drops all of them
         self._stamps: dict[int, int] = {}  # by tenant id: how often anything of it changed
+        self._epoch = 0  # how often everything was forgotten
         self.changes = 0
 
     @property
@@ -102,7 +103,7 @@ class Directory:
 
     def stamp(self, tenant_id: int) -> int:
         """Return a number that changes with everything of the tenant."""
-        return self._stamps.get(tenant_id, 0)
+        return self._stamps.get(tenant_id, 0) + self._epoch
 
     async def tenant(self, name: str, *, is_urgent: bool = False) -> TenantRecord | None:
         """Return the tenant of this name, or None.
@@ -146,7 +147,7 @@ class Directory:
     def invalidate(self, tenant_id: int, device: str | None) -> None:
         """Forget a device, or (None) all of a tenant and all names that had no tenant. O(1)."""
         self.changes += 1
-        self._stamps[tenant_id] = self.stamp(tenant_id) + 1
+        self._stamps[tenant_id] = self._stamps.get(tenant_id, 0) + 1
         generation = self._generations.get(tenant_id, 0)
         if tenant_id in self._names:
             self._tenants.forget(self._names.pop(tenant_id))
@@ -155,6 +156,13 @@ class Directory:
         else:
             self._absent.clear()
             self._generations[tenant_id] = generation + 1
+
+    def invalidate_all(self) -> None:
+        """Forget everything: what has changed is not known. O(entries)."""
+        self.changes += 1
+        self._epoch += 1
+        for known in (self._tenants, self._absent, self._devices, self._names):
+            known.clear()
 
     def _keep(self, name: str, tenant: TenantRecord | None, most_s: float) -> None:
         if tenant is None:

@@ -59,8 +59,8 @@ class Line:
 class Horizon:
     """Must be used on the reactor thread.
 
-    Invariants: `seen` only rises; `_times` has every line in (`floor`, `seen`], no more than `most`; `_last` has the last of them for each subject
-    that they concern; both are in ascending order of changes.
+    Invariants: `seen` only rises until it begins anew; `_times` has every line in (`floor`, `seen`], no more than `most`; `_last` has the last
+    of them for each subject that they concern; both are in ascending order of changes.
     """
 
     def __init__(self, clock: Clock, remembered_s: float, most: int = MOST) -> None:
@@ -79,8 +79,11 @@ class Horizon:
         return self._clock.monotonic()
 
     def begin(self, lines: Iterable[Line], looked_at: float) -> None:
-        """Begin with the end of the log, without a gap, ascending."""
+        """Begin with the end of the log, without a gap, ascending; or begin anew, when the log is not the one that was seen."""
         lines = list(lines)
+        self._times.clear()
+        self._last.clear()
+        self._seen = NOTHING_SEEN
         self._floor = lines[0].as_of.change - 1 if lines else 0
         self._looked_at = looked_at
         self.saw(lines, looked_at)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select
 
+from iothub.errors import IotHubError
 from iothub_services.auth.horizon import MOST, AsOf, Line
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import change_log as table
@@ -30,29 +31,45 @@ class Change:
     at_ms: int
 
 
+class PlaceLostError(IotHubError):
+    """The last line that a watcher has read is not in the log any more, or is another one: nobody knows what it has missed."""
+
+
 class ChangeWatcher:
     """Remembers how far it has read. Used by one thread at a time. `made_at`: monotonic seconds, before it looked where the log ends.
 
-    Invariants: every change that is committed after the watcher was made is returned exactly once, in the order of commits.
+    Invariants: every change that is committed after the watcher was made is returned exactly once, in the order of commits; if that cannot be
+    (accounts restored from a backup, a server's replica that is behind, a hub that slept for a day) every call says so.
     """
 
-    def __init__(self, store: AccountStore, after: int | None = None) -> None:
+    def __init__(self, store: AccountStore) -> None:
         self._store = store
         self.made_at = store.clock.monotonic()
-        self.after = self._end() if after is None else after
+        self._last = self._end()
+
+    @property
+    def after(self) -> int:
+        """The last change that was read, 0 if there was none."""
+        return 0 if self._last is None else self._last.id
 
     def poll(self) -> list[Change]:
-        """Return up to `BATCH` changes since the last call: one indexed query. Raises BackendError."""
-        query = select(table).where(table.c.id > self.after).order_by(table.c.id).limit(BATCH)
+        """Return up to `BATCH` changes since the last call: one indexed query. Raises BackendError, PlaceLostError."""
+        most = BATCH if self._last is None else BATCH + 1  # with the line that was read last
+        query = select(table).where(table.c.id >= self.after).order_by(table.c.id).limit(most)
         with self._store.read() as connection:
-            rows = connection.execute(query).all()
-        if rows:
-            self.after = rows[-1].id
-        return [_change(row) for row in rows]
+            found = [_change(row) for row in connection.execute(query)]
+        if self._last is not None:
+            if found[:1] != [self._last]:
+                raise PlaceLostError(f"the log of account changes has no line {self._last.id} any more as it was read")
+            del found[0]
+        if found:
+            self._last = found[-1]
+        return found
 
-    def _end(self) -> int:
+    def _end(self) -> Change | None:
         with self._store.read() as connection:
-            return connection.execute(select(func.max(table.c.id))).scalar() or 0
+            row = connection.execute(select(table).order_by(table.c.id.desc()).limit(1)).first()
+        return None if row is None else _change(row)
 
 
 def lines(changes: Iterable[Change]) -> list[Line]:
@@ -101,9 +118,10 @@ def _change(row: Row[Any]) -> Change:
 def trim(store: AccountStore, keep_s: float = KEEP_S) -> int:
     """Forget changes older than this, long after every watcher has seen them, and return how many. Ids go on.
 
-    The newest one stays however old it is: how far the log goes is what records in a shared cache are compared with.
+    The newest of the old ones stays: it may be the last that a watcher has read, and how far the log goes is what records in a shared cache are
+    compared with.
     """
     with store.write() as writer:
-        newest = writer.connection.execute(select(func.max(table.c.id))).scalar() or 0
-        old = (table.c.at_ms < writer.now_ms - int(keep_s * 1000)) & (table.c.id < newest)
-        return writer.connection.execute(delete(table).where(old)).rowcount
+        is_old = table.c.at_ms < writer.now_ms - int(keep_s * 1000)
+        newest = writer.connection.execute(select(func.max(table.c.id)).where(is_old)).scalar() or 0
+        return writer.connection.execute(delete(table).where(is_old, table.c.id < newest)).rowcount

@@ -85,6 +85,10 @@ class Departures:
                     devices[session.device].sessions.append(session)
             self._leaving |= {leaving.change: leaving for leaving in devices.values()}
 
+    def forget_place(self) -> None:
+        """The log's lines are other ones from now on: those that were noted say nothing of how far they are settled."""
+        self._noted = self.settled = 0
+
     @property
     def is_pending(self) -> bool:
         return bool(self._leaving)

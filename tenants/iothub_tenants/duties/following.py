@@ -15,7 +15,15 @@ from iothub.errors import IotHubError
 from iothub_services.auth.horizon import Horizon
 from iothub_services.auth.port import Run
 from iothub_tenants.accounts import commands
-from iothub_tenants.accounts.changes import BATCH, Change, ChangeWatcher, deleted_devices, latest, lines
+from iothub_tenants.accounts.changes import (
+    BATCH,
+    Change,
+    ChangeWatcher,
+    PlaceLostError,
+    deleted_devices,
+    latest,
+    lines,
+)
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.duties.aside import PATIENCE_S, Aside
 from iothub_tenants.duties.departures import Departures
@@ -102,17 +110,19 @@ class Following:
         What was obeyed and could not be noted is heard of again, and what was never noted from the log's beginning: it does no harm.
         `horizon`: hears of every look, if records of a shared cache are used.
         """
-        self._watcher = watcher
         if horizon is not None:
             horizon.begin(
                 lines(await self._run("accounts.latest", latest, self._store, watcher.after)), watcher.made_at
             )
             self._horizon = horizon
         obeyed = await self._run("housekeeping.obeyed", self._marks.read_obeyed) or 0
+        if obeyed > watcher.after:  # of accounts that are gone: these were restored
+            obeyed, self._obeyed = 0, -1
         self._departures.note(await self._run("accounts.deleted", deleted_devices, self._store, obeyed))
         await self._end_departed()
         if not self._departures.is_pending:
             await self._note_obeyed(watcher.after)
+        self._watcher = watcher
 
     async def look(self) -> None:
         """Obey what was changed since the last look, and do what is asked. Raises BackendError."""
@@ -129,7 +139,10 @@ class Following:
                         await aside.do(partial(self._errands.run, errands, self._rows))
 
     async def _obey(self) -> None:
-        await self._hear()
+        try:
+            await self._hear()
+        except PlaceLostError as error:
+            await self._begin_anew(error)
         await self._end_departed()
         await self._obedience.obey()
 
@@ -146,6 +159,16 @@ class Following:
             self._is_asked |= any(change.kind is ChangeKind.COMMAND for change in changes)
             self.heard(changes)
             count = len(changes)
+
+    async def _begin_anew(self, error: PlaceLostError) -> None:
+        """What was changed is not known: look at everything. As long as that fails, the next look does it again."""
+        log.warning("what was changed in the accounts is not known; everything is looked at anew", cause=str(error))
+        watcher = await self._run("accounts.watch", ChangeWatcher, self._store)
+        self._departures.forget_place()
+        await self.begin(watcher, self._horizon)
+        self._obedience.doubt_everything()  # now: what was read meanwhile from a shared cache was judged by the lines of before
+        self._is_asked = True
+        self.heard([Change(watcher.after, 0, ChangeKind.STREAM, "*", 0)])
 
     async def _end_departed(self) -> None:
         """End the sessions of deleted devices, and note so when it is done: it is asked at the next start."""

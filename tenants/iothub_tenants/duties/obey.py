@@ -107,6 +107,12 @@ class Obedience:
         await self._tenants.go()
         await devices
 
+    def doubt_everything(self) -> None:
+        """What was changed is not known: forget everything, and let `obey` look at everybody."""
+        self._hub.authenticator.invalidate_all()
+        for broker in self._hub.brokers:
+            self._tenants.note(broker.tenant_id)
+
     async def _note_plans(self) -> None:
         while self._plans:
             try:

@@ -98,6 +98,21 @@ def test_question_asked_before_a_change_is_not_joined_after_it() -> None:
     assert len(threads.calls) == 2
 
 
+def test_nothing_is_remembered_when_what_changed_is_not_known() -> None:
+    """Neither what was known nor what was asked before."""
+    directory, threads, _ = make()
+    begin(directory.device(ACME, "dev"))
+    threads.finish()
+    begin(directory.device(ACME, "slow"))
+    before = directory.stamp(1)
+
+    directory.invalidate_all()
+    threads.finish()
+
+    assert directory.stamp(1) != before
+    assert begin(directory.device(ACME, "dev")) == begin(directory.device(ACME, "slow")) == []
+
+
 def test_waiting_questions_are_bounded_for_all_and_per_tenant() -> None:
     """A slow store and made-up names of one tenant leave room for others."""
     directory, threads, _ = make(loads=3, tenant_loads=2)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 
 import pytest
+from sqlalchemy import delete, insert
 
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.horizon import EVERYBODY
 from iothub_tenants.accounts import acl_rules, changes, devices, tenants
-from iothub_tenants.accounts.changes import Change, ChangeWatcher
+from iothub_tenants.accounts.changes import Change, ChangeWatcher, PlaceLostError
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
+from iothub_tenants.accounts.tables import change_log as table
 
 
 def test_watcher_sees_what_another_process_does(store: AccountStore, url: str, clock: ManualClock) -> None:
@@ -35,16 +37,6 @@ def test_watcher_sees_what_another_process_does(store: AccountStore, url: str, c
     assert {change.tenant_id for change in found} == {created.id}
     assert {change.at_ms for change in found} == {store.now_ms()}
     assert watcher.poll() == []
-
-
-def test_watcher_goes_on_where_another_stopped(store: AccountStore) -> None:
-    """`after` is all that it remembers."""
-    first = ChangeWatcher(store)
-    tenants.create(store, "acme")
-
-    second = ChangeWatcher(store, first.after)
-
-    assert [change.subject for change in second.poll()] == ["acme"]
 
 
 def test_many_changes_come_in_batches(store: AccountStore) -> None:
@@ -97,6 +89,53 @@ def test_old_changes_are_forgotten_and_ids_go_on(store: AccountStore, clock: Man
     tenants.create(store, "other")
 
     assert [change.subject for change in watcher.poll()] == ["other"]
+
+
+def test_last_line_that_a_watcher_read_is_there_when_the_next_one_comes(
+    store: AccountStore, clock: ManualClock
+) -> None:
+    """Nothing was changed for days, then something is, and another hub forgets what is old before this one looks."""
+    tenants.create(store, "acme")
+    watcher = ChangeWatcher(store)
+    clock.advance(changes.KEEP_S * 2)
+    tenants.create(store, "other")
+
+    changes.trim(store)
+
+    assert [change.subject for change in watcher.poll()] == ["other"]
+
+
+def test_watcher_whose_log_was_put_back_says_so(store: AccountStore) -> None:
+    """Accounts were restored from a backup under a running hub: what comes now has numbers that it has seen already."""
+    tenants.create(store, "acme")
+    watcher = ChangeWatcher(store)
+    _put_back(store, watcher.after)
+    with pytest.raises(PlaceLostError):
+        watcher.poll()
+
+    with store.write() as writer:
+        writer.connection.execute(insert(table).values(id=watcher.after, tenant_id=1, kind="ban", subject="x", at_ms=1))
+
+    with pytest.raises(PlaceLostError):
+        watcher.poll()
+
+
+def _put_back(store: AccountStore, before: int) -> None:
+    with store.write() as writer:
+        writer.connection.execute(delete(table).where(table.c.id >= before))
+
+
+def test_watcher_that_slept_for_longer_than_the_log_reaches_back_says_so(
+    store: AccountStore, clock: ManualClock
+) -> None:
+    """What it has missed was forgotten."""
+    watcher = ChangeWatcher(store)
+    tenants.create(store, "acme")
+    clock.advance(changes.KEEP_S * 2)
+    changes.trim(store)
+
+    with pytest.raises(PlaceLostError):
+        watcher.poll()
 
 
 def test_newest_change_is_never_forgotten(store: AccountStore, clock: ManualClock) -> None:

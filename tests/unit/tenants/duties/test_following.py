@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import delete
 from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError, UnavailableError
@@ -18,6 +19,7 @@ from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.commands import CommandState
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import change_log
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.duties.departures import Departures
 from iothub_tenants.duties.errands import Errands
@@ -191,6 +193,65 @@ def test_deletion_that_could_not_be_noted_spares_the_successor_at_the_next_start
     assert list(desk.house.acme.plane.sessions) == ["c"]
     assert desk.marks.mark == desk.last_change
     successor.ping()
+
+
+def _put_back(store: AccountStore, after: int) -> None:
+    """As a backup would: the lines behind this one were never written."""
+    with store.write() as writer:
+        writer.connection.execute(delete(change_log).where(change_log.c.id > after))
+
+
+def test_accounts_that_were_put_back_are_looked_at_anew(desk: Desk) -> None:
+    """Under a running hub, and what is changed from then on has numbers that it has seen already."""
+    before = desk.last_change
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    guest, seen = desk.house.join("c"), desk.horizon.as_of()
+    _put_back(desk.store, before)
+    desk.house.accounts.devices.pop((7, "dev1"))
+
+    desk.look()
+
+    guest.expect_closed()
+    assert desk.horizon.as_of().change == desk.last_change == before
+    assert not desk.horizon.has_device(7, "dev1", seen)
+    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    desk.look()
+    assert commands.show(desk.store, number).state is CommandState.DONE
+
+
+def test_look_at_everything_that_fails_is_done_by_the_next_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes away in the middle of it."""
+    before = desk.last_change
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    guest = desk.house.join("c")
+    _put_back(desk.store, before)
+    desk.house.accounts.devices.pop((7, "dev1"))
+    with monkeypatch.context() as patched:
+        patched.setattr("iothub_tenants.duties.following.latest", _fail)
+        with pytest.raises(BackendError):
+            desk.look()
+
+    desk.look()
+
+    guest.expect_closed()
+    assert desk.horizon.as_of().change == before
+
+
+def _fail(*_: object) -> None:
+    raise BackendError("the accounts database does not answer", retryable=True)
+
+
+def test_deletion_is_obeyed_although_accounts_that_are_gone_were_further(desk: Desk) -> None:
+    """What this hub has noted is of the log before the accounts were put back."""
+    desk.house.join("c", props=KEPT).disconnect()
+    desk.marks.mark = desk.last_change + 100
+    desk.delete()
+
+    desk.start()
+
+    assert desk.house.acme.plane.sessions == {}
 
 
 def test_mark_that_could_not_be_written_is_tried_again_at_the_next_look(desk: Desk) -> None:
