@@ -17,6 +17,9 @@ COMPAT_VERSION = (
     7  # the oldest program that may still use a database of SCHEMA_VERSION: older ones do not send to streams
 )
 
+_LOCK = 0x696F74687562  # a number of ours, among a database's advisory locks
+_LOCK_S = 60
+_MYSQL = ("mysql", "mariadb")
 _COPYING = "copying"  # a row of schema_info while a copy into this database is not finished
 
 
@@ -47,17 +50,22 @@ def check(engine: Engine) -> SchemaState:
 def upgrade(engine: Engine) -> SchemaState:
     """Create or migrate all tables in one transaction (where the database allows one) and return what was found before.
 
-    Idempotent. A run that is killed leaves the old schema (SQLite, PostgreSQL) or is completed by the next run (MySQL).
+    Idempotent. A run that is killed leaves the old schema (SQLite, PostgreSQL) or is completed by the next run (MySQL). Of two at once one waits.
 
     Raises:
-        ConflictError: the schema is of the future.
+        ConflictError: the schema is of the future; or another program changes it, and does not come to an end.
     """
-    with engine.execution_options(iothub_write=True).begin() as connection:
-        found = _check(connection)
-        if found in (SchemaState.FRESH, SchemaState.OLD):
-            _migrate(connection)
-            _record(connection)
-        return found
+    with engine.execution_options(iothub_write=True).connect() as connection:
+        try:
+            with connection.begin():
+                _lock(connection)
+                found = _check(connection)
+                if found in (SchemaState.FRESH, SchemaState.OLD):
+                    _migrate(connection)
+                    _record(connection)
+                return found
+        finally:
+            _unlock(connection)
 
 
 def is_copying(engine: Engine) -> bool:
@@ -76,6 +84,24 @@ def end_copying(engine: Engine) -> None:
     """The copy is whole."""
     with engine.execution_options(iothub_write=True).begin() as connection:
         connection.execute(text("DELETE FROM schema_info WHERE name = :name"), {"name": _COPYING})
+
+
+def _lock(connection: Connection) -> None:
+    """Keep others from changing the schema meanwhile. SQLite's transaction does so by itself."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    elif connection.dialect.name in _MYSQL:
+        name = "CONCAT('iothub schema ', MD5(DATABASE()))"  # the server has one set of names for all databases
+        if not connection.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), {"wait_s": _LOCK_S}).scalar():
+            raise ConflictError(
+                "another program is changing the accounts database's schema: try again when it has ended"
+            )
+
+
+def _unlock(connection: Connection) -> None:
+    """After the commit, which MySQL's lock does not end with: it goes with its session."""
+    if connection.dialect.name in _MYSQL:
+        connection.invalidate()
 
 
 def _check(connection: Connection) -> SchemaState:

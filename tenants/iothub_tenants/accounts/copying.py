@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, Row, Table, func, select, text
+from sqlalchemy import Connection, Engine, Row, Table, func, inspect, select, text
+from sqlalchemy.exc import IntegrityError
 
 from iothub.errors import BackendError, ConflictError
 from iothub_migrations import schema
@@ -52,12 +54,13 @@ def copy_accounts(source_url: str, target_url: str, told: Told = lambda done, of
 
     Raises:
         ConfigError: A url cannot be read.
-        ConflictError: The target has accounts; or the source was changed meanwhile, by a hub or a command.
+        ConflictError: The target has accounts; or the source was changed meanwhile, by a hub or a command; or a later program made it.
         BackendError: A database failed. The same call goes on.
     """
     source, target = open_engine(source_url, _BOUNDS), open_engine(target_url, _BOUNDS)
     try:
         with errors_translated():
+            _require_known(source)
             was_resumed = _take(target, target_url)
             reading = source.execution_options(**read_options(source))
             with reading.connect() as connection:
@@ -79,9 +82,12 @@ class _Copy:
         self._told = told
 
     def run(self, *, was_resumed: bool) -> tuple[Copied, int]:
-        """Return what was done, and the source's counter of changes."""
-        change = _change(self._source)
-        self._copy_all()
+        """Return what was done, and how far the source's counters were."""
+        counted = _counted(self._source)
+        with (
+            suppress(IntegrityError) if was_resumed else nullcontext()
+        ):  # by place, some rows of a changed source come again
+            self._copy_all()
         expected, found = self._digests()
         if expected != found and was_resumed:  # the source has changed between the two runs: from the beginning
             self._empty()
@@ -95,7 +101,7 @@ class _Copy:
             )
         counters.carry_over(self._source, self._target)
         installation = self._source.execute(select(tables.installation.c.id)).scalar_one()
-        return Copied({name: digest.count for name, digest in expected.items()}, was_resumed, installation), change
+        return Copied({name: digest.count for name, digest in expected.items()}, was_resumed, installation), counted
 
     def _copy_all(self) -> None:
         counts = {table.name: _count(self._source, table) for table in _TABLES}
@@ -128,7 +134,7 @@ def _take(target: Engine, url: str) -> bool:
         create_file(path)
     if schema.is_copying(target):
         return True
-    if schema.check(target) is not schema.SchemaState.FRESH:
+    if schema.check(target) is not schema.SchemaState.FRESH and inspect(target).has_table("tenant"):
         with target.connect() as connection:
             count = connection.execute(text("SELECT count(*) FROM tenant")).scalar_one()
         if count:
@@ -143,17 +149,23 @@ def _take(target: Engine, url: str) -> bool:
     return False
 
 
-def _require_still(source: Engine, change: int) -> None:
+def _require_known(source: Engine) -> None:
+    """What this program does not know would be left behind."""
+    if schema.check(source) is schema.SchemaState.NEWER:
+        raise ConflictError("the accounts were made by a later program: copy them with that one")
+
+
+def _require_still(source: Engine, counted: int) -> None:
     with source.connect() as connection:
-        if _change(connection) != change:
+        if _counted(connection) != counted:
             raise ConflictError(
                 "the accounts were changed while they were copied: stop every hub and command on them, and run the same command again"
             )
 
 
-def _change(connection: Connection) -> int:
-    counter = tables.id_block
-    return int(connection.execute(select(counter.c.next).where(counter.c.name == "change")).scalar_one())
+def _counted(connection: Connection) -> int:
+    """Return the sum of the counters of changes and queue ids; both only rise."""
+    return int(connection.execute(select(func.sum(tables.id_block.c.next))).scalar_one())
 
 
 def _count(connection: Connection, table: Table) -> int:

@@ -22,8 +22,15 @@ class GoneError(BackendError):
         super().__init__(message, retryable=True)
 
 
+class NotAskedError(BackendError):
+    """Every connection is in use: whether the server answers was not tried."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
 class Gate:
-    """May be used from any thread. Open until a call raises GoneError; open again with the first call that does not."""
+    """May be used from any thread. Open until a call raises GoneError; open again with the first call that was answered."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,6 +46,8 @@ class Gate:
             yield
         except GoneError as error:
             self._shut(str(error))
+            raise
+        except NotAskedError:
             raise
         except BaseException:
             self._open()  # whatever it says, it has answered

@@ -22,7 +22,7 @@ from iothub_migrations import schema
 from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
-from iothub_tenants.accounts.gate import Gate, GoneError
+from iothub_tenants.accounts.gate import Gate, GoneError, NotAskedError
 from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
 
 _SYSTEM_CLOCK = SystemClock()
@@ -143,11 +143,13 @@ class AccountStore:
         """Give a writing transaction; it commits at the end of the block, and an exception undoes it.
 
         Raises:
-            BackendError: the database is busy, full, read-only or did not answer.
+            BackendError: the database is busy, full, read-only or did not answer; only where the text says so it may have been done all the same.
             ConflictError: another process was faster.
         """
         with self.asked(), self._begun() as (connection, number):
             yield Writer(connection, number, self.now_ms())
+            with _loss_told():
+                connection.commit()
 
     @contextmanager
     def asked(self) -> Iterator[None]:
@@ -237,11 +239,24 @@ def errors_translated() -> Iterator[None]:
     except DBAPIError as error:
         raise _translated(error) from error
     except TimeoutError as error:
-        raise BackendError(
-            "every connection to the accounts database is in use: try again, or raise sql.connections", retryable=True
+        raise NotAskedError(
+            "every connection to the accounts database is in use: try again, or raise sql.connections"
         ) from error
     except SQLAlchemyError as error:
         raise BackendError(f"the accounts database failed: {type(error).__name__}", retryable=False) from error
+
+
+@contextmanager
+def _loss_told() -> Iterator[None]:
+    """Around a commit: whose answer is lost may have been done."""
+    try:
+        yield
+    except DBAPIError as error:
+        if is_of_sqlite(error) or not error.connection_invalidated:
+            raise
+        raise GoneError(
+            f"the accounts database went away before it had said whether the change was made: look, before you repeat it: {cause_of(error)}"
+        ) from error
 
 
 def _translated(error: DBAPIError) -> IotHubError:

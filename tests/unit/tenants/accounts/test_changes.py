@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import delete, insert
@@ -72,8 +73,39 @@ def test_no_change_is_missed_beside_busy_writers(store: AccountStore, url: str, 
     assert sorted(seen) == sorted(f"{name}{number}" for name in "ab" for number in range(15))
 
 
-def _write(store: AccountStore, name: str) -> None:
-    for number in range(15):
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_later_number_is_not_visible_before_an_earlier_one(
+    store: AccountStore, url: str, clock: ManualClock, *, is_undone: bool
+) -> None:
+    """A writer gets no number while another's is not decided; one that was undone leaves a gap that nobody fills."""
+    watcher, other = ChangeWatcher(store), AccountStore(url, clock=clock)
+    second = threading.Thread(target=_write, args=(other, "b", 1))
+
+    with suppress(_UndoneError), store.write() as writer:
+        writer.changed(0, ChangeKind.PLAN, "a0")
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        assert watcher.poll() == []
+        if is_undone:
+            raise _UndoneError
+    seen = watcher.poll()
+    second.join()
+    seen += watcher.poll()
+    with store.write() as writer:
+        writer.changed(0, ChangeKind.PLAN, "a1")
+    seen += watcher.poll()
+
+    other.close()
+    assert [change.subject for change in seen] == (["b0", "a1"] if is_undone else ["a0", "b0", "a1"])
+
+
+class _UndoneError(Exception):
+    """The transaction is given up."""
+
+
+def _write(store: AccountStore, name: str, count: int = 15) -> None:
+    for number in range(count):
         with store.write() as writer:
             writer.changed(0, ChangeKind.PLAN, f"{name}{number}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from iothub.errors import ConflictError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import copying, devices, installations, tenants
 from iothub_tenants.accounts.copying import copy_accounts
-from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
-from iothub_tenants.accounts.tables import device
+from iothub_tenants.accounts.tables import device, usage_hour
 
 PEPPER = b"p" * 32
 
@@ -112,6 +112,63 @@ def test_source_that_changed_between_two_runs_is_copied_from_the_beginning(
     assert copied.rows["tenant"] == 2
     with closing(AccountStore(target_url)) as target:
         assert _devices(target) == 5
+
+
+def _fill_hours(store: AccountStore, tenant_ids: Iterable[int], hours: Iterable[int]) -> None:
+    figures = {column.name: 0 for column in usage_hour.columns}
+    rows = [{**figures, "tenant_id": number, "hour_ms": hour} for number in tenant_ids for hour in hours]
+    with store.write() as writer:
+        writer.connection.execute(usage_hour.insert(), rows)
+
+
+def test_rows_that_came_before_others_between_two_runs_do_not_stand_in_the_way(
+    source: AccountStore, target_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hub has run in between: by place, what was copied comes again."""
+    monkeypatch.setattr(copying, "BATCH", 2)
+    _fill_hours(source, range(1, 4), range(4))
+
+    def die(done: int, of: int) -> None:
+        if done == of - 2:  # usage is copied last
+            raise Killed
+
+    with pytest.raises(Killed):
+        copy_accounts(source.url, target_url, die)
+    _fill_hours(source, range(1, 4), range(4, 6))
+
+    copied = copy_accounts(source.url, target_url)
+
+    assert copied.was_resumed
+    assert copied.rows["usage_hour"] == 18
+
+
+def test_queue_ids_that_a_hub_takes_meanwhile_are_noticed(source: AccountStore, target_url: str) -> None:
+    """The target would give them out again."""
+
+    def take(_done: int, _of: int) -> None:
+        BlockSource(source).allocate()
+
+    with pytest.raises(ConflictError, match="stop every hub and command"):
+        copy_accounts(source.url, target_url, take)
+
+
+def test_accounts_of_a_later_program_are_not_copied(source: AccountStore, target_url: str) -> None:
+    """This one does not know all that they have."""
+    with source.write() as writer:
+        writer.connection.execute(text("UPDATE schema_info SET value = value + 1 WHERE name = 'version'"))
+
+    with pytest.raises(ConflictError, match="later program"):
+        copy_accounts(source.url, target_url)
+
+
+def test_target_whose_tables_were_made_by_half_is_taken(source: AccountStore, target_url: str) -> None:
+    """MariaDB keeps what a run that was killed has made."""
+    engine = open_engine(target_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+    engine.dispose()
+
+    assert copy_accounts(source.url, target_url).rows["tenant"] == 1
 
 
 def test_source_that_changes_meanwhile_is_noticed(source: AccountStore, target_url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from iothub.errors import ConflictError
 from iothub.testing.clock import ManualClock
-from iothub_tenants.accounts.gate import PROBE_S, Gate, GoneError
+from iothub_tenants.accounts.gate import PROBE_S, Gate, GoneError, NotAskedError
 
 
 @pytest.fixture
@@ -61,6 +61,17 @@ def test_probe_that_fails_keeps_it_shut(gate: Gate, clock: ManualClock) -> None:
     _fail(gate)
     clock.advance(PROBE_S)
     _fail(gate)
+
+    assert _is_shut(gate)
+
+
+def test_call_that_got_no_connection_says_nothing_of_the_server(gate: Gate, clock: ManualClock) -> None:
+    """All of them may be waiting for the one that is silent."""
+    _fail(gate)
+    clock.advance(PROBE_S)
+
+    with pytest.raises(NotAskedError), gate.passed():
+        raise NotAskedError("every connection is in use")
 
     assert _is_shut(gate)
 
