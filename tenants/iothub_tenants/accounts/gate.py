@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.errors import BackendError, ConfigError
 
 PROBE_S = 1.0
 
@@ -20,6 +20,10 @@ class GoneError(BackendError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
+
+
+class RefusedError(ConfigError):
+    """The server lets us not in, or the url leads to nobody: waiting does not help whoever was never let in."""
 
 
 class NotAskedError(BackendError):

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL
 
 from iothub.errors import ConfigError
 from iothub_tenants.accounts.bounds import SqlBounds
+from iothub_tenants.accounts.gate import RefusedError
 
 _URL = "the url in the file of sql.url_file"
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
@@ -64,12 +65,12 @@ def arguments(bounds: SqlBounds) -> dict[str, Any]:
 
 
 def connect(tls: Tls | None, dialect: Any, _record: Any, positional: Any, options: Any) -> Any:
-    """Open a connection. Raises PyMySQL's errors; ConfigError for a url with parameters or files that cannot be used."""
+    """Open a connection. Raises PyMySQL's errors; RefusedError for a url with parameters or files that cannot be used."""
     beside = {} if tls is None else {"ssl": _context(tls)}
     try:
         return dialect.connect(*positional, **options, **beside)
     except TypeError as error:
-        raise ConfigError(f"{_URL}: PyMySQL cannot use its parameters: {error}") from error
+        raise RefusedError(f"{_URL}: PyMySQL cannot use its parameters: {error}") from error
 
 
 def prepare(bounds: SqlBounds, connection: Any, _entry: Any) -> None:
@@ -88,9 +89,9 @@ def _context(tls: Tls) -> ssl.SSLContext:
     try:
         return tls.context()
     except OSError as error:
-        raise ConfigError(f"{_URL}: a file for TLS cannot be used: {error.strerror or error}") from error
+        raise RefusedError(f"{_URL}: a file for TLS cannot be used: {error.strerror or error}") from error
     except ValueError as error:
-        raise ConfigError(f"{_URL}: {error}") from error
+        raise RefusedError(f"{_URL}: {error}") from error
 
 
 def _text(name: str, value: str | tuple[str, ...]) -> str:

@@ -22,7 +22,7 @@ from iothub_migrations import schema
 from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
-from iothub_tenants.accounts.gate import Gate, GoneError, NotAskedError
+from iothub_tenants.accounts.gate import Gate, GoneError, NotAskedError, RefusedError
 from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
 
 _SYSTEM_CLOCK = SystemClock()
@@ -116,6 +116,7 @@ class AccountStore:
         self.engine: Engine = open_engine(url, bounds)
         self.is_on_server = self.engine.dialect.name != "sqlite"
         self._gate = Gate(clock)
+        self._was_let_in = False
         self._reading = self.engine.execution_options(**read_options(self.engine))
         self._writing = self.engine.execution_options(**{WRITE: True})
         try:
@@ -158,11 +159,22 @@ class AccountStore:
             with errors_translated():
                 yield
             return
-        with self._gate.passed(), errors_translated():
+        with self._gate.passed(), self._waiting_once_let_in(), errors_translated():
             yield
 
     def close(self) -> None:
         self.engine.dispose()
+
+    @contextmanager
+    def _waiting_once_let_in(self) -> Iterator[None]:
+        """A server that refuses us now and did not before, such as one whose passwords are changed or whose database is restored, is away."""
+        try:
+            yield
+        except RefusedError as error:
+            if self._was_let_in:
+                raise GoneError(str(error)) from error
+            raise
+        self._was_let_in = True
 
     @contextmanager
     def _begun(self) -> Iterator[tuple[Connection, int]]:
@@ -252,8 +264,10 @@ def _loss_told() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if is_of_sqlite(error) or not error.connection_invalidated:
+        if is_of_sqlite(error):
             raise
+        if not error.connection_invalidated:
+            raise BackendError(f"the accounts database did not do it: {_cause(error)}", retryable=True) from error
         raise GoneError(
             f"the accounts database went away before it had said whether the change was made: look, before you repeat it: {cause_of(error)}"
         ) from error
@@ -263,7 +277,7 @@ def _translated(error: DBAPIError) -> IotHubError:
     cause = _cause(error)
     if not is_of_sqlite(error):
         if is_refused(error):
-            return ConfigError(
+            return RefusedError(
                 f"the accounts database refused us: {cause}: correct the url in the file of sql.url_file"
             )
         if is_gone(error):

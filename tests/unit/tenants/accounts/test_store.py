@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
+import pymysql
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import Connection, func, select, text
+from sqlalchemy.exc import OperationalError
 
 from iothub.errors import BackendError, ConfigError, ConflictError
 from iothub.testing.clock import ManualClock
@@ -144,3 +147,30 @@ def test_broken_constraint_is_a_conflict(store: AccountStore) -> None:
         writer.connection.execute(text("INSERT INTO plan (name, weight, created_ms) VALUES ('standard', 1, 1)"))
 
     assert "INSERT" not in str(refusal.value)
+
+
+def test_server_that_lets_us_in_no_longer_is_away(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its passwords are changed, or its database is restored: a running hub waits, where one that starts would end."""
+    monkeypatch.setattr(store, "is_on_server", True)
+    denied = OperationalError(None, None, pymysql.err.OperationalError(1045, "Access denied for user 'iothub'"))
+
+    with pytest.raises(ConfigError, match=r"Access denied.*correct the url"), store.asked():
+        raise denied
+    with store.asked():
+        pass
+    with pytest.raises(BackendError, match=r"Access denied.*correct the url"), store.asked():
+        raise denied
+
+
+def test_lost_commit_is_told_apart_from_one_that_was_refused(
+    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose answer is lost may have been done."""
+    lost = OperationalError(
+        None, None, pymysql.err.OperationalError(2013, "Lost connection"), connection_invalidated=True
+    )
+    full = OperationalError(None, None, pymysql.err.OperationalError(1021, "Disk full"))
+    for error, told in ((lost, "before it had said whether the change was made"), (full, "did not do it: Disk full$")):
+        monkeypatch.setattr(Connection, "commit", Mock(side_effect=error))
+        with pytest.raises(BackendError, match=told):
+            tenants.create(store, "acme")
