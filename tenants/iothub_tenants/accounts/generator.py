@@ -55,7 +55,7 @@ class BlockSource:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            if self._is_outdated or self._next == self._end:
+            if self._is_shared or self._is_outdated or self._next == self._end:
                 return None
             allocated = self._next
             self._next += 1
@@ -65,8 +65,10 @@ class BlockSource:
 
     def share(self, is_shared: bool) -> None:
         """Other hubs take ids now, too: each is taken when it is needed, so that whichever is given out later is higher. Or they do no longer."""
+        self._is_outdated |= (
+            is_shared or self._is_shared
+        )  # at the end, too: a block may have been under way at the beginning
         self._is_shared = is_shared
-        self._is_outdated |= is_shared
 
     def _reserve(self, size: int) -> tuple[int, int]:
         is_it = id_block.c.name == "queue"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from iothub.ids import TenantId
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts.generator import BLOCK, BlockSource, QueueIds
@@ -98,5 +100,28 @@ def test_block_is_outdated_when_others_took_ids_meanwhile(store: AccountStore) -
     others = BlockSource(store).allocate()
     source.share(False)
 
+    assert source.allocate_nowait() is None
+    assert source.allocate() > others
+
+
+def test_block_that_is_on_its_way_when_another_hub_comes_is_not_used_up(
+    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one's ids are above the whole block."""
+    source = BlockSource(store)
+    reserve = source._reserve
+
+    def joined(size: int) -> tuple[int, int]:
+        block = reserve(size)
+        source.share(True)
+        return block
+
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "_reserve", joined)
+        source.allocate()
+    others = BlockSource(store).allocate()
+
+    assert source.allocate_nowait() is None
+    source.share(False)
     assert source.allocate_nowait() is None
     assert source.allocate() > others
