@@ -152,6 +152,7 @@ def test_broken_constraint_is_a_conflict(store: AccountStore) -> None:
 def test_server_that_lets_us_in_no_longer_is_away(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its passwords are changed, or its database is restored: a running hub waits, where one that starts would end."""
     monkeypatch.setattr(store, "is_on_server", True)
+    monkeypatch.setattr(store, "_was_let_in", False)
     denied = OperationalError(None, None, pymysql.err.OperationalError(1045, "Access denied for user 'iothub'"))
 
     with pytest.raises(ConfigError, match=r"Access denied.*correct the url"), store.asked():
@@ -170,7 +171,7 @@ def test_lost_commit_is_told_apart_from_one_that_was_refused(
         None, None, pymysql.err.OperationalError(2013, "Lost connection"), connection_invalidated=True
     )
     full = OperationalError(None, None, pymysql.err.OperationalError(1021, "Disk full"))
-    for error, told in ((lost, "before it had said whether the change was made"), (full, "did not do it: Disk full$")):
+    for error, told in ((full, "did not do it: Disk full$"), (lost, "before it had said whether the change was made")):
         monkeypatch.setattr(Connection, "commit", Mock(side_effect=error))
         with pytest.raises(BackendError, match=told):
             tenants.create(store, "acme")
