@@ -7,6 +7,7 @@ connection: closings are noted, and done when the batch ends.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,7 @@ from iothub.ids import MessageIds
 from iothub.reasons import Drop, Reason
 
 _WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
+_READ_ON = 1_000  # publishers that wait for one sink, in one tick
 _SILENT = frozenset(
     (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
 )  # nobody listens, or 5.0 forbids DISCONNECT
@@ -183,6 +185,8 @@ class Plane:
                 self._unblock(connection)
             else:
                 turn.starved.append(connection)
+        for sink in list(turn.before_sinks):
+            self._read_on_for(sink)
         self.starving.look()
         self.end_batch()
 
@@ -455,6 +459,23 @@ class Plane:
         if connection.is_blocked:
             connection.is_blocked = False
             self.turn.unblocked.append(connection)
+
+    def _read_on_for(self, sink: Any) -> None:
+        """Read on, in their turn, who waits for a sink, until it is full again: looking at more of them than it has room for is work for nothing."""
+        turn = self.turn
+        waiting = deque([each for each in turn.before_sinks.pop(sink) if not each.is_closing])
+        left = _READ_ON
+        while waiting and left and not sink.is_full:
+            left -= 1
+            connection = waiting.popleft()
+            if self.publishing.gate.may_go_on(connection):
+                connection.is_blocked = False
+                self._go_on(connection)
+            else:
+                turn.starved.append(connection)
+        waiting.extend(turn.before_sinks.pop(sink, ()))
+        if waiting:
+            turn.before_sinks[sink] = waiting
 
     def _due(self, connection: Connection) -> None:
         """A timer of this connection ran out: the end of a quota's wait, of the time for CONNECT, or of the keep alive."""

@@ -42,12 +42,12 @@ cdef class Publishing:
     cdef int _admit_to_store(
         self, Connection connection, Session session, TenantPlane tenant, Route route, int qos, bint retain
     ) except -1
-    @cython.locals(
-        count=Py_ssize_t, target=Target, receiver=Session, gate=Gate, size=Py_ssize_t, bit=int, units=Py_ssize_t, wait=double
-    )
+    @cython.locals(count=Py_ssize_t, gate=Gate, size=Py_ssize_t, bit=int, units=Py_ssize_t, wait=double)
     cdef int _admit_to_sinks(
         self, Connection connection, Session session, TenantPlane tenant, Route route, int qos
     ) except -1
+    @cython.locals(count=Py_ssize_t, target=Target, session=Session)
+    cdef Py_ssize_t _count_sinks(self, Connection connection, Route route) except -2
     cdef object _keep_frame(self, Connection connection, Message message, bytes frame)
     @cython.locals(counters=Counters, own=Counters)
     cdef object _count(self, TenantPlane tenant, Message message, int qos)
@@ -55,8 +55,8 @@ cdef class Publishing:
     cdef Message _message(self, Session session, int qos, bint retain)
     @cython.locals(count=Py_ssize_t, target=Target, session=Session, group=Group)
     cdef Py_ssize_t _count_queues(self, Route route, int qos) except -1
-    @cython.locals(wire=Wire, message=Message, queued=list)
-    cdef object _publish_again(self, Connection connection, Session session, TenantPlane tenant, int known)
+    @cython.locals(wire=Wire, message=Message, queued=list, route=Route)
+    cdef bint _publish_again(self, Connection connection, Session session, TenantPlane tenant, int known) except -1
     @cython.locals(slot=AckSlot)
     cdef bint _is_pending(self, Connection connection, int packet_id) except -1
     @cython.locals(publish=StoredPublish, slot=AckSlot)

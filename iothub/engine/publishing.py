@@ -6,6 +6,8 @@ Knows no packet boundaries and no sockets.
 
 from __future__ import annotations
 
+from collections import deque
+
 from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
@@ -99,8 +101,7 @@ class Publishing:
                 self.pause(connection)
                 return False
         if known:
-            self._publish_again(connection, session, tenant, known)
-            return True
+            return self._publish_again(connection, session, tenant, known)
         verdict = self.gate.admit(connection, session, tenant, length)
         if verdict == LATER:
             self._block(connection, self.gate.wait)
@@ -254,14 +255,9 @@ class Publishing:
         self, connection: Connection, session: Session, tenant: TenantPlane, route: Route, qos: int
     ) -> int:
         """Hold back a publisher whose message is for a sink that is full, or beyond the tenant's rates for sinks."""
-        count = 0
-        for target in route.targets:
-            receiver: Session = target.session
-            if receiver.is_sink:
-                count += 1
-                if receiver.control.is_full:
-                    self._starve(connection)
-                    return LATER
+        count = self._count_sinks(connection, route)
+        if count < 0:
+            return LATER
         if not count:
             return PASSED
         gate = self.gate
@@ -282,6 +278,20 @@ class Publishing:
                 return RATE
             connection.taken_meters |= bit
         return PASSED
+
+    def _count_sinks(self, connection: Connection, route: Route) -> int:
+        """How many sinks get this; -1: one of them is full, and its publisher is not read until there is room."""
+        count = 0
+        for target in route.targets:
+            session: Session = target.session
+            if session.is_sink:
+                if session.control.is_full:
+                    connection.is_blocked = True
+                    self.pause(connection)
+                    self.turn.before_sinks.setdefault(session.control, deque()).append(connection)
+                    return -1
+                count += 1
+        return count
 
     def _keep_frame(self, connection: Connection, message: Message, frame: bytes) -> None:
         """The frame as it came is what receivers of the same family get; flags and identifier are patched anyway."""
@@ -331,18 +341,25 @@ class Publishing:
                 count += 1
         return count
 
-    def _publish_again(self, connection: Connection, session: Session, tenant: TenantPlane, known: int) -> None:
-        """A QoS 2 PUBLISH whose identifier is known: never routed twice [MQTT-4.3.3-10], only acknowledged, and stored if it was not."""
+    def _publish_again(self, connection: Connection, session: Session, tenant: TenantPlane, known: int) -> bool:
+        """A QoS 2 PUBLISH whose identifier is known: never routed twice [MQTT-4.3.3-10], only acknowledged, and stored if it was not.
+
+        False: it must wait, nothing was done.
+        """
         wire = self.wire
         if known in (ROUTED, FINISHING):
             self.answers.answer(connection, 2, wire.packet_id, 0)
         elif self._is_pending(connection, wire.packet_id):
-            return  # its PUBREC is on its way
+            return True  # its PUBREC is on its way
         elif known == UNSTORED or session.is_persistent:
+            route = tenant.router.match(wire.topic)
+            if tenant.sinks and self._count_sinks(connection, route) < 0:
+                return False
             message = self._message(session, 2, False)
             self.distribution.skip_direct = True
-            queued = self.distribution.distribute(tenant, message, tenant.router.match(wire.topic))
+            queued = self.distribution.distribute(tenant, message, route)
             self._store(connection, session, tenant, message, queued, False, wire.packet_id, 2, 0)
+        return True
 
     def _is_pending(self, connection: Connection, packet_id: int) -> bool:
         if connection.pending is not None:

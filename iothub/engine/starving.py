@@ -6,6 +6,8 @@ without this both would wait for ever.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from iothub.engine.connection import Connection
 from iothub.engine.turn import Turn
 from iothub.engine.wire import Wire
@@ -15,7 +17,10 @@ READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
 
 
 class Starving:
-    """Looks at `turn.starved`. Invariant: whoever has shown all it may, and holds memory, is closed when its pause is over."""
+    """Looks at `turn.starved`, and at who waits for a sink.
+
+    Invariant: whoever has shown all it may, and holds memory, is closed when its pause is over.
+    """
 
     def __init__(self, turn: Turn, wire: Wire) -> None:
         self.turn = turn
@@ -27,7 +32,7 @@ class Starving:
         turn = self.turn
         is_full = turn.overload_level() >= 2
         silent: dict[Connection, float] = {}
-        for connection in turn.starved:
+        for connection in chain(turn.starved, *turn.before_sinks.values()):
             if connection.is_closing or not _owes(connection):
                 continue
             if self._may_read(connection):

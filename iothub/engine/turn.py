@@ -7,6 +7,7 @@ Knows no packets. Nothing here calls a transport or the control plane: `plane.en
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Any
 
 from iothub.clock import Clock
@@ -39,6 +40,7 @@ class Turn:
         self.waiting: list[Session] = []  # pump at the next tick
         self.unblocked: list[Connection] = []  # parse again at the end of the batch
         self.starved: list[Connection] = []  # publishers that wait for the store or for memory
+        self.before_sinks: dict[Any, deque[Connection]] = {}  # publishers that wait for a sink, by its `control`
         self.watched: list[Connection] = []
         self.slicing: list[
             TenantPlane

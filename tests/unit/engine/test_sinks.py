@@ -13,11 +13,25 @@ from iothub.testing.engine import Bench, ack, packets, publish
 PUBACK = ack(0x40, 1)
 
 
-@dataclass
+@dataclass(eq=False)
 class Room:
     """What a sink's `control` is asked."""
 
     is_full: bool = False
+
+
+class Bounded:
+    """Takes so many messages."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.most = 0
+        self.asked = 0
+
+    @property
+    def is_full(self) -> bool:
+        self.asked += 1
+        return len(appended(self._bench)) >= self.most
 
 
 @dataclass
@@ -155,3 +169,27 @@ def test_sinks_do_not_count_as_persistent_fanout() -> None:
     bench.client("p").send(publish(b"t/1", b"a", 1, 1))
 
     assert len(appended(bench)) == 1
+
+
+def test_publishers_before_a_full_sink_are_read_on_in_their_turn() -> None:
+    """No more of them than there is room for: with a hundred thousand, a look at each would hold up every tenant."""
+    bench = Bench()
+    sink(bench).control = room = Bounded(bench)
+    clients = [bench.client(f"c{number}") for number in range(5)]
+    for number, client in enumerate(clients):
+        client.send(publish(b"t/1", b"%d" % number, 1, 1) + publish(b"t/1", b"%d more" % number, 1, 2))
+    clients[1].drop()
+    room.asked = 0
+    bench.pass_time(0.1)
+    assert (room.asked, len(appended(bench))) == (1, 0)
+
+    for most in (1, 3, 5):
+        room.most = most
+        bench.pass_time(0.1)
+    assert [each.message.payload for each in appended(bench)] == [b"0", b"2", b"2 more", b"3", b"3 more"]
+    room.most = 100
+    bench.pass_time(0.1)
+
+    assert [each.message.payload for each in appended(bench)][5:] == [b"4", b"4 more", b"0 more"]
+    assert not bench.plane.turn.before_sinks
+    assert not any(client.transport.is_paused for client in clients[2:])
