@@ -208,13 +208,19 @@ class Streaming:
 
     # --- topics
 
-    def _make_topic(self, name: str) -> None:
-        """In the sender's thread: a topic that is not there is made as its stream says."""
-        topics, streams = self.topics, tuple(self.book)
-        for stream in streams:
-            if topics is not None and name in topics.names(stream):
+    def _make_topic(self, name: str) -> bool:
+        """In the sender's thread: a topic that is not there is made as its stream says; False: it has none any more.
+
+        The accounts are asked: the book hears of a deletion later than Kafka, and would make again what was just deleted.
+        """
+        topics = self.topics
+        if topics is None:
+            return False
+        for stream in accounts.living(self._accounts):
+            if name in topics.names(stream):
                 topics.make(stream)
-                return
+                return True
+        return False
 
     async def delete_topics(self, tenant_id: int, tenant: str) -> bool:
         """Delete the topics of a tenant that is being deleted; False: Kafka does not answer, or does not let us."""

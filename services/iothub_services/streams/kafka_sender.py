@@ -3,9 +3,10 @@
 Knows topics as names and records as bytes; knows no stream and no MQTT.
 
 Theory: the producer's own thread sends, repeats and keeps the order; it is given a record only when its topic is known, so that one topic that is
-missing holds nobody else up, and what was not given can be taken back (`give_up`). A topic that is not there is made again. What fails for a
-reason that may pass is given once more, in its old order, after everything of its topic has an answer, and to another producer where this one may
-have lost count; then a record may be in the topic twice, with the same message id.
+missing holds nobody else up, and what was not given can be taken back (`give_up`). A topic that is not there is made again, if anybody wants it; else
+what is for it counts as written, and what the producer has for it stays there until the producer has nothing else: then another one begins, and
+nothing goes twice (`_emptied`). What fails for a reason that may pass is given once more, in its old order, after everything of its topic has an
+answer, and to another producer where this one may have lost count; then a record may be in the topic twice, with the same message id.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
+from iothub import log as logging
 from iothub.errors import BackendError, IotHubError
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.group_thread import CallInReactor
@@ -27,27 +30,31 @@ _LINGER_MS = 2
 _RETRY_S = 1.0
 _TURN_RECORDS = 4_096
 _CLOSE_S = 1.0
-_GONE_S = 5.0
+_EMPTYING_S = 60.0  # so often nothing is given for a moment, until a producer with records for nobody has nothing else
+_EMPTYING_SHARE_S = 1.0
 _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)  # the producer is as good as before
 
-MakeTopic = Callable[[str], None]
-"""Make a topic unless it is there. Blocks; raises IotHubError."""
+log = logging.get(__name__)
 
-_Ended = tuple[int, int, Outgoing, BaseException | None]
-"""Which producer had it, its place among all, the record, what went wrong."""
+MakeTopic = Callable[[str], bool]
+"""Make a topic unless it is there; False: nobody wants it any more. Blocks; raises IotHubError."""
 
 
 class _Topic:
-    """What is known of one topic. `waiting`: not given to the producer, oldest first; `given`: without an answer yet."""
+    """What is known of one topic. `waiting`: not given to the producer, by number, oldest first; `given`: without an answer yet."""
 
-    __slots__ = ("failed", "given", "gone_at", "tried_at", "waiting")
+    __slots__ = ("failed", "failed_at", "given", "tried_at", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[int, Outgoing]] = deque()
         self.failed: list[tuple[int, Outgoing]] = []
-        self.given = 0
+        self.given: dict[int, Outgoing] = {}
         self.tried_at = -_RETRY_S
-        self.gone_at = 0.0
+        self.failed_at = -_RETRY_S
+
+
+_Ended = tuple[int, int, _Topic, BaseException | None]
+"""Which producer had it, its place among all, its topic, what went wrong."""
 
 
 class KafkaSender:
@@ -62,13 +69,14 @@ class KafkaSender:
         self._taken: deque[Outgoing] = deque()  # this and what follows: under the condition
         self._ended: list[_Ended] = []
         self._answers: list[Answer] = []
-        self._forgotten: set[str] = set()
         self._is_closing = False
         self._topics: dict[str, _Topic] = {}  # the thread's own
         self._producer: KafkaProducer | None = None
         self._generation = 0  # of producers
         self._number = 0
         self._failed_at = -_RETRY_S
+        self._swept_at = 0.0
+        self._left_over_at = 0.0  # since when the producer has records that nobody wants
         self._thread: threading.Thread | None = None
         self.trouble = ""
 
@@ -88,12 +96,6 @@ class KafkaSender:
             record.is_given_up = not record.is_sent
             return record.is_given_up
 
-    def forget(self, topic: str) -> None:
-        """Its stream was deleted: what is on its way there is answered as written, nobody wants it."""
-        with self._condition:
-            self._forgotten.add(topic)
-            self._condition.notify()
-
     def close(self, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s
         with self._condition:
@@ -108,34 +110,52 @@ class KafkaSender:
     # --- the thread
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                if not self._taken and not self._ended and not self._forgotten:
-                    if self._is_closing and not any(each.waiting or each.given for each in self._topics.values()):
-                        break
-                    self._condition.wait(_RETRY_S / 4)
-                taken = [self._taken.popleft() for _ in range(min(len(self._taken), _TURN_RECORDS))]
-                ended, self._ended = self._ended, []
-                forgotten, self._forgotten = self._forgotten, set()
+        while self._turn():
+            pass
+
+    def _turn(self) -> bool:
+        """Do what there is to do, or wait for it a moment; False: all is done, and the hub stops."""
+        with self._condition:
+            if not self._taken and not self._ended:
+                if self._is_closing and not any(each.waiting or each.given for each in self._topics.values()):
+                    return False
+                self._condition.wait(_RETRY_S / 4)
+            taken = [self._taken.popleft() for _ in range(min(len(self._taken), _TURN_RECORDS))]
+            ended, self._ended = self._ended, []
+        for record in taken:
+            self._number += 1
+            self._topics.setdefault(record.topic, _Topic()).waiting.append((self._number, record))
+        try:
             self._settle(ended)
-            self._let_go(forgotten)
-            for record in taken:
-                self._number += 1
-                self._topics.setdefault(record.topic, _Topic()).waiting.append((self._number, record))
             self._work()
+        except Exception as error:  # the edge of this thread: without it no stream would ever go on
+            log.error("defect in the sender of streams", exc_info=error)
+            self._failed(error)
+            self._begin_again()
+        return True
 
     def _work(self) -> None:
         """Give the producer whatever it can take now."""
         now = time.monotonic()
+        if now - self._swept_at >= _RETRY_S:
+            self._sweep(now)
+        if self._left_over_at and self._emptied(now):
+            return
         for name, topic in list(self._topics.items()):
             if not topic.waiting and not topic.given:
                 del self._topics[name]
-            elif topic.gone_at and topic.given and now - topic.gone_at > _GONE_S:
-                self._begin_again()
-            elif topic.waiting and not topic.failed and self._is_known(name, topic, now):
-                self._give(topic)
+            elif topic.waiting and not topic.failed and now - topic.failed_at >= _RETRY_S:
+                if self._is_known(name, topic, now):
+                    self._give(topic)
             elif topic.given and now - topic.tried_at > _RETRY_S:
                 self._is_known(name, topic, now)
+
+    def _sweep(self, now: float) -> None:
+        """What was given up is kept by nobody, however long its topic is not there."""
+        self._swept_at = now
+        for topic in self._topics.values():
+            if any(record.is_given_up for _, record in topic.waiting):
+                topic.waiting = deque(each for each in topic.waiting if not each[1].is_given_up)
 
     def _give(self, topic: _Topic) -> None:
         producer = self._producer
@@ -150,30 +170,31 @@ class KafkaSender:
                 future = producer.send(record.topic, value=record.value, key=record.key, headers=record.headers)
             except (KafkaError, ValueError, AssertionError) as error:
                 self._failed(error)
+                if self._cluster.error(error).retryable:
+                    topic.failed_at = time.monotonic()
+                    return
                 topic.waiting.popleft()
-                if not self._cluster.error(error).retryable:
-                    self._answer(record, self._cluster.error(error))
-                    continue
-                topic.waiting.appendleft((number, record))
-                return
+                self._answer(record, self._cluster.error(error))
+                continue
             topic.waiting.popleft()
-            topic.given += 1
-            future.add_both(self._done, self._generation, number, record, future)
+            topic.given[number] = record
+            future.add_both(self._done, self._generation, number, topic, future)
 
-    def _done(self, generation: int, number: int, record: Outgoing, future: object, _result: object) -> None:
+    def _done(self, generation: int, number: int, topic: _Topic, future: object, _result: object) -> None:
         """In the producer's thread."""
         failed = getattr(future, "exception", None)
         with self._condition:
-            self._ended.append((generation, number, record, failed))
+            self._ended.append((generation, number, topic, failed))
             if len(self._ended) == 1:
                 self._condition.notify()
 
     def _settle(self, ended: list[_Ended]) -> None:
         is_broken = False
-        for generation, number, record, error in ended:
-            topic = self._topics[record.topic]
-            topic.given -= 1
-            if error is None or topic.gone_at:
+        for generation, number, topic, error in ended:
+            record = topic.given.pop(number, None)
+            if record is None:
+                continue  # answered when its topic had gone
+            if error is None:
                 self.trouble = ""
                 self._answer(record, None)
                 continue
@@ -181,6 +202,7 @@ class KafkaSender:
             told = self._cluster.error(error, is_written=True)
             if told.retryable:
                 topic.failed.append((number, record))
+                topic.failed_at = time.monotonic()
                 is_broken |= generation == self._generation and not isinstance(error, _OF_THE_TOPIC)
             else:
                 self._answer(record, told)
@@ -191,18 +213,25 @@ class KafkaSender:
                 topic.waiting = deque(sorted([*topic.failed, *topic.waiting], key=lambda each: each[0]))
                 topic.failed = []
 
-    def _let_go(self, names: set[str]) -> None:
-        for name in names:
-            topic = self._topics.get(name)
-            if topic is not None:
-                topic.gone_at = time.monotonic()
-                for _number, record in topic.waiting:
-                    with self._condition:
-                        if record.is_given_up:
-                            continue
-                        record.is_sent = True
-                    self._answer(record, None)
-                topic.waiting.clear()
+    def _let_go(self, name: str, topic: _Topic) -> None:
+        """It is not there, and nobody wants it: what is for it counts as written."""
+        del self._topics[name]
+        for _number, record in [*topic.given.items(), *topic.failed, *topic.waiting]:
+            with self._condition:
+                if record.is_given_up:
+                    continue
+                record.is_sent = True
+            self._answer(record, None)
+        if topic.given:
+            self._left_over_at = self._left_over_at or time.monotonic()
+        topic.given = {}
+
+    def _emptied(self, now: float) -> bool:
+        """Replace a producer that has records for nobody when it has no others; True: nothing is given just now, so that this moment comes."""
+        if any(topic.given for topic in self._topics.values()):
+            return (now - self._left_over_at) % _EMPTYING_S < _EMPTYING_SHARE_S
+        self._begin_again()
+        return False
 
     # --- what is known of topics
 
@@ -213,17 +242,21 @@ class KafkaSender:
             return False
         if producer._metadata.partitions_for_topic(name):
             return True
-        if now - topic.tried_at >= _RETRY_S and not topic.gone_at:
-            topic.tried_at = now
+        if now - topic.tried_at >= _RETRY_S:
             try:
-                self._make_topic(name)
+                is_wanted = self._make_topic(name)
             except IotHubError as error:
                 self.trouble = str(error)
                 return False
+            finally:
+                topic.tried_at = time.monotonic()
             producer._sender.add_topic(name)
             producer._metadata.request_update()
             producer._sender.wakeup()
             self._await_metadata(producer, name)
+            if not is_wanted and not producer._metadata.partitions_for_topic(name):
+                self._let_go(name, topic)
+                return False
         return bool(producer._metadata.partitions_for_topic(name))
 
     def _await_metadata(self, producer: KafkaProducer, name: str) -> None:
@@ -237,7 +270,7 @@ class KafkaSender:
             try:
                 with self._cluster.errors_translated():
                     self._producer = self._cluster.producer(_LINGER_MS)
-            except BackendError as error:
+            except IotHubError as error:
                 self._failed_at = time.monotonic()
                 self.trouble = str(error)
         return self._producer
@@ -253,10 +286,12 @@ class KafkaSender:
     def _abandon(self, timeout_s: float) -> None:
         producer, self._producer = self._producer, None
         self._generation += 1
+        self._left_over_at = 0.0
         if producer is not None:
             producer._sender.force_close()
             producer._sender.join(timeout_s)
-            producer.close(timeout=0)
+            with suppress(KafkaError):  # it is still at it: what it has fails when it ends
+                producer.close(timeout=0)
 
     # --- answers
 

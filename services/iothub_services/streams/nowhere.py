@@ -26,9 +26,6 @@ class NowhereSender:
         record.is_given_up = True
         return True
 
-    def forget(self, topic: str) -> None:
-        """Nothing is on its way there."""
-
     def close(self, timeout_s: float) -> bool:
         del timeout_s
         return True

@@ -68,9 +68,10 @@ class Room:
 class Sink:
     """The `control` of a stream's session: where its messages go, and what has become of them."""
 
-    __slots__ = ("bytes", "messages", "pending", "refused", "room", "stream", "topic")
+    __slots__ = ("bytes", "is_forgotten", "messages", "pending", "refused", "room", "stream", "topic")
 
     def __init__(self, stream: Stream, topic: str, room: Room) -> None:
+        self.is_forgotten = False
         self.stream = stream
         self.topic = topic
         self.room = room
@@ -81,22 +82,28 @@ class Sink:
 
     @property
     def is_full(self) -> bool:
-        return self.room.is_full
+        return self.room.is_full and not self.is_forgotten
 
 
 class _Pending:
-    """One publish on its way to streams."""
+    """One publish on its way to streams. `records`: without an answer yet; `repeat`: the same QoS 2 PUBLISH at its client's next connection."""
 
-    __slots__ = ("awaited", "deadline", "is_over", "is_written", "publish", "records", "since")
+    __slots__ = ("deadline", "is_given_up", "is_over", "is_written", "publish", "records", "repeat", "since")
 
     def __init__(self, publish: StoredPublish, since: float, deadline: float) -> None:
         self.publish = publish
         self.since = since
         self.deadline = deadline
-        self.records: list[tuple[Outgoing, Sink]] = []
-        self.awaited = 0
+        self.records: dict[Outgoing, Sink] = {}
+        self.repeat: StoredPublish | None = None
         self.is_written = False
         self.is_over = False
+        self.is_given_up = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a stream that is still there has not answered."""
+        return any(not sink.is_forgotten for sink in self.records.values())
 
 
 class StreamOutlet:
@@ -118,6 +125,8 @@ class StreamOutlet:
         self._order: deque[_Pending] = deque()
         self._whole = Room(bounds)
         self._rooms: dict[int, Room] = {}
+        self._inbound: dict[tuple[Session | None, int], _Pending] = {}  # of persistent sessions, QoS 2
+        self._unanswered = 0  # records of publishes that were given up
         self.messages = 0
         self.bytes = 0
         self.refused = 0
@@ -156,8 +165,19 @@ class StreamOutlet:
         self._sender.send(Outgoing(on_written, topic, key, value, headers, len(value)))
 
     def forget(self, sink: Sink) -> None:
-        """Its stream was deleted, or its tenant stopped."""
-        self._sender.forget(sink.topic)
+        """Its stream was deleted, or its tenant stopped: nobody waits for it any more, lest what is published now overtakes on the way to the queues.
+
+        What is on its way goes on.
+        """
+        sink.is_forgotten = True
+        freed = [each for each in self._order if not each.is_over and sink in each.records.values()]
+        if freed:
+            self._in_batch(lambda: self._end_unawaited(freed))
+
+    def _end_unawaited(self, freed: Sequence[_Pending]) -> None:
+        for pending in freed:
+            if not pending.is_awaited:
+                self._end(pending)
 
     # --- Store
 
@@ -170,7 +190,12 @@ class StreamOutlet:
             self._store.append(publish)
             return
         publish.targets = [target for target in publish.targets if not target.session.is_sink]
-        self._send(publish, sinks)
+        under_way = self._inbound.get((publish.inbound, publish.packet_id))
+        if under_way is None:
+            self._send(publish, sinks)
+        else:  # answered with the first one, which is in the topic once; an older repeat waits for nothing any more
+            self._books(publish, -1)
+            under_way.repeat = publish
 
     def _send(self, publish: StoredPublish, sinks: Sequence[Sink]) -> None:
         message, now = publish.message, self._clock.monotonic()
@@ -183,12 +208,13 @@ class StreamOutlet:
             return
         key = message.publisher_client_id.encode("utf-8", "replace")
         pending = _Pending(publish, now, now + self._bounds.give_up_s)
-        pending.awaited = len(sinks)
         self._books(publish, -1)
         self._order.append(pending)
+        if publish.inbound is not None:
+            self._inbound[publish.inbound, publish.packet_id] = pending
         for sink in sinks:
             record = Outgoing(pending, sink.topic, key, message.payload, headers, size)
-            pending.records.append((record, sink))
+            pending.records[record] = sink
             sink.pending += 1
             sink.room.hold(size)
             self._sender.send(record)
@@ -199,12 +225,12 @@ class StreamOutlet:
             sink.refused += 1
             self.refused += 1
             self._attached.turn.drop(publish.tenant, publish.publisher, Drop.STREAM_REFUSED, 1)
-        if not publish.targets and not publish.has_direct and not publish.retain:
-            publish.code = 0x97
-        self._call_soon(lambda: self._pass_on(publish))
+        self._call_soon(lambda: self._pass_on(publish, is_taken=False))
 
-    def _pass_on(self, publish: StoredPublish) -> None:
-        """The streams have it: now the queues and the retained store, if they want it."""
+    def _pass_on(self, publish: StoredPublish, *, is_taken: bool) -> None:
+        """The streams have it, or will never take it: now the queues and the retained store, if they want it. Nobody at all is a refusal."""
+        if not is_taken and not publish.targets and not publish.has_direct and not publish.retain:
+            publish.code = 0x97
         if publish.targets or publish.retain or publish.inbound is not None:
             self._store.append(publish)
         else:
@@ -226,8 +252,9 @@ class StreamOutlet:
         if not isinstance(pending, _Pending):
             cast("OnWritten", pending)(error)
             return
-        sink = next(sink for each, sink in pending.records if each is record)
-        self._off(pending, record, sink)
+        sink = pending.records[record]
+        self._off(pending, record)
+        self._unanswered -= pending.is_given_up
         if error is None:
             pending.is_written = True
             sink.messages += 1
@@ -238,20 +265,30 @@ class StreamOutlet:
             sink.refused += 1
             self.refused += 1
             self._attached.turn.drop(pending.publish.tenant, pending.publish.publisher, Drop.STREAM_REFUSED, 1)
-        if not pending.awaited and not pending.is_over:
+        if not pending.is_over and not pending.is_awaited:
             self._end(pending)
-            self._pass_on(pending.publish)
 
-    def _off(self, pending: _Pending, record: Outgoing, sink: Sink) -> None:
-        pending.awaited -= 1
+    def _off(self, pending: _Pending, record: Outgoing) -> None:
+        sink = pending.records.pop(record)
         sink.pending -= 1
         sink.room.hold(-record.size_bytes)
 
     def _end(self, pending: _Pending) -> None:
+        """The streams are done with it."""
+        is_taken = pending.is_written or bool(pending.records)
+        for publish in self._close(pending):
+            self._pass_on(publish, is_taken=is_taken)
+
+    def _close(self, pending: _Pending) -> list[StoredPublish]:
+        """Return what is to be answered: the publish, and its repeat."""
         pending.is_over = True
-        self._books(pending.publish, 1)
+        found = [each for each in (pending.publish, pending.repeat) if each is not None]
+        for publish in found:
+            self._books(publish, 1)
+            self._inbound.pop((publish.inbound, publish.packet_id), None)
         while self._order and self._order[0].is_over:
             self._order.popleft()
+        return found
 
     def look(self) -> None:
         """Give up what has waited too long, and say whether Kafka takes anything. Called several times a second."""
@@ -264,7 +301,7 @@ class StreamOutlet:
             count, size = self.pending
             trouble = self._sender.trouble or "no answer"
             self._on_alarm(f"{count} messages ({size} bytes) for streams are not acknowledged: {trouble}")
-        elif not late and not self._whole.bytes:
+        elif not late and not self._unanswered:
             self._on_alarm("")
 
     def _give_up_all(self, late: Sequence[_Pending]) -> None:
@@ -273,14 +310,16 @@ class StreamOutlet:
 
     def _give_up(self, pending: _Pending) -> None:
         """What was not sent is taken back; what was goes on, and nobody can know."""
-        for record, sink in pending.records:
+        for record in list(pending.records):
             if self._sender.give_up(record):
-                self._off(pending, record, sink)
+                self._off(pending, record)
             else:
                 pending.is_written = True
+        pending.is_given_up = True
+        self._unanswered += len(pending.records)
         self.given_up += 1
-        self._end(pending)
-        self._attached.not_stored(pending.publish, pending.is_written)
+        for publish in self._close(pending):
+            self._attached.not_stored(publish, pending.is_written)
 
     # --- private
 

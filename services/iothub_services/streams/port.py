@@ -92,9 +92,6 @@ class StreamSender(Protocol):
     def give_up(self, record: Outgoing) -> bool:
         """True: it was not sent yet and never will be, and no answer comes. False: it is under way, and its answer comes."""
 
-    def forget(self, topic: str) -> None:
-        """Its stream was deleted: what is on its way there counts as written."""
-
     def close(self, timeout_s: float) -> bool:
         """Write what was taken; False: not all was written in time. Blocks."""
 

@@ -5,6 +5,7 @@ Knows no Kafka: whoever calls makes and deletes the topics. A stream's own rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select
@@ -84,14 +85,17 @@ def remove(store: AccountStore, tenant: str, name: str) -> Stream:
 
 def active(store: AccountStore) -> list[Stream]:
     """Return every stream of every tenant that is active, with its rules. Raises BackendError."""
-    query = select(table, tenant_table.c.name.label("tenant")).join(
-        tenant_table, table.c.tenant_id == tenant_table.c.id
-    )
-    is_active = tenant_table.c.state == TenantState.ACTIVE.value
     with store.read() as connection:
-        found = connection.execute(query.where(is_active).order_by(table.c.id)).mappings().all()
+        found = _rows_of(connection, tenant_table.c.state == TenantState.ACTIVE.value)
         rules = _rules(connection) if any(row["direction"] == Direction.IN.value for row in found) else {}
         return [_stream(row, row["tenant"], rules) for row in found]
+
+
+def living(store: AccountStore) -> list[Stream]:
+    """Return every stream that is to have topics, without rules: whose tenant is active, or suspended. Raises BackendError."""
+    with store.read() as connection:
+        found = _rows_of(connection, tenant_table.c.state != TenantState.DELETING.value)
+        return [_stream(row, row["tenant"]) for row in found]
 
 
 def of_tenant(store: AccountStore, tenant_id: int, tenant: str) -> list[Stream]:
@@ -169,6 +173,14 @@ def _check_room(connection: Connection, owner: tenants.Tenant) -> None:
             f"delete one, or raise it with `iothub quota set {owner.name} streams=N`",
             limit=str(Quota.STREAMS.value),
         )
+
+
+def _rows_of(connection: Connection, is_theirs: ColumnElement[bool]) -> Sequence[RowMapping]:
+    """Read the rows of all those tenants, by id."""
+    query = select(table, tenant_table.c.name.label("tenant")).join(
+        tenant_table, table.c.tenant_id == tenant_table.c.id
+    )
+    return connection.execute(query.where(is_theirs).order_by(table.c.id)).mappings().all()
 
 
 def _find(connection: Connection, owner: tenants.Tenant, name: str) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
@@ -124,6 +125,23 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
     }
     assert stage.streaming.describe("acme", "unknown") is None
     assert stage.streaming.close(1)
+    house.close()
+
+
+def test_a_topic_is_made_again_only_while_the_accounts_have_its_stream(tmp_path: Any, monkeypatch: Any) -> None:
+    """The book hears of a deletion later than Kafka: what was just deleted would come back."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    now(stage.streaming.refresh())
+    made: list[Stream] = []
+    stage.streaming.topics = cast("Any", SimpleNamespace(make=made.append, names=lambda each: [each.topic("iothub")]))
+    monkeypatch.setattr(streams, "living", lambda _store: STREAMS[1:])
+
+    assert stage.streaming._make_topic("iothub.acme.s1.in")
+    assert not stage.streaming._make_topic("iothub.acme.s0.in")
+
+    assert made == [STREAMS[1]]
+    assert STREAMS[0] in stage.streaming.book
     house.close()
 
 

@@ -12,7 +12,6 @@ def test_everything_is_taken_back() -> None:
 
     sender.start(lambda _answers: None)
     sender.send(record)
-    sender.forget("t")
 
     assert sender.give_up(record)
     assert (sender.trouble, sender.close(1)) == ("kafka.brokers is not set", True)

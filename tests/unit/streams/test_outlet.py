@@ -25,7 +25,6 @@ class HandSender:
 
     def __init__(self) -> None:
         self.records: list[Outgoing] = []
-        self.forgotten: list[str] = []
         self.trouble = ""
         self.is_away = False
         self.on_answers: OnAnswers = _nobody
@@ -39,9 +38,6 @@ class HandSender:
 
     def give_up(self, record: Outgoing) -> bool:
         return not record.is_sent
-
-    def forget(self, topic: str) -> None:
-        self.forgotten.append(topic)
 
     def close(self, timeout_s: float) -> bool:
         return timeout_s > 0
@@ -72,7 +68,7 @@ class Stage:
         self.sink = self.add(STREAM)
 
     def add(self, stream: Stream) -> Sink:
-        session = Session(self.bench.tenant, "", stream.subject, True)
+        self.session = session = Session(self.bench.tenant, "", stream.subject, True)
         session.is_sink = True
         session.control = sink = self.outlet.sink(stream)
         self.bench.tenant.router.subscribe(
@@ -255,3 +251,113 @@ def test_a_message_for_two_streams_waits_for_both() -> None:
     stage.sender.on_answers([(second, None)])
 
     assert client.take() == PUBACK
+
+
+def test_a_message_that_no_stream_and_nobody_else_took_is_refused_to_its_publisher() -> None:
+    """Kafka's own limit may be lower than ours; an acknowledgement would be a lie."""
+    stage = Stage()
+    client = stage.publisher(5)
+
+    client.send(publish(b"t/1", b"a", 1, 1, properties=b""))
+    stage.sender.answer(BackendError("too large", retryable=False))
+
+    assert packets(client.take()) == [(0x40, b"\x00\x01\x97")]
+
+
+def test_nothing_overtakes_what_was_on_its_way_to_a_stream_that_is_deleted() -> None:
+    """Else an older message would be retained, or come last in a queue. What is on its way goes on, on its tenant's books."""
+    stage = Stage()
+    client = stage.publisher()
+    client.send(publish(b"t/1", b"older", 1, 1, retain=True))
+
+    stage.bench.tenant.sinks -= 1
+    stage.bench.tenant.router.unsubscribe(stage.session, b"t/#", None)
+    stage.outlet.forget(stage.sink)
+    client.send(publish(b"t/1", b"newer", 1, 2, retain=True))
+
+    appended = [operation[1].message.payload for operation in stage.bench.store.waiting]
+    assert appended == [b"older", b"newer"]
+    assert stage.outlet.pending_bytes(1) > 0
+    stage.sender.answer()
+    assert (stage.outlet.pending_bytes(1), stage.bench.plane.turn.unstored_messages) == (0, 2)
+
+
+def test_a_deleted_stream_frees_only_what_waits_for_no_other() -> None:
+    """Two streams, one of them deleted: the publisher waits for the one that is left."""
+    stage = Stage()
+    stage.add(Stream(8, 1, "acme", "second", Direction.OUT, "t/+", 1, 1000))
+    client = stage.publisher()
+    client.send(publish(b"t/1", b"a", 1, 1))
+    first, second = stage.sender.records
+
+    stage.outlet.forget(stage.sink)
+    assert client.take() == b""
+    stage.sender.on_answers([(second, None)])
+    assert client.take() == PUBACK
+    stage.sender.on_answers([(first, None)])
+
+    assert stage.outlet.pending == (0, 0)
+
+
+def test_a_qos_2_message_that_is_repeated_at_a_new_connection_is_in_the_topic_once() -> None:
+    """While the first is on its way to Kafka; the answer goes to the connection that is there."""
+    stage = Stage()
+    client = stage.bench.client("p", queue_id=5)
+    client.send(publish(b"t/1", b"a", 2, 1))
+    for _ in range(2):
+        client.drop()
+        client = stage.bench.client("p", queue_id=5)
+        client.send(publish(b"t/1", b"a", 2, 1, dup=True))
+
+    assert (len(stage.sender.records), client.take()) == (1, b"")
+    stage.sender.answer()
+    stage.bench.store.commit_all()
+
+    assert client.take() == ack(0x50, 1)
+    turn = stage.bench.plane.turn
+    assert (turn.unstored_messages, turn.unstored_bytes, client.connection.unstored) == (0, 0, 0)
+
+
+def test_a_repeat_is_given_up_with_the_first() -> None:
+    """Its connection hears so, and the next repeat is sent to Kafka."""
+    stage = Stage(give_up_s=2)
+    stage.bench.client("p", queue_id=5).send(publish(b"t/1", b"a", 2, 1))
+    client = stage.bench.client("p", queue_id=5)
+    client.send(publish(b"t/1", b"a", 2, 1, dup=True))
+
+    stage.pass_time(2.1)
+    assert client.transport.is_closed
+    assert stage.bench.plane.turn.unstored_messages == 0
+    stage.bench.client("p", queue_id=5).send(publish(b"t/1", b"a", 2, 1, dup=True))
+
+    assert len(stage.sender.records) == 2
+
+
+def test_repeats_of_what_was_given_up_wait_for_room_like_anything_else() -> None:
+    """Kafka may be away for hours, and clients come again with the same."""
+    stage = Stage(tenant_bytes=500, give_up_s=2)
+    client = stage.bench.client("p")
+    for _ in range(5):
+        client.send(publish(b"t/1", b"x" * 300, 2, 1) + publish(b"t/2", b"x" * 300, 2, 2))
+        stage.pass_time(2.1)
+        client.session.connection = None
+        client = stage.bench.client("p")
+    client.send(publish(b"t/1", b"x" * 300, 2, 1))
+
+    assert stage.outlet.pending_bytes(1) < 1000
+    assert client.transport.is_paused
+
+
+def test_an_alarm_ends_under_load() -> None:
+    """When Kafka takes messages again there is always one on its way."""
+    stage = Stage()
+    client = stage.publisher()
+    client.send(publish(b"t/1", b"a", 1, 1))
+    stage.pass_time(3.5)
+    assert stage.alarms[-1] != ""
+
+    stage.sender.answer()
+    client.send(publish(b"t/1", b"b", 1, 2))
+    stage.outlet.look()
+
+    assert stage.alarms[-1] == ""

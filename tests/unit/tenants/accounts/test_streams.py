@@ -35,6 +35,18 @@ def test_stream_is_created_listed_and_deleted(store: AccountStore) -> None:
     assert tenants.show(store, "acme") == before
 
 
+def test_streams_of_a_suspended_tenant_are_not_active_and_keep_their_topics(store: AccountStore) -> None:
+    """What was on its way when it was suspended is written; those of a tenant that is being deleted are wanted by nobody."""
+    streams.create(store, "acme", Wanted("telemetry", "#"))
+
+    found = {}
+    for change in (tenants.suspend, tenants.delete):
+        change(store, "acme")
+        found[change.__name__] = (len(streams.active(store)), len(streams.living(store)))
+
+    assert found == {"suspend": (0, 1), "delete": (0, 0)}
+
+
 def test_topics_are_named_by_prefix_tenant_and_stream(store: AccountStore) -> None:
     """Those to devices end in `.in`."""
     out = streams.create(store, "acme", Wanted("a", "#"))
