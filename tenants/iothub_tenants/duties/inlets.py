@@ -87,6 +87,7 @@ class Inlets:
         self._aside = aside
         self._prefix = prefix
         self._courses: dict[int, Course] = {}
+        self._followed: set[int] = set()
         self.messages = 0
         self.bytes = 0
         self.refused = 0
@@ -96,8 +97,8 @@ class Inlets:
 
     def follow(self, streams: Sequence[Stream]) -> None:
         """Read these, here; no others."""
-        ids = {stream.id for stream in streams}
-        for stream_id in set(self._courses) - ids:
+        self._followed = {stream.id for stream in streams}
+        for stream_id in set(self._courses) - self._followed:
             del self._courses[stream_id]
         self._receiver.follow(streams)
 
@@ -105,6 +106,8 @@ class Inlets:
         return self._courses.get(stream_id)
 
     def _take(self, stream_id: int, page: Sequence[Incoming]) -> None:
+        if stream_id not in self._followed:
+            return  # it was on its way here when another hub took over
         course = self._courses.setdefault(stream_id, Course(stream_id))
         if course.pages:  # the receiver began again: what is under way here comes once more
             reached = _reached(course.pages[-1])

@@ -143,6 +143,7 @@ def test_a_stream_that_is_followed_no_more_publishes_nothing(stage: Stage) -> No
     stage.page(("devices/1", b"a"))
 
     stage.inlets.follow([])
+    stage.page(("devices/1", b"on its way"))
     meter.units = 5
     stage.house.pass_time(1)
 
