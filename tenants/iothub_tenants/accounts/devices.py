@@ -28,7 +28,7 @@ from iothub.distinguished_names import canonical
 from iothub.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import BanKind, Scope
 from iothub_services.auth.secrets import MAX_SECRET_BYTES, generate_secret, hash_generated, hash_password, is_acceptable
-from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts import streams, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import acl_rule, ban, device_group, group_member, quota_override
 from iothub_tenants.accounts.tables import device as table
@@ -215,7 +215,7 @@ def check_password(password: str) -> None:
 
 
 def insert_devices(writer: Writer, tenant_id: int, accounts: Iterable[tuple[str, Credential]]) -> None:
-    """Add rows for devices that do not exist yet; the caller puts the line into the change log."""
+    """Add rows for devices that do not exist yet; the caller puts the line into the change log. Raises ConflictError: a stream has that subject."""
     rows = [
         {
             "tenant_id": tenant_id,
@@ -228,6 +228,7 @@ def insert_devices(writer: Writer, tenant_id: int, accounts: Iterable[tuple[str,
         }
         for name, credential in accounts
     ]
+    streams.refuse_subjects(writer.connection, tenant_id, [str(row["name"]) for row in rows])
     if rows:
         writer.connection.execute(insert(table), rows)
 

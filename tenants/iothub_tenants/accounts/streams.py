@@ -5,7 +5,7 @@ Knows no Kafka: whoever calls makes and deletes the topics. A stream's own rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select
@@ -18,6 +18,7 @@ from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts import limits, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import acl_rule, plan_quota, quota_override
+from iothub_tenants.accounts.tables import device as device_table
 from iothub_tenants.accounts.tables import stream as table
 from iothub_tenants.accounts.tables import tenant as tenant_table
 from iothub_tenants.identity import check_stream_name, shown
@@ -118,6 +119,11 @@ def insert_row(writer: Writer, owner: tenants.Tenant, wanted: Wanted) -> None:
     _check(wanted)
     if writer.connection.execute(select(table.c.id).where(_is(owner.id, wanted.name))).first() is not None:
         raise ConflictError(f"tenant {owner.name} has a stream {wanted.name} already: delete it first")
+    device = and_(device_table.c.tenant_id == owner.id, device_table.c.name == SUBJECT + wanted.name)
+    if writer.connection.execute(select(device_table.c.id).where(device)).first() is not None:
+        raise ConflictError(
+            f"tenant {owner.name} has a device {SUBJECT}{wanted.name}, whose access rules would be the stream's: choose another name"
+        )
     values = {
         "tenant_id": owner.id,
         "name": wanted.name,
@@ -134,6 +140,15 @@ def is_subject(connection: Connection, owner: tenants.Tenant, subject: str) -> b
     """Say whether a rule's subject `stream:NAME` is a stream of the tenant."""
     is_it = _is(owner.id, subject.removeprefix(SUBJECT))
     return subject.startswith(SUBJECT) and connection.execute(select(table.c.id).where(is_it)).first() is not None
+
+
+def refuse_subjects(connection: Connection, tenant_id: int, names: Iterable[str]) -> None:
+    """Raise ConflictError if a device's name is the subject of a stream's rules: they would share them, and lose them together."""
+    for name in names:
+        if name.startswith(SUBJECT):
+            found = select(table.c.id).where(_is(tenant_id, name.removeprefix(SUBJECT)))
+            if connection.execute(found).first() is not None:
+                raise ConflictError(f"a device cannot be named {name}: that is how the access rules name a stream")
 
 
 def check_filter(text: str) -> None:

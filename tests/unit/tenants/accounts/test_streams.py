@@ -6,7 +6,7 @@ import pytest
 
 from iothub.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
 from iothub_services.streams.port import Direction
-from iothub_tenants.accounts import acl_rules, quotas, streams, tenants, transfer
+from iothub_tenants.accounts import acl_rules, devices, quotas, streams, tenants, transfer
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.streams import Wanted
@@ -45,6 +45,18 @@ def test_streams_of_a_suspended_tenant_are_not_active_and_keep_their_topics(stor
         found[change.__name__] = (len(streams.active(store)), len(streams.living(store)))
 
     assert found == {"suspend": (0, 1), "delete": (0, 0)}
+
+
+def test_a_stream_and_a_device_never_share_their_rules(store: AccountStore) -> None:
+    """The end of one would take the other's denials with it."""
+    devices.create(store, "acme", "stream:first")
+    streams.create(store, "acme", Wanted("second", "#"))
+
+    with pytest.raises(ConflictError, match="has a device stream:first"):
+        streams.create(store, "acme", Wanted("first", "#"))
+    with pytest.raises(ConflictError, match="cannot be named stream:second"):
+        devices.create(store, "acme", "stream:second")
+    devices.create(store, "acme", "stream:third")
 
 
 def test_topics_are_named_by_prefix_tenant_and_stream(store: AccountStore) -> None:
