@@ -149,3 +149,32 @@ def topics(services: Services) -> list[str]:
         return list(admin.list_topics())
     finally:
         admin.close()
+
+
+def test_a_stream_deleted_and_made_again_under_load_loses_and_doubles_nothing(broker_alone: Services, hub: Hub) -> None:
+    """Neither its own messages that were acknowledged after the new one was there, nor those of another stream."""
+    hub.run("stream", "create", "acme", "telemetry", "sensors/#")
+    hub.run("stream", "create", "acme", "steady", "steady/#")
+    hub.start()
+    fickle = Publisher(hub.ports["tcp"], "p1", "sensors/1", 1_000_000)
+    steady = Publisher(hub.ports["tcp"], "p2", "steady/1", 1_000_000)
+    for each in (fickle, steady):
+        each.start()
+    until(lambda: min(fickle.acknowledged, steady.acknowledged) > 300, "messages before the deletion", 60)
+
+    hub.run("stream", "delete", "acme", "telemetry", "--yes")
+    hub.run("stream", "create", "acme", "telemetry", "sensors/#", "--partitions", "2")
+    time.sleep(2.0)
+    first, before = fickle.acknowledged + fickle.window, steady.acknowledged
+    time.sleep(8.0)
+    until(lambda: fickle.acknowledged > first + 300, "messages to the new stream", 30)
+    until(lambda: steady.acknowledged > before + 300, "messages to the other stream", 30)
+    for each in (fickle, steady):
+        each.is_stopped = True
+        each.join(60)
+
+    found = first_places(read_all(broker_alone, f"{prefix(hub)}.acme.telemetry"))["p1"]
+    assert set(range(first, fickle.acknowledged)) <= set(found)
+    values = [value for _, _, value in read_all(broker_alone, f"{prefix(hub)}.acme.steady")]
+    assert len(values) == len(set(values)) >= steady.acknowledged
+    assert (fickle.connections, steady.connections) == (1, 1)

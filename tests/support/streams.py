@@ -82,14 +82,14 @@ def write(services: Services, topic: str, *records: tuple[dict[str, str], bytes]
 class Publisher(threading.Thread):
     """One QoS 1 publisher that goes on over every end of its connection: what was not acknowledged is sent again, in its order.
 
-    `acknowledged`: how many numbers, from 0 on, are.
+    `acknowledged`: how many numbers, from 0 on, are; `window`: so many more may be sent.
     """
 
     def __init__(self, port: int, name: str, topic: str, count: int, window: int = 20) -> None:
         super().__init__(daemon=True)
         self.client_id, self.acknowledged, self.count = name, 0, count
         self.connections = 0
-        self._port, self._topic, self._window = port, topic, window
+        self._port, self._topic, self.window = port, topic, window
         self.is_stopped = False
 
     def run(self) -> None:
@@ -105,7 +105,7 @@ class Publisher(threading.Thread):
             self.connections += 1
             sent = self.acknowledged
             while self.acknowledged < self.count and not self.is_stopped:
-                while sent < self.count and sent < self.acknowledged + self._window:
+                while sent < self.count and sent < self.acknowledged + self.window:
                     payload = f"{self.client_id} {sent}".encode()
                     client.send(client.publish_bytes(self._topic, payload, 1, sent % 65_535 + 1))
                     sent += 1

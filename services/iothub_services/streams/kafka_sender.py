@@ -3,10 +3,11 @@
 Knows topics as names and records as bytes; knows no stream and no MQTT.
 
 Theory: the producer's own thread sends, repeats and keeps the order; it is given a record only when its topic is known, so that one topic that is
-missing holds nobody else up, and what was not given can be taken back (`give_up`). A topic that is not there is made again, if anybody wants it; else
-what is for it counts as written, and what the producer has for it stays there until the producer has nothing else: then another one begins, and
-nothing goes twice (`_emptied`). What fails for a reason that may pass is given once more, in its old order, after everything of its topic has an
-answer, and to another producer where this one may have lost count; then a record may be in the topic twice, with the same message id.
+missing holds nobody else up, and what was not given can be taken back (`give_up`). A topic that is not there is made again, if anybody wants it;
+else what is for it counts as written. What the producer has for a topic that is gone stays there, and would keep back what comes for a new one of
+that name: when the producer has nothing else another one begins, so that nothing goes twice (`_emptied`). What fails for a reason that may pass is
+given once more, in its old order, after everything of its topic has an answer, and to another producer where this one may have lost count; then a
+record may be in the topic twice, with the same message id.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _TURN_RECORDS = 4_096
 _CLOSE_S = 1.0
 _EMPTYING_S = 60.0  # so often nothing is given for a moment, until a producer with records for nobody has nothing else
 _EMPTYING_SHARE_S = 1.0
+_GONE_S = 5.0  # no longer waits a new topic for a producer that has records for the old one
 _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)  # the producer is as good as before
 
 log = logging.get(__name__)
@@ -43,7 +45,7 @@ MakeTopic = Callable[[str], bool]
 class _Topic:
     """What is known of one topic. `waiting`: not given to the producer, by number, oldest first; `given`: without an answer yet."""
 
-    __slots__ = ("failed", "failed_at", "given", "tried_at", "waiting")
+    __slots__ = ("failed", "failed_at", "given", "topic_id", "tried_at", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[int, Outgoing]] = deque()
@@ -51,6 +53,7 @@ class _Topic:
         self.given: dict[int, Outgoing] = {}
         self.tried_at = -_RETRY_S
         self.failed_at = -_RETRY_S
+        self.topic_id: object = None  # a topic that was deleted and made again has another one
 
 
 _Ended = tuple[int, int, _Topic, BaseException | None]
@@ -76,7 +79,8 @@ class KafkaSender:
         self._number = 0
         self._failed_at = -_RETRY_S
         self._swept_at = 0.0
-        self._left_over_at = 0.0  # since when the producer has records that nobody wants
+        self._left_over: set[str] = set()  # topics that are gone, and of which the producer still has records
+        self._left_over_at = 0.0
         self._thread: threading.Thread | None = None
         self.trouble = ""
 
@@ -139,7 +143,7 @@ class KafkaSender:
         now = time.monotonic()
         if now - self._swept_at >= _RETRY_S:
             self._sweep(now)
-        if self._left_over_at and self._emptied(now):
+        if self._left_over and self._emptied(now):
             return
         for name, topic in list(self._topics.items()):
             if not topic.waiting and not topic.given:
@@ -223,13 +227,28 @@ class KafkaSender:
                 record.is_sent = True
             self._answer(record, None)
         if topic.given:
-            self._left_over_at = self._left_over_at or time.monotonic()
+            self._leave_over(name)
         topic.given = {}
+
+    def _take_back(self, name: str, topic: _Topic) -> None:
+        """It was deleted and made again: what the producer has for the old one might never be answered, and by new numbers no answer of it counts."""
+        again = sorted([*topic.given.items(), *topic.failed, *topic.waiting], key=lambda each: each[0])
+        topic.given, topic.failed = {}, []
+        topic.waiting = deque((self._number + place, record) for place, (_, record) in enumerate(again, 1))
+        self._number += len(again)
+        self._leave_over(name)
+
+    def _leave_over(self, name: str) -> None:
+        if not self._left_over:
+            self._left_over_at = time.monotonic()
+        self._left_over.add(name)
 
     def _emptied(self, now: float) -> bool:
         """Replace a producer that has records for nobody when it has no others; True: nothing is given just now, so that this moment comes."""
-        if any(topic.given for topic in self._topics.values()):
-            return (now - self._left_over_at) % _EMPTYING_S < _EMPTYING_SHARE_S
+        since_s = now - self._left_over_at
+        is_awaited = any(name in self._topics for name in self._left_over)
+        if any(topic.given for topic in self._topics.values()) and not (is_awaited and since_s >= _GONE_S):
+            return is_awaited or since_s % _EMPTYING_S < _EMPTYING_SHARE_S
         self._begin_again()
         return False
 
@@ -241,7 +260,7 @@ class KafkaSender:
         if producer is None:
             return False
         if producer._metadata.partitions_for_topic(name):
-            return True
+            return self._is_same(name, topic, producer)
         if now - topic.tried_at >= _RETRY_S:
             try:
                 is_wanted = self._make_topic(name)
@@ -257,7 +276,15 @@ class KafkaSender:
             if not is_wanted and not producer._metadata.partitions_for_topic(name):
                 self._let_go(name, topic)
                 return False
-        return bool(producer._metadata.partitions_for_topic(name))
+        return bool(producer._metadata.partitions_for_topic(name)) and self._is_same(name, topic, producer)
+
+    def _is_same(self, name: str, topic: _Topic, producer: KafkaProducer) -> bool:
+        """Whether the producer can take records for the topic: it has none for one of that name that is gone."""
+        topic_id = producer._metadata.topic_id(name)
+        if topic.given and topic.topic_id != topic_id:
+            self._take_back(name, topic)
+        topic.topic_id = topic_id
+        return name not in self._left_over
 
     def _await_metadata(self, producer: KafkaProducer, name: str) -> None:
         """A moment: a topic that was just made is known in some milliseconds."""
@@ -286,7 +313,7 @@ class KafkaSender:
     def _abandon(self, timeout_s: float) -> None:
         producer, self._producer = self._producer, None
         self._generation += 1
-        self._left_over_at = 0.0
+        self._left_over.clear()
         if producer is not None:
             producer._sender.force_close()
             producer._sender.join(timeout_s)
