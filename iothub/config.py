@@ -312,8 +312,7 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
                     f"{where}: listeners.{name} needs {word}; `iothub cert self-signed DIR` makes one for trying"
                 )
     _check_addresses(config, given)
-    if config.events.driver == "kafka":
-        _check_kafka(config, given["events.driver"].where)
+    _check_kafka(config, given)
     if config.redis.addresses:
         _check_redis(config.redis, given["redis.addresses"].where)
     if config.auth.shared_cache == "redis":
@@ -349,10 +348,14 @@ def needs_on_hbase(config: Config) -> list[tuple[str, str]]:
     return [(name, driver) for name, driver in drivers if driver.startswith("hbase")]
 
 
-def _check_kafka(config: Config, where: str) -> None:
+def _check_kafka(config: Config, given: Mapping[str, _Given]) -> None:
     kafka = config.kafka
     if not kafka.brokers:
-        raise ConfigError(f'{where}: events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]')
+        if config.events.driver == "kafka":
+            where = given["events.driver"].where
+            raise ConfigError(f'{where}: events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]')
+        return
+    where = given["kafka.brokers"].where
     if kafka.security_protocol.startswith("SASL") and (not kafka.sasl_username or kafka.sasl_password_file is None):
         raise ConfigError(
             f"{where}: kafka.security_protocol = {kafka.security_protocol} needs kafka.sasl_username and kafka.sasl_password_file"

@@ -28,7 +28,7 @@ def check_start(config: Config) -> list[str]:
     if config.auth.pepper_file is not None:
         _require_file("auth.pepper_file", config.auth.pepper_file)
     warnings += _check_client("sql", {}, {"url_file": config.sql.url_file})  # it has a password
-    if config.events.driver == "kafka":
+    if config.kafka.brokers:
         warnings += _check_kafka(config.kafka)
     if config.redis.addresses:
         warnings += _check_redis(config.redis)

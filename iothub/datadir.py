@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iothub.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
+from iothub.profiles import EMBEDDED, URL_FILE, Profile
 
 PEPPER_BYTES = 32
 _HUB_ID = re.compile("[0-9a-f]{16}")
@@ -30,16 +31,6 @@ _SECRET_MODE = 0o600
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_S = 0.05
 _NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not ours
-
-FIRST_CONFIG = """\
-# Settings of this hub. All of them, with defaults and meaning: `iothub config show --reference`.
-# A setting can also be given as `--set section.key=value` or in the environment as IOTHUB_SECTION__KEY.
-config_version = 1
-
-# Without a setting the hub listens on 127.0.0.1:1883 only. To serve other machines:
-# [listeners.tcp]
-# bind = "0.0.0.0"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +84,8 @@ class DataDir:
         self.checkpoints = path / "checkpoints.db"  # made by a job, if at all: nobody misses it
         self.usage = path / "usage.db"
         self.config_file = path / "iothub.toml"
+        self.url_file = path / URL_FILE
+        self.unfinished_file = path / "init-unfinished"
         self.lock_file = path / "lock"
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
@@ -104,8 +97,10 @@ class DataDir:
 
     @property
     def is_initialised(self) -> bool:
-        """Has `init` been here? What it writes last is the configuration; who has lost that alone still has a hub."""
-        return (self.has_config and not self._is_configured_only) or _holds(self.accounts) or bool(self._worked_in())
+        """Has `init` been here, to its end? Who has lost the configuration alone still has a hub."""
+        if self._worked_in():
+            return True
+        return not self._is_unfinished and ((self.has_config and self._has_more) or _holds(self.accounts))
 
     @property
     def has_config(self) -> bool:
@@ -131,12 +126,7 @@ class DataDir:
         `pepper`: its file, if it is not to be here.
         """
         self.require_directory()
-        if self._is_configured_only:
-            raise ConflictError(
-                f"{self.config_file} is there, and nothing else of a hub: move it away, run `iothub init`, and put it in the "
-                "place of the new one; if a hub has worked here, restore a backup of the whole directory"
-            )
-        if self.has_config:
+        if self.has_config and self._is_done:
             raise ConflictError(
                 f"{self.path} is initialised already; to start over, move it away or choose another --data-dir"
             )
@@ -145,11 +135,45 @@ class DataDir:
         self._require_pepper(pepper or self.pepper_file, has_accounts=_holds(self.accounts))
 
     @property
-    def _is_configured_only(self) -> bool:
-        """Has somebody written a configuration before `init`, which makes pepper and lock first, or lost everything else?"""
+    def _is_unfinished(self) -> bool:
+        """Did an `init` begin here, and not end?"""
         with _unavailable(self.path):
-            has_more = self.pepper_file.exists() or self.lock_file.exists()
-        return self.has_config and not has_more and not _holds(self.accounts) and not self._worked_in()
+            return self.unfinished_file.exists()
+
+    @property
+    def _is_done(self) -> bool:
+        """Has `init` nothing left to make but the configuration? A pepper alone was copied here from another hub."""
+        if self._worked_in():
+            return True
+        with _unavailable(self.path):
+            return not self._is_unfinished and (self.lock_file.exists() or _holds(self.accounts))
+
+    @property
+    def _has_more(self) -> bool:
+        """Is there more of a hub than a configuration, which somebody may have written before `init`?"""
+        with _unavailable(self.path):
+            return self.pepper_file.exists() or self.lock_file.exists() or _holds(self.accounts)
+
+    def write_profile(self, profile: Profile) -> bool:
+        """Write a first configuration, and what it names; say whether that must be edited before `init` can go on. Keeps what is there.
+
+        Raises:
+            ConflictError: There is a configuration.
+            UnavailableError: It cannot be written.
+        """
+        self.require_directory()
+        if self.has_config:
+            end = "it is initialised" if self._is_done else "run `iothub init` to go on with it"
+            raise ConflictError(
+                f"{self.config_file} is there and is not overwritten: {end}, or move it away for a new one"
+            )
+        with _unavailable(self.path):
+            self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            is_edited_first = bool(profile.url) and not self.url_file.exists()
+            if is_edited_first:
+                write_atomically(self.url_file, profile.url.encode())
+            write_atomically(self.config_file, profile.config.encode())
+        return is_edited_first
 
     def prepare(self, pepper: Path | None = None, *, has_accounts: bool = False) -> None:
         """Make the directory and the pepper, here or in that file; `finish` follows when the stores are made. Repeatable after a crash.
@@ -165,6 +189,8 @@ class DataDir:
         is_new = not self.path.exists()
         with _unavailable(self.path):
             self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            if not self.lock_file.exists():
+                self.unfinished_file.touch(_SECRET_MODE)
         if is_there:
             return
         try:
@@ -172,6 +198,7 @@ class DataDir:
         except UnavailableError:
             if is_new:
                 with suppress(OSError):
+                    self.unfinished_file.unlink()
                     self.path.rmdir()
             raise
 
@@ -186,9 +213,11 @@ class DataDir:
         return is_there
 
     def finish(self) -> None:
-        """Write the first configuration file: from now on the directory is initialised."""
+        """From now on the directory is initialised. Writes the first configuration file, unless there is one."""
         with _unavailable(self.path):
-            write_atomically(self.config_file, FIRST_CONFIG.encode())
+            if not self.config_file.exists():
+                write_atomically(self.config_file, EMBEDDED.config.encode())
+            self.unfinished_file.unlink(missing_ok=True)
 
     def require_initialised(self) -> None:
         """Raise NotFoundError, with the command to run, unless `init` has been here; UnavailableError for what is no directory."""

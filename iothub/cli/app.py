@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from iothub_tenants.accounts.store import AccountStore
 
 COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer, or to tell how far it is
-_UNWRAPPED = ("Example", "First steps")
+_UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
 
 AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")

@@ -23,8 +23,9 @@ def command(context: click.Context, is_json: bool) -> None:
     """Look at the data directory, the accounts, every back end that is configured, the ports, the certificates and the clock.
 
     One line each, as it is found: ok, warn (it works; look at it) or FAIL (the hub does not start, or refuses work), with the time that an
-    answer took and what to do. Everything is looked at side by side and given up after 20 s; nothing is changed. Works beside a running hub.
-    Exit code 0 when nothing failed, 1 when something did, 3 before `iothub init`.
+    answer took and what to do. Everything is looked at side by side and given up after 20 s; nothing is changed. Works beside a running hub, and
+    for a configuration file alone, such as `iothub init --profile cluster` writes.
+    Exit code 0 when nothing failed, 1 when something did, 3 where there is nothing yet.
 
     Examples:
       iothub --data-dir ./hub doctor
@@ -33,7 +34,8 @@ def command(context: click.Context, is_json: bool) -> None:
     app: App = context.obj
     if is_json:
         app.form = "json"
-    app.data_dir.require_initialised()
+    if not app.data_dir.has_config:
+        app.data_dir.require_initialised()
     found: list[Finding] = []
     for finding in take(looks(app.data_dir, app.loaded.config), LIMIT_S):
         found.append(finding)

@@ -11,6 +11,7 @@ from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.doctor import sql
 from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.errors import BackendError, ConfigError
 from iothub.settings import Config
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
@@ -26,8 +27,18 @@ def look(data_dir: DataDir, settings: Config) -> Look:
 
 
 def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
-    if settings.sql.url_file is None:
+    file = settings.sql.url_file
+    if file is None:
         data_dir.require_accounts()
+        yield from _database(data_dir, settings)
+        return
+    try:
+        yield from _database(data_dir, settings)
+    except (BackendError, ConfigError) as error:
+        yield Finding(_NAME, State.FAIL, str(error), f"start it, or correct the line in {file} (sql.url_file)")
+
+
+def _database(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     url = accounts_url(settings.sql.url_file, data_dir.accounts)
     engine = open_engine(url, bounds_of(settings.sql))
     try:
@@ -39,7 +50,9 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     finally:
         engine.dispose()
     told = f"{engine.dialect.name}, schema {state.value}"
-    if state in (SchemaState.FRESH, SchemaState.OLD):
+    if state is SchemaState.FRESH:
+        yield Finding(_NAME, State.FAIL, told, "make the accounts: iothub init", seconds)
+    elif state is SchemaState.OLD:
         yield Finding(_NAME, State.FAIL, told, "bring it up to date: iothub db upgrade", seconds)
     else:
         yield Finding(_NAME, State.OK, told, seconds=seconds)

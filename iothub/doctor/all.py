@@ -24,18 +24,27 @@ from iothub.settings import Config
 
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
-    unused = unused_files(settings, data_dir)
-    files = [data_dir.queues, data_dir.retained, data_dir.events, data_dir.state, data_dir.usage]
-    chosen = machine.looks(data_dir, settings, [file for file in files if file not in unused])
+    """Before `init` there are no files and no accounts to look at, but servers."""
+    chosen = doors.looks(data_dir, settings)
     chosen.append(accounts.look(data_dir, settings))
-    chosen += installation.looks(data_dir, settings)
-    chosen += doors.looks(data_dir, settings)
-    if settings.events.driver == "kafka":
-        chosen += kafka.looks(settings.kafka)
+    if data_dir.is_initialised:
+        unused = unused_files(settings, data_dir)
+        files = [data_dir.queues, data_dir.retained, data_dir.events, data_dir.state, data_dir.usage]
+        chosen += machine.looks(data_dir, settings, [file for file in files if file not in unused])
+        chosen += installation.looks(data_dir, settings)
+        if settings.kafka.brokers:
+            chosen.append(streams.look(data_dir, settings))
+    else:
+        chosen += machine.looks_before(data_dir)
+    return chosen + _servers(data_dir, settings)
+
+
+def _servers(data_dir: DataDir, settings: Config) -> list[Look]:
+    chosen: list[Look] = []
     if settings.kafka.brokers:
-        chosen.append(streams.look(data_dir, settings))
+        chosen += kafka.looks(settings.kafka, has_log=settings.events.driver == "kafka")
     if settings.redis.addresses:
-        chosen += redis.looks(settings.redis)
+        chosen += redis.looks(settings.redis, has_ledger=settings.quota.ledger == "redis")
         if "redis" in queue_drivers(settings, data_dir):
             chosen.append(redis_queues.look(settings))
         if settings.quota.ledger == "redis":

@@ -22,6 +22,7 @@ from iothub_services.queues.port import EARLIEST
 
 _SILENT_S = 5.0  # an operator waits, no message does
 _NOBODY = b"\0"  # no row of ours is so short
+_HINT = "start it, or correct hbase.thrift"
 _CREATE = "create them: iothub hbase create-tables"
 
 
@@ -42,7 +43,7 @@ def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) 
             tables, seconds = timed(lambda: caller.call(calls.table_names()))
         except BackendError as error:
             state = State.WARN if len(settings.thrift) > 1 else State.FAIL
-            yield Finding(name, state, str(error), "start it, or correct hbase.thrift")
+            yield Finding(name, state, str(error), _HINT)
             return
         yield Finding(name, State.OK, f"lists {len(tables)} tables", seconds=seconds)
         readable = [layout.name.encode() for layout in wanted if layout.name.encode() in tables]
@@ -55,7 +56,12 @@ def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) 
 
 def _tables(settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]:
     with from_settings.direct_caller(settings) as caller:
-        for status in table_status(caller, wanted):
+        try:
+            found = table_status(caller, wanted)
+        except BackendError as error:
+            yield Finding("HBase tables", State.FAIL, str(error), _HINT)
+            return
+        for status in found:
             yield _table(status)
             names = Tables(settings.namespace)
             if status.state is TableState.OK and status.name.encode() == names.queues:

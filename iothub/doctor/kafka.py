@@ -1,6 +1,6 @@
-"""The Kafka cluster of the session log: each broker's port, the cluster itself, our topics.
+"""The Kafka cluster of session log and streams: each broker's port, the cluster itself, the topics of the log.
 
-Knows our topics and no event. Nothing is made: that is the hub's.
+Knows these topics and no event. Nothing is made: that is the hub's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from iothub.doctor.findings import Finding, Look, State, timed
 from iothub.drivers import require_extra
-from iothub.errors import NotFoundError
+from iothub.errors import BackendError, NotFoundError
 from iothub.settings import Kafka
 from iothub.units import Endpoint
 
@@ -23,10 +23,11 @@ _NAME = "Kafka"
 _HINT = "start it, or correct kafka.brokers"
 
 
-def looks(settings: Kafka) -> list[Look]:
+def looks(settings: Kafka, *, has_log: bool) -> list[Look]:
+    """`has_log`: the session log is there; else only streams are."""
     return [
         *(Look(f"Kafka broker {each}", partial(_broker, each, settings)) for each in settings.brokers),
-        Look(_NAME, lambda: _cluster(settings)),
+        Look(_NAME, lambda: _cluster(settings, has_log=has_log)),
     ]
 
 
@@ -42,15 +43,22 @@ def _broker(broker: Endpoint, settings: Kafka) -> Iterator[Finding]:
     yield Finding(name, State.OK, "accepts connections", seconds=seconds)
 
 
-def _cluster(settings: Kafka) -> Iterator[Finding]:
-    require_extra('events.driver = "kafka"', "kafka", "kafka", "crc32c")
+def _cluster(settings: Kafka, *, has_log: bool) -> Iterator[Finding]:
+    require_extra("kafka.brokers", "kafka", "kafka", "crc32c")
     from iothub_services.events.kafka_cluster import KafkaCluster
     from iothub_services.events.kafka_topics import look_at_topics
 
     cluster = KafkaCluster(settings)
-    with cluster.admin() as admin:
-        names, seconds = timed(admin.list_topics)
-    yield Finding(_NAME, State.OK, f"{cluster.name} lists {len(names)} topics", seconds=seconds)
+    try:
+        with cluster.admin() as admin:
+            names, seconds = timed(admin.list_topics)
+            brokers = len(admin.describe_cluster()["brokers"])
+    except BackendError as error:
+        yield Finding(_NAME, State.FAIL, str(error), _HINT)
+        return
+    yield _answer(f"{cluster.name} lists {len(names)} topics", brokers, settings.replication, seconds)
+    if not has_log:
+        return
     try:
         topics, seconds = timed(lambda: look_at_topics(cluster))
     except NotFoundError as error:
@@ -58,6 +66,19 @@ def _cluster(settings: Kafka) -> Iterator[Finding]:
         return
     for topic in topics:
         yield _topic(topic, seconds)
+
+
+def _answer(told: str, brokers: int, copies: int, seconds: float) -> Finding:
+    if brokers < copies:
+        what = f"{told}; {brokers} of the {copies} brokers that kafka.replication asks for"
+        return Finding(
+            _NAME,
+            State.WARN,
+            what,
+            "start more brokers: no topic can be made until then; or lower kafka.replication",
+            seconds,
+        )
+    return Finding(_NAME, State.OK, told, seconds=seconds)
 
 
 def _topic(topic: KafkaTopic, seconds: float) -> Finding:

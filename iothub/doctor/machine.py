@@ -23,6 +23,7 @@ from iothub_services.metrics import probes
 from iothub_services.sqlite.database import look
 
 SLOW_SYNC_S = 0.05
+_DIRECTORY = "data directory"
 _SYNCS = 5
 _SYNCED_BYTES = 4096
 _AHEAD_S = 5.0  # so much the clock may have gone back since a hub last lived here
@@ -33,7 +34,7 @@ _CLOCK_UNSYNCHRONISED = 5
 def looks(data_dir: DataDir, settings: Config, files: list[Path]) -> list[Look]:
     """`files`: the SQLite files that these settings use."""
     return [
-        Look("data directory", lambda: _directory(data_dir, settings)),
+        Look(_DIRECTORY, lambda: _directory(data_dir, settings)),
         Look("disk sync", lambda: _sync(data_dir.path)),
         Look("clock", lambda: clock(data_dir.last_beat(), time.time(), _is_clock_synchronised)),
         Look("pepper", lambda: _pepper(data_dir, settings)),
@@ -41,8 +42,23 @@ def looks(data_dir: DataDir, settings: Config, files: list[Path]) -> list[Look]:
     ]
 
 
+def looks_before(data_dir: DataDir) -> list[Look]:
+    """What can be looked at while there is a configuration alone."""
+    return [
+        Look(_DIRECTORY, lambda: _directory_before(data_dir)),
+        Look("disk sync", lambda: _sync(data_dir.path)),
+        Look("clock", lambda: clock(None, time.time(), _is_clock_synchronised)),
+    ]
+
+
+def _directory_before(data_dir: DataDir) -> Iterator[Finding]:
+    data_dir.require_writable()
+    told = f"{data_dir.path}: a configuration, and no hub yet"
+    yield Finding(_DIRECTORY, State.FAIL, told, "as soon as the accounts answer: iothub init")
+
+
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
-    name, path = "data directory", data_dir.path
+    name, path = _DIRECTORY, data_dir.path
     data_dir.require_initialised()
     data_dir.require_writable()
     free = probes.disk_free_bytes(path)

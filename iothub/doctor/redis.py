@@ -21,11 +21,12 @@ _SLOW_S = 0.01
 _LOSSLESS = "noeviction"
 
 
-def looks(settings: Redis) -> list[Look]:
-    return [Look(_NAME, lambda: _look(settings))]
+def looks(settings: Redis, *, has_ledger: bool = False) -> list[Look]:
+    """`has_ledger`: the quota ledger is there, without which new connections are refused; a cache is by-passed."""
+    return [Look(_NAME, lambda: _look(settings, has_ledger=has_ledger))]
 
 
-def _look(settings: Redis) -> Iterator[Finding]:
+def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
     require_extra("redis.addresses", "redis", "redis", "hiredis")
     from iothub_services.redis import from_settings
 
@@ -37,12 +38,19 @@ def _look(settings: Redis) -> Iterator[Finding]:
             redis.run_many([command("INFO", "server"), command("INFO", "persistence"), command("INFO", "memory")])
         )
     except BackendError as error:
-        yield Finding(_NAME, State.WARN, str(error), f"{_HINT}; until then what is on it is by-passed")
+        yield _away(str(error), has_ledger=has_ledger)
         return
     finally:
         redis.close()
     yield _answer(facts, seconds)
     yield from _remarks(facts)
+
+
+def _away(why: str, *, has_ledger: bool) -> Finding:
+    if has_ledger:
+        advice = f"{_HINT}; until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
+        return Finding(_NAME, State.FAIL, why, advice)
+    return Finding(_NAME, State.WARN, why, f"{_HINT}; until then what is on it is by-passed")
 
 
 def _facts(answers: Sequence[object]) -> dict[str, str]:

@@ -68,19 +68,18 @@ def test_init_of_a_path_that_is_a_file_says_what_to_do(call: Callable[..., Resul
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_init_beside_a_configuration_says_what_to_do(call: Callable[..., Result], tmp_path: Path) -> None:
+def test_init_beside_a_configuration_uses_it(call: Callable[..., Result], tmp_path: Path) -> None:
     """Written before the hub was: it is neither overwritten nor taken for a hub."""
-    (tmp_path / "iothub.toml").write_text("config_version = 1\n")
+    mine = 'config_version = 1\n[node]\nname = "mine"\n'
+    (tmp_path / "iothub.toml").write_text(mine)
+    assert "is no data directory yet" in call("--data-dir", str(tmp_path), "serve").err
 
     result = call("--data-dir", str(tmp_path), "init")
 
-    assert result.code == 4
-    assert (
-        f"iothub.toml is there, and nothing else of a hub: move it away, run `iothub --data-dir {tmp_path} init`"
-        in (result.err)
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["iothub.toml"]
-    assert "is no data directory yet" in call("--data-dir", str(tmp_path), "serve").err
+    assert result.code == 0
+    assert f"with the settings of {tmp_path / 'iothub.toml'}" in result.err
+    assert (tmp_path / "iothub.toml").read_text() == mine
+    assert call("--data-dir", str(tmp_path), "init").code == 4
 
 
 def test_init_again_after_a_crash_completes(cli: Cli) -> None:

@@ -39,6 +39,8 @@ def test_first_configuration_is_valid_and_changes_nothing(made: DataDir) -> None
 
 
 def test_initialised_directory_is_refused_a_second_time(made: DataDir) -> None:
+    made.lock("iothub init").release()
+
     with pytest.raises(ConflictError, match="is initialised already"):
         made.require_fresh()
 
@@ -53,6 +55,20 @@ def test_preparing_again_after_a_crash_keeps_the_pepper(tmp_path: Path) -> None:
     directory.prepare()
 
     assert directory.pepper() == pepper
+
+
+def test_directory_with_what_another_hub_gave_it_is_not_done(made: DataDir) -> None:
+    """Configuration and pepper, copied: `init` is still to come, and may fail and be repeated."""
+    made.require_fresh()
+    made.prepare()
+    made.lock("iothub init").release()
+    assert not made.is_initialised
+
+    made.require_fresh()
+    made.finish()
+    assert made.is_initialised
+    with pytest.raises(ConflictError, match="is initialised already"):
+        made.require_fresh()
 
 
 def test_directory_without_init_names_the_command(tmp_path: Path) -> None:

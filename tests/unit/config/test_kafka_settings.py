@@ -31,6 +31,7 @@ def test_brokers_are_a_list_of_addresses() -> None:
         ((*CHOSEN, "kafka.cert_file=a.pem"), "kafka.cert_file and kafka.key_file are needed together"),
         (("events.driver=files",), "expected one of sqlite, kafka"),
         (("kafka.brokers=kafka-1",), "expected host:port"),
+        (("kafka.brokers=kafka-1:9092", "kafka.cert_file=a.pem"), "needed together"),  # for streams alone, too
         (("kafka.sasl_username=a\x07b",), "printable characters"),
     ],
 )

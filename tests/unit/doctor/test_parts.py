@@ -16,7 +16,7 @@ from iothub.datadir import DataDir
 from iothub.doctor import accounts, doors, hbase, kafka, machine
 from iothub.doctor.all import looks
 from iothub.doctor.findings import Finding, Look, State, take
-from iothub.settings import Config, Events, HBase, Kafka, Listeners, Queues, TcpListener
+from iothub.settings import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
 from iothub.testing.certificates import Authority
 from iothub.units import Endpoint
 from iothub_services.metrics import probes
@@ -154,13 +154,29 @@ def test_accounts_that_are_lost_fail(data_dir: DataDir) -> None:
 def test_servers_that_do_not_answer_are_named_with_what_to_do() -> None:
     """Each gateway and broker by itself, and what stands behind them."""
     gateways = HBase(thrift=(NOBODY,))
-    broker, _ = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5))
+    broker, _ = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=True)
 
     findings = found(*hbase.looks(gateways, []), broker)
 
     assert findings["HBase gateway 127.0.0.1:1"].state is State.FAIL
     assert findings["HBase tables"].state is State.FAIL
     assert findings["Kafka broker 127.0.0.1:1"].advice == "start it, or correct kafka.brokers"
+
+
+def test_cluster_that_does_not_answer_fails_with_what_to_do() -> None:
+    *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=False)
+
+    finding = found(cluster)["Kafka"]
+
+    assert (finding.state, finding.advice) == (State.FAIL, "start it, or correct kafka.brokers")
+
+
+@pytest.mark.parametrize(("brokers", "copies", "state"), [(3, 3, State.OK), (1, 1, State.OK), (1, 3, State.WARN)])
+def test_cluster_with_fewer_brokers_than_copies_is_a_warning(brokers: int, copies: int, state: State) -> None:
+    """No topic can be made there: a stream's, or the log's at the first start."""
+    finding = kafka._answer("lists 0 topics", brokers, copies, 0.001)
+
+    assert (finding.state, "kafka.replication" in finding.advice) == (state, state is State.WARN)
 
 
 def test_one_gateway_of_several_may_be_away() -> None:
@@ -178,6 +194,7 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
 
     plain = {look.name for look in looks(data_dir, TCP_OFF)}
     servers = {look.name for look in looks(data_dir, replace(on_servers, hbase=HBase(thrift=(NOBODY,))))}
+    streams = {look.name for look in looks(data_dir, replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,))))}
 
     assert {"queues.db", "events.db", "state.db", "retained.db", "usage.db"} <= plain
     assert not any(name.startswith(("Kafka", "HBase", "listener")) for name in plain)
@@ -191,3 +208,26 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
         "streams",
     }
     assert plain - servers == {"queues.db", "events.db"}
+    assert streams - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "streams"}
+
+
+def test_before_init_servers_are_looked_at_and_no_files(tmp_path: Path) -> None:
+    """A configuration alone: what it names can be tried before there are accounts."""
+    (tmp_path / "iothub.toml").write_text("config_version = 1\n")
+    url_file = tmp_path / "accounts.url"
+    url_file.write_text("mysql+pymysql://iothub:secret@127.0.0.1:1/iothub")
+    settings = replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,), timeout_s=0.5), sql=Sql(url_file=url_file))
+
+    findings = found(*looks(DataDir(tmp_path), settings))
+
+    assert set(findings) == {
+        "configuration",
+        "accounts",
+        "data directory",
+        "disk sync",
+        "clock",
+        "Kafka",
+        "Kafka broker 127.0.0.1:1",
+    }
+    assert findings["data directory"].advice == "as soon as the accounts answer: iothub init"
+    assert findings["accounts"].advice == f"start it, or correct the line in {url_file} (sql.url_file)"

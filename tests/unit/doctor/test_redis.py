@@ -65,3 +65,12 @@ def test_server_that_is_away_is_a_warning_with_advice() -> None:
 
     assert (found.state, found.name) == (State.WARN, "Redis")
     assert "127.0.0.1:1" in found.text
+
+
+def test_server_of_the_ledger_that_is_away_is_a_failure() -> None:
+    """A hub beside it refuses new connections beyond what it was granted."""
+    settings = Redis(addresses=(Endpoint("127.0.0.1", 1),), timeout_s=0.2)
+
+    (found,) = redis.looks(settings, has_ledger=True)[0].take()
+
+    assert (found.state, "quota.ledger" in found.advice) == (State.FAIL, True)
