@@ -13,7 +13,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar
 
-from iothub.errors import IotHubError
+from iothub.errors import BackendError, IotHubError
 
 T = TypeVar("T")
 
@@ -60,6 +60,20 @@ def take(looks: Sequence[Look], limit_s: float) -> Iterator[Finding]:
         yield from findings
     for look in missing:
         yield Finding(look.name, State.FAIL, f"no answer within {limit_s:g} s", "see whether it hangs", limit_s)
+
+
+def unless_away(look: Look) -> Look:
+    """A look at what a server holds, where another look tells whether the server answers: one that is away is told as one failure."""
+
+    def taken() -> Iterator[Finding]:
+        try:
+            yield from look.take()
+        except BackendError as error:
+            if not error.retryable:
+                raise
+            yield Finding(look.name, State.WARN, f"not known: {error}", "look again when that answers")
+
+    return Look(look.name, taken)
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:

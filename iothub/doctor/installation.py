@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from iothub.datadir import DataDir
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Finding, Look, State, timed, unless_away
 from iothub.drivers import kafka_log, needed_tables, owned_tables, queue_drivers, redis_queues
 from iothub.installation import Owned, installation_of
 from iothub.settings import Config
@@ -28,7 +28,7 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
         chosen.append(Look(f"{_NAME}, Redis", lambda: _queues(data_dir, settings)))
     if settings.events.driver == "kafka":
         chosen.append(Look(f"{_NAME}, Kafka", lambda: _topics(data_dir, settings)))
-    return chosen
+    return list(map(unless_away, chosen))
 
 
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:

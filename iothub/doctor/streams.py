@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from iothub.datadir import DataDir
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Finding, Look, State, timed, unless_away
 from iothub.drivers import require_extra
 from iothub.settings import Config
 from iothub_services.streams.port import Stream
@@ -21,7 +21,7 @@ _NAME = "streams"
 
 
 def look(data_dir: DataDir, settings: Config) -> Look:
-    return Look(_NAME, lambda: _look(data_dir, settings))
+    return unless_away(Look(_NAME, lambda: _look(data_dir, settings)))
 
 
 def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from iothub.doctor.findings import Finding, Look, State, take
-from iothub.errors import UnavailableError
+import pytest
+
+from iothub.doctor.findings import Finding, Look, State, take, unless_away
+from iothub.errors import BackendError, UnavailableError
 
 
 def good(name: str) -> Look:
@@ -28,6 +30,20 @@ def test_error_of_the_house_is_a_failure_with_its_own_words() -> None:
 
     assert first.text == "is there"
     assert (second.name, second.state, second.text) == ("tables", State.FAIL, "table x is missing; create it")
+
+
+@pytest.mark.parametrize(("is_retryable", "state"), [(True, State.WARN), (False, State.FAIL)])
+def test_server_that_is_away_is_one_failure(is_retryable: bool, state: State) -> None:
+    """Another look tells it; what cannot become well by itself is a failure all the same."""
+
+    def look() -> Iterator[Finding]:
+        yield Finding("streams", State.OK, "some")
+        raise BackendError("no answer", retryable=is_retryable)
+
+    first, second = take([unless_away(Look("streams", look))], 5.0)
+
+    assert first.text == "some"
+    assert (second.name, second.state, "no answer" in second.text) == ("streams", state, True)
 
 
 def test_defect_of_a_look_does_not_hide_the_others() -> None:
