@@ -90,7 +90,7 @@ _CLUSTER = f"""\
 {_VERSION}
 [node]
 name = "hub-1"
-number = 0  # 0..65535; no two hubs may have the same
+number = 1  # 0..65535; no two hubs may have the same
 {_DOORS}{_TLS}{_HTTP}
 [sql]
 url_file = "{URL_FILE}"  # one line, mode 0600: mysql+pymysql://USER:PASSWORD@HOST/DATABASE or postgresql+psycopg://...

@@ -34,8 +34,10 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
         return
     try:
         yield from _database(data_dir, settings)
-    except (BackendError, ConfigError) as error:
+    except BackendError as error:
         yield Finding(_NAME, State.FAIL, str(error), f"start it, or correct the line in {file} (sql.url_file)")
+    except ConfigError as error:  # its text says what to do, and not where
+        yield Finding(_NAME, State.FAIL, str(error), f"the file is {file}")
 
 
 def _database(data_dir: DataDir, settings: Config) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from iothub.doctor import (
     hbase,
     installation,
     kafka,
+    libraries,
     machine,
     quota_ledger,
     redis,
@@ -25,6 +26,7 @@ from iothub.settings import Config
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
     """Before `init` there are no files and no accounts to look at, but servers."""
+    libraries.load(data_dir, settings)
     chosen = doors.looks(data_dir, settings)
     chosen.append(accounts.look(data_dir, settings))
     if data_dir.is_initialised:
@@ -34,6 +36,8 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
         chosen += installation.looks(data_dir, settings)
         if settings.kafka.brokers:
             chosen.append(streams.look(data_dir, settings))
+        if settings.quota.ledger == "redis":
+            chosen.append(quota_ledger.look(data_dir, settings))
     else:
         chosen += machine.looks_before(data_dir)
     return chosen + _servers(data_dir, settings)
@@ -47,8 +51,6 @@ def _servers(data_dir: DataDir, settings: Config) -> list[Look]:
         chosen += redis.looks(settings.redis, has_ledger=settings.quota.ledger == "redis")
         if "redis" in queue_drivers(settings, data_dir):
             chosen.append(redis_queues.look(settings))
-        if settings.quota.ledger == "redis":
-            chosen.append(quota_ledger.look(data_dir, settings))
     if tables := needed_tables(settings, data_dir):
         chosen += hbase.looks(settings.hbase, tables)
     return chosen

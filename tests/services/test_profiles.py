@@ -73,7 +73,7 @@ def hubs(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         two.data_dir.mkdir()
         for name in ("iothub.toml", "accounts.url", "pepper"):
             shutil.copy(one.data_dir / name, two.data_dir)
-        edit(two.data_dir / "iothub.toml", {'name = "hub-1"': 'name = "hub-2"', "number = 0": "number = 1"})
+        edit(two.data_dir / "iothub.toml", {'name = "hub-1"': 'name = "hub-2"', "number = 1": "number = 2"})
         two.run("init")
         yield [one, two]
         one.close()
@@ -142,12 +142,13 @@ def test_single_server_is_in_order_and_outlives_its_servers(services: Services, 
         },
     )
     hub.start()
+    party = Party(Door(hub, "tcp"))
     try:
-        party = Party(Door(hub, "tcp"))
         party(5, "reader", keep=True).subscribe(("room/#", 1))
         party.leave()
         party(5, "writer").publish("room/1", b"21.5", qos=1)
         assert party(5, "reader", keep=True).payloads(1) == [b"21.5"]
         assert set(failures(hub)) == {"Kafka"}
     finally:
+        party.leave()
         hub.close()
