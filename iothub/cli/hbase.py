@@ -50,6 +50,10 @@ def create_tables(app: App, is_plain: bool, is_dry_run: bool) -> None:
     if is_dry_run:
         app.done(_sentence("would create", missing), {"name": settings.namespace, "created": missing})
         return
+    if missing:
+        output.say(
+            f"creating {len(missing)} tables, {settings.regions} regions for queues each: up to a minute or two ..."
+        )
     created = from_settings.table_admin(settings).create(wanted)
     app.done(_sentence("created", created), {"name": settings.namespace, "created": created})
 
