@@ -4,7 +4,8 @@ Knows no credentials and no decisions. A record that was being read while the ac
 nobody: `changes` tells a caller to ask again.
 
 Few questions are in the hands of the pool at once; the others wait in front of it, so that whoever follows the accounts' changes does not wait
-behind a storm of CONNECTs. What is asked after a change of a device that is connected is urgent: it waits for no other question.
+behind a storm of CONNECTs. What is asked after a change of a device that is connected is urgent: it waits for no other question. That a device is
+not there is remembered for those who knock, and not when it was asked urgently: a successor may be made at once, and is let in then.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Directory:
         device, most_s = await self._device_flights.join(
             (tenant.id, stamp, name, is_urgent), lambda: self._find_device(tenant.id, name, is_urgent)
         )
-        if stamp == self.stamp(tenant.id):
+        if stamp == self.stamp(tenant.id) and not (device is None and is_urgent):
             if device is not None:
                 key = (*key[:2], device.name)  # not another copy of the name
             self._devices.put(key, device, most_s)

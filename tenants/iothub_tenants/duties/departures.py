@@ -116,7 +116,8 @@ class Departures:
     async def _look_for_successor(self, leaving: _Leaving) -> None:
         """Only when somebody is in doubt. Raises UnavailableError."""
         if leaving.broker is not None and any(_number(session) for session in leaving.left()):
-            device = await self._hub.authenticator.directory.device(leaving.broker.record, leaving.device)
+            directory = self._hub.authenticator.directory
+            device = await directory.device(leaving.broker.record, leaving.device, is_urgent=True)
             leaving.successor = 0 if device is None else device.id
 
     def _done(self, leaving: _Leaving, count: int) -> None:

@@ -153,6 +153,22 @@ def test_urgent_question_waits_for_no_other_and_is_never_one_too_many() -> None:
     assert (tenant[0].name, device[0].name) == ("acme", "dev")
 
 
+def test_absence_is_remembered_for_those_who_knock_and_not_for_urgent_questions() -> None:
+    """A device that is made as soon as its predecessor is gone is let in at once."""
+    directory, threads, _ = make()
+    directory._accounts.find_device = lambda tenant_id, name: None  # type: ignore[method-assign]
+
+    for is_urgent, questions in ((True, [1, 1]), (False, [1, 0])):
+        asked = []
+        for _ in range(2):
+            answer = begin(directory.device(ACME, "dev", is_urgent=is_urgent))
+            asked.append(len(threads.calls))
+            while threads.calls:
+                threads.finish()
+            assert answer == [None]
+        assert asked == questions
+
+
 def test_any_error_of_a_driver_is_a_dead_store_and_is_told() -> None:
     """Garbage from the store opens no door and kills no CONNECT (B12)."""
     directory, threads, failures = make()
