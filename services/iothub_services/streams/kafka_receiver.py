@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError, OffsetOutOfRangeError, TopicAuthorizationFailedError
@@ -36,6 +37,12 @@ log = logging.get(__name__)
 def group_of(prefix: str) -> str:
     """Return under which name the offsets of streams to devices are kept."""
     return f"{prefix}.streams"
+
+
+def incoming(record: Any) -> Incoming:
+    """Return a record of the library as ours. In Kafka a key, a value and a header's value may be null: they are empty here."""
+    headers = tuple((name, value or b"") for name, value in record.headers)
+    return Incoming(record.partition, record.offset, record.timestamp, record.key or b"", record.value or b"", headers)
 
 
 class KafkaReceiver:
@@ -202,12 +209,7 @@ class KafkaReceiver:
         for partition, records in found.items():
             stream = self._streams[partition.topic]
             page = pages.setdefault(stream.id, [])
-            page += [
-                Incoming(
-                    each.partition, each.offset, each.timestamp, each.key or b"", each.value or b"", tuple(each.headers)
-                )
-                for each in records
-            ]
+            page += map(incoming, records)
         for stream_id, page in pages.items():
             self._hand_over(consumer, stream_id, page)
 

@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 from iothub.errors import BackendError
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.streams import kafka_receiver
-from iothub_services.streams.kafka_receiver import KafkaReceiver
+from iothub_services.streams.kafka_receiver import KafkaReceiver, incoming
 from iothub_services.streams.port import Direction, Incoming, Stream
 from tests.support.fake_kafka import SETTINGS
 
@@ -258,3 +258,12 @@ def test_records_that_retention_took_are_told_of(stage: Stage, capsys: pytest.Ca
 
     assert stage.taken() == [(1, [b"3"])]
     assert "records for devices were gone before they were read" in capsys.readouterr().err
+
+
+def test_nulls_of_kafka_are_empty() -> None:
+    """Else a header that any application may write ends the thread that reads it, or the one that puts it aside."""
+    record = SimpleNamespace(
+        partition=1, offset=2, timestamp=3, key=None, value=None, headers=[("topic", b"t"), ("user.k", None)]
+    )
+
+    assert incoming(record) == Incoming(1, 2, 3, b"", b"", (("topic", b"t"), ("user.k", b"")))
