@@ -31,6 +31,7 @@ ALLOWED = {
         "iothub_services.events.kafka_reader",
         "iothub_services.events.kafka_topics",
         "iothub_services.events.kafka_writer",
+        "iothub_services.streams.kafka_batch",
         "iothub_services.streams.kafka_receiver",
         "iothub_services.streams.kafka_sender",
         "iothub_services.streams.kafka_stream_topics",

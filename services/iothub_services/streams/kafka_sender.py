@@ -2,12 +2,13 @@
 
 Knows topics as names and records as bytes; knows no stream and no MQTT.
 
-Theory: the producer's own thread sends, repeats and keeps the order; it is given a record only when its topic is known, so that one topic that is
-missing holds nobody else up, and what was not given can be taken back (`give_up`). A topic that is not there is made again, if anybody wants it;
-else what is for it counts as written. What the producer has for a topic that is gone stays there, and would keep back what comes for a new one of
-that name: when the producer has nothing else another one begins, so that nothing goes twice (`_emptied`). What fails for a reason that may pass is
-given once more, in its old order, after everything of its topic has an answer, and to another producer where this one may have lost count; then a
-record may be in the topic twice, with the same message id.
+Theory: each partition of a topic is a lane. One batch of a lane is under way; what comes meanwhile is the next batch, so batches are as large as the
+load makes them. What is in no batch yet can be taken back (`give_up`). The producer's own thread sends, repeats and keeps the order; it is given a
+batch only when its topic is known, so that one topic that is missing holds nobody else up. A topic that is not there is made again, if anybody wants
+it; else what is for it counts as written. What the producer has for a topic that is gone stays there, and would keep back what comes for a new one
+of that name: when the producer has nothing else another one begins, so that nothing goes twice (`_emptied`). What fails for a reason that may pass
+goes back to the head of its lane, and to another producer where this one may have lost count; then a record may be in the topic twice, with the same
+message id.
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from kafka.structs import TopicPartition
 
 from iothub import log as logging
+from iothub.clock import SystemClock
 from iothub.errors import BackendError, IotHubError
-from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.events.kafka_cluster import REQUEST_BYTES, KafkaCluster
 from iothub_services.group_thread import CallInReactor
+from iothub_services.streams.kafka_batch import Batch, Errors, give, key_hash
 from iothub_services.streams.port import Answer, OnAnswers, Outgoing
 
-_LINGER_MS = 2
+_LINGER_MS = 0  # a batch is complete when it is given
 _RETRY_S = 1.0
-_TURN_RECORDS = 4_096
+_BATCH_RECORDS = 4_096
+_BATCH_BYTES = REQUEST_BYTES // 8
 _CLOSE_S = 1.0
 _EMPTYING_S = 60.0  # so often nothing is given for a moment, until a producer with records for nobody has nothing else
 _EMPTYING_SHARE_S = 1.0
@@ -43,21 +50,51 @@ MakeTopic = Callable[[str], bool]
 
 
 class _Topic:
-    """What is known of one topic. `waiting`: not given to the producer, by number, oldest first; `given`: without an answer yet."""
+    """What is known of one topic.
 
-    __slots__ = ("failed", "failed_at", "given", "topic_id", "tried_at", "waiting")
+    `new`: of no lane yet; `lanes`: by partition, what waits, oldest first; `given`: by partition, what has no answer yet.
+    """
+
+    __slots__ = ("failed_at", "given", "lanes", "new", "topic_id", "tried_at")
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[int, Outgoing]] = deque()
-        self.failed: list[tuple[int, Outgoing]] = []
-        self.given: dict[int, Outgoing] = {}
+        self.new: deque[Outgoing] = deque()
+        self.lanes: dict[int, deque[Outgoing]] = {}
+        self.given: dict[int, Batch] = {}
         self.tried_at = -_RETRY_S
         self.failed_at = -_RETRY_S
         self.topic_id: object = None  # a topic that was deleted and made again has another one
 
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self.new) or any(self.lanes.values())
 
-_Ended = tuple[int, int, _Topic, BaseException | None]
-"""Which producer had it, its place among all, its topic, what went wrong."""
+    @property
+    def waiting(self) -> Iterator[Outgoing]:
+        """In the order of each key: a key has one lane."""
+        return chain(*self.lanes.values(), self.new)
+
+    def drop_given_up(self) -> None:
+        """What was given up is kept by nobody, however long the topic is not there: the oldest are given up first."""
+        for lane in (self.new, *self.lanes.values()):
+            while lane and lane[0].is_given_up:
+                lane.popleft()
+
+    def sort(self, partitions: Sequence[int]) -> bool:
+        """Put what is new into its lanes. False: the partitions are others by now, and what is under way must end first."""
+        if partitions != list(self.lanes):
+            if self.given:
+                return False
+            self.new = deque(self.waiting)
+            self.lanes = {partition: deque() for partition in partitions}
+        lanes, count = list(self.lanes.values()), len(partitions)
+        for record in self.new:
+            lanes[key_hash(record.key) % count].append(record)
+        self.new.clear()
+        return True
+
+
+_Ended = tuple[_Topic, Batch, "Errors | None"]
 
 
 class KafkaSender:
@@ -68,17 +105,16 @@ class KafkaSender:
         self._call_in_reactor = call_in_reactor
         self._make_topic = make_topic
         self._on_answers: OnAnswers | None = None
-        self._condition = threading.Condition()
-        self._taken: deque[Outgoing] = deque()  # this and what follows: under the condition
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
+        self._taken: list[Outgoing] = []  # this and what follows: under the lock
         self._ended: list[_Ended] = []
         self._answers: list[Answer] = []
         self._is_closing = False
         self._topics: dict[str, _Topic] = {}  # the thread's own
         self._producer: KafkaProducer | None = None
         self._generation = 0  # of producers
-        self._number = 0
         self._failed_at = -_RETRY_S
-        self._swept_at = 0.0
         self._left_over: set[str] = set()  # topics that are gone, and of which the producer still has records
         self._left_over_at = 0.0
         self._thread: threading.Thread | None = None
@@ -90,19 +126,19 @@ class KafkaSender:
         self._thread.start()
 
     def send(self, record: Outgoing) -> None:
-        with self._condition:
+        with self._lock:
             self._taken.append(record)
             if len(self._taken) == 1:
                 self._condition.notify()
 
     def give_up(self, record: Outgoing) -> bool:
-        with self._condition:
+        with self._lock:
             record.is_given_up = not record.is_sent
             return record.is_given_up
 
     def close(self, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s
-        with self._condition:
+        with self._lock:
             self._is_closing = True
             self._condition.notify()
         if self._thread is not None:
@@ -119,16 +155,18 @@ class KafkaSender:
 
     def _turn(self) -> bool:
         """Do what there is to do, or wait for it a moment; False: all is done, and the hub stops."""
-        with self._condition:
+        with self._lock:
             if not self._taken and not self._ended:
-                if self._is_closing and not any(each.waiting or each.given for each in self._topics.values()):
+                if self._is_closing and not any(each.given or each.is_waiting for each in self._topics.values()):
                     return False
                 self._condition.wait(_RETRY_S / 4)
-            taken = [self._taken.popleft() for _ in range(min(len(self._taken), _TURN_RECORDS))]
+            taken, self._taken = self._taken, []
             ended, self._ended = self._ended, []
         for record in taken:
-            self._number += 1
-            self._topics.setdefault(record.topic, _Topic()).waiting.append((self._number, record))
+            topic = self._topics.get(record.topic)
+            if topic is None:
+                topic = self._topics[record.topic] = _Topic()
+            topic.new.append(record)
         try:
             self._settle(ended)
             self._work()
@@ -141,101 +179,114 @@ class KafkaSender:
     def _work(self) -> None:
         """Give the producer whatever it can take now."""
         now = time.monotonic()
-        if now - self._swept_at >= _RETRY_S:
-            self._sweep(now)
         if self._left_over and self._emptied(now):
             return
         for name, topic in list(self._topics.items()):
-            if not topic.waiting and not topic.given:
+            topic.drop_given_up()
+            if not topic.given and not topic.is_waiting:
                 del self._topics[name]
-            elif topic.waiting and not topic.failed and now - topic.failed_at >= _RETRY_S:
-                if self._is_known(name, topic, now):
-                    self._give(topic)
+            elif topic.is_waiting and now - topic.failed_at >= _RETRY_S:
+                self._give_what_waits(name, topic, now)
             elif topic.given and now - topic.tried_at > _RETRY_S:
-                self._is_known(name, topic, now)
+                self._partitions(name, topic, now)
 
-    def _sweep(self, now: float) -> None:
-        """What was given up is kept by nobody, however long its topic is not there."""
-        self._swept_at = now
-        for topic in self._topics.values():
-            if any(record.is_given_up for _, record in topic.waiting):
-                topic.waiting = deque(each for each in topic.waiting if not each[1].is_given_up)
+    def _give_what_waits(self, name: str, topic: _Topic, now: float) -> None:
+        partitions = self._partitions(name, topic, now)
+        if not partitions or not topic.sort(partitions):
+            return
+        for partition, lane in topic.lanes.items():
+            if lane and partition not in topic.given:
+                self._give(topic, TopicPartition(name, partition), lane)
 
-    def _give(self, topic: _Topic) -> None:
-        producer = self._producer
-        while topic.waiting and producer is not None:
-            number, record = topic.waiting[0]
-            with self._condition:
-                if record.is_given_up:
-                    topic.waiting.popleft()
-                    continue
-                record.is_sent = True
-            try:
-                future = producer.send(record.topic, value=record.value, key=record.key, headers=record.headers)
-            except (KafkaError, ValueError, AssertionError) as error:
-                self._failed(error)
-                if self._cluster.error(error).retryable:
-                    topic.failed_at = time.monotonic()
-                    return
-                topic.waiting.popleft()
-                self._answer(record, self._cluster.error(error))
-                continue
-            topic.waiting.popleft()
-            topic.given[number] = record
-            future.add_both(self._done, self._generation, number, topic, future)
+    def _give(self, topic: _Topic, place: TopicPartition, lane: deque[Outgoing]) -> None:
+        records = self._next(lane)
+        if not records or self._producer is None:
+            return
+        batch = Batch(place, records, self._generation, partial(self._done, topic))
+        topic.given[place.partition] = batch
+        try:
+            give(self._producer, batch, int(SystemClock.wall() * 1000))
+        except BaseException as error:
+            del topic.given[place.partition]
+            lane.extendleft(reversed(records))
+            topic.failed_at = time.monotonic()
+            if not isinstance(error, KafkaError):
+                raise
+            self._failed(error)
 
-    def _done(self, generation: int, number: int, topic: _Topic, future: object, _result: object) -> None:
+    def _next(self, lane: deque[Outgoing]) -> list[Outgoing]:
+        """Take the records of the next batch; they cannot be taken back any more."""
+        records: list[Outgoing] = []
+        size = 0
+        with self._lock:
+            while lane and len(records) < _BATCH_RECORDS:
+                record = lane[0]
+                if not record.is_given_up:
+                    size += record.size_bytes
+                    if records and size > _BATCH_BYTES:
+                        break
+                    record.is_sent = True
+                    records.append(record)
+                lane.popleft()
+        return records
+
+    def _done(self, topic: _Topic, batch: Batch, errors: Errors | None) -> None:
         """In the producer's thread."""
-        failed = getattr(future, "exception", None)
-        with self._condition:
-            self._ended.append((generation, number, topic, failed))
+        with self._lock:
+            self._ended.append((topic, batch, errors))
             if len(self._ended) == 1:
                 self._condition.notify()
 
-    def _settle(self, ended: list[_Ended]) -> None:
+    def _settle(self, ended: Sequence[_Ended]) -> None:
         is_broken = False
-        for generation, number, topic, error in ended:
-            record = topic.given.pop(number, None)
-            if record is None:
-                continue  # answered when its topic had gone
-            if error is None:
+        for topic, batch, errors in ended:
+            if topic.given.get(batch.place.partition) is not batch:
+                continue  # answered or taken back when its topic had gone
+            del topic.given[batch.place.partition]
+            if errors is None:
                 self.trouble = ""
-                self._answer(record, None)
-                continue
-            self._failed(error)
-            told = self._cluster.error(error, is_written=True)
-            if told.retryable:
-                topic.failed.append((number, record))
-                topic.failed_at = time.monotonic()
-                is_broken |= generation == self._generation and not isinstance(error, _OF_THE_TOPIC)
+                self._answer([(record, None) for record in batch.records])
             else:
-                self._answer(record, told)
+                is_broken |= self._settle_failed(topic, batch, errors)
         if is_broken:
             self._begin_again()
-        for topic in self._topics.values():
-            if topic.failed and not topic.given:
-                topic.waiting = deque(sorted([*topic.failed, *topic.waiting], key=lambda each: each[0]))
-                topic.failed = []
+
+    def _settle_failed(self, topic: _Topic, batch: Batch, errors: Errors) -> bool:
+        """Return whether the producer may have lost count."""
+        again: list[Outgoing] = []
+        answers: list[Answer] = []
+        is_broken = False
+        for record, error in zip(batch.records, errors, strict=True):
+            told = None if error is None else self._failed(error)
+            if told is None or not told.retryable:
+                answers.append((record, told))
+            else:
+                again.append(record)
+                is_broken |= not isinstance(error, _OF_THE_TOPIC)
+        if again:
+            topic.failed_at = time.monotonic()
+            topic.lanes[batch.place.partition].extendleft(reversed(again))
+        self._answer(answers)
+        return is_broken and batch.generation == self._generation
 
     def _let_go(self, name: str, topic: _Topic) -> None:
         """It is not there, and nobody wants it: what is for it counts as written."""
         del self._topics[name]
-        for _number, record in [*topic.given.items(), *topic.failed, *topic.waiting]:
-            with self._condition:
-                if record.is_given_up:
-                    continue
+        with self._lock:
+            waiting = [record for record in topic.waiting if not record.is_given_up]
+            for record in waiting:
                 record.is_sent = True
-            self._answer(record, None)
+        given = chain(*(batch.records for batch in topic.given.values()))
+        self._answer([(record, None) for record in chain(given, waiting)])
         if topic.given:
             self._leave_over(name)
         topic.given = {}
 
     def _take_back(self, name: str, topic: _Topic) -> None:
-        """It was deleted and made again: what the producer has for the old one might never be answered, and by new numbers no answer of it counts."""
-        again = sorted([*topic.given.items(), *topic.failed, *topic.waiting], key=lambda each: each[0])
-        topic.given, topic.failed = {}, []
-        topic.waiting = deque((self._number + place, record) for place, (_, record) in enumerate(again, 1))
-        self._number += len(again)
+        """It was deleted and made again: what the producer has for the old one might never be answered, and no answer of it counts."""
+        for partition, batch in topic.given.items():
+            topic.lanes[partition].extendleft(reversed(batch.records))
+        topic.given = {}
         self._leave_over(name)
 
     def _leave_over(self, name: str) -> None:
@@ -254,29 +305,27 @@ class KafkaSender:
 
     # --- what is known of topics
 
-    def _is_known(self, name: str, topic: _Topic, now: float) -> bool:
-        """Whether a record can be given without waiting for what Kafka says of its topic; if not, it is asked."""
+    def _partitions(self, name: str, topic: _Topic, now: float) -> list[int]:
+        """Return the partitions of a topic, in their order; none: it cannot take anything yet, and Kafka was asked if it did not say why."""
         producer = self._open(now)
         if producer is None:
-            return False
-        if producer._metadata.partitions_for_topic(name):
-            return self._is_same(name, topic, producer)
-        if now - topic.tried_at >= _RETRY_S:
+            return []
+        partitions = producer._metadata.partitions_for_topic(name)
+        if not partitions and now - topic.tried_at >= _RETRY_S:
             try:
                 is_wanted = self._make_topic(name)
             except IotHubError as error:
                 self.trouble = str(error)
-                return False
+                return []
             finally:
                 topic.tried_at = time.monotonic()
             producer._sender.add_topic(name)
             producer._metadata.request_update()
             producer._sender.wakeup()
-            self._await_metadata(producer, name)
-            if not is_wanted and not producer._metadata.partitions_for_topic(name):
+            partitions = self._await_metadata(producer, name)
+            if not is_wanted and not partitions:
                 self._let_go(name, topic)
-                return False
-        return bool(producer._metadata.partitions_for_topic(name)) and self._is_same(name, topic, producer)
+        return sorted(partitions) if partitions and self._is_same(name, topic, producer) else []
 
     def _is_same(self, name: str, topic: _Topic, producer: KafkaProducer) -> bool:
         """Whether the producer can take records for the topic: it has none for one of that name that is gone."""
@@ -286,11 +335,13 @@ class KafkaSender:
         topic.topic_id = topic_id
         return name not in self._left_over
 
-    def _await_metadata(self, producer: KafkaProducer, name: str) -> None:
+    def _await_metadata(self, producer: KafkaProducer, name: str) -> set[int] | None:
         """A moment: a topic that was just made is known in some milliseconds."""
         until = time.monotonic() + _RETRY_S / 4
         while time.monotonic() < until and not producer._metadata.partitions_for_topic(name):
             time.sleep(0.01)
+        found: set[int] | None = producer._metadata.partitions_for_topic(name)
+        return found
 
     def _open(self, now: float) -> KafkaProducer | None:
         if self._producer is None and now - self._failed_at >= _RETRY_S:
@@ -302,9 +353,11 @@ class KafkaSender:
                 self.trouble = str(error)
         return self._producer
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> BackendError:
+        told = self._cluster.error(error, is_written=True)
         self._failed_at = time.monotonic()
-        self.trouble = str(self._cluster.error(error))
+        self.trouble = str(told)
+        return told
 
     def _begin_again(self) -> None:
         """Another producer; what this one has not answered fails, and is given to the next one."""
@@ -322,15 +375,16 @@ class KafkaSender:
 
     # --- answers
 
-    def _answer(self, record: Outgoing, error: BackendError | None) -> None:
-        with self._condition:
-            self._answers.append((record, error))
-            is_first = len(self._answers) == 1
-        if is_first:
-            self._call_in_reactor(self._deliver)
+    def _answer(self, answers: Sequence[Answer]) -> None:
+        if answers:
+            with self._lock:
+                is_first = not self._answers
+                self._answers += answers
+            if is_first:
+                self._call_in_reactor(self._deliver)
 
     def _deliver(self) -> None:
-        with self._condition:
+        with self._lock:
             answers, self._answers = self._answers, []
         if self._on_answers is not None:
             self._on_answers(answers)

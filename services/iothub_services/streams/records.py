@@ -62,12 +62,10 @@ def headers_of(message: Message, device: str) -> Headers:
 
 def size_of(message: Message, headers: Headers) -> int:
     """Return what a record takes, about."""
-    return (
-        len(message.payload)
-        + len(message.publisher_client_id)
-        + sum(len(name) + len(value) + _HEADER_BYTES for name, value in headers)
-        + _RECORD_BYTES
-    )
+    size = len(message.payload) + len(message.publisher_client_id) + _RECORD_BYTES + _HEADER_BYTES * len(headers)
+    for name, value in headers:
+        size += len(name) + len(value)
+    return size
 
 
 def wish_of(record: Incoming) -> Wish:

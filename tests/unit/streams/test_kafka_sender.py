@@ -1,75 +1,57 @@
-"""The sender of streams: what it does with topics that go, with records that are given up, with refusals, and with a producer that clings."""
+"""The sender of streams: its batches and lanes, topics that go, records that are given up, refusals, and a producer that clings."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from kafka import KafkaProducer
 from kafka.cluster import ClusterMetadata
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+from kafka.producer.record_accumulator import RecordAccumulator
 from kafka.producer.sender import Sender
 
 from iothub.errors import BackendError
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.streams import kafka_sender
+from iothub_services.streams.kafka_batch import Batch
 from iothub_services.streams.kafka_sender import KafkaSender
 from iothub_services.streams.port import Outgoing
 from tests.support.fake_kafka import SETTINGS
 
 
-class Future:
-    """Of one record of the hand-fed producer."""
-
-    def __init__(self) -> None:
-        self.exception: BaseException | None = None
-        self._calls: list[Callable[[], None]] = []
-
-    def add_both(self, call: Callable[..., None], *args: object) -> None:
-        self._calls.append(lambda: call(*args, None))
-
-    def end(self, error: BaseException | None = None) -> None:
-        self.exception = error
-        for call in self._calls:
-            call()
-
-
 class HandProducer:
     """Knows the topics of the test; answers when the test says so, and fails what is open when it is abandoned."""
 
-    def __init__(self, topics: set[str], ids: dict[str, int]) -> None:
-        self.topics, self.ids = topics, ids
-        self.open: list[tuple[str, bytes, Future]] = []
+    def __init__(self, topics: dict[str, set[int]], ids: dict[str, int]) -> None:
+        self.open: list[Batch] = []
         self.is_clinging = False
-        self._metadata = SimpleNamespace(
-            partitions_for_topic=self._partitions, request_update=lambda: None, topic_id=lambda name: self.ids.get(name)
-        )
+        self._metadata = SimpleNamespace(partitions_for_topic=topics.get, request_update=lambda: None, topic_id=ids.get)
         self._sender = SimpleNamespace(
             add_topic=lambda _name: None, wakeup=lambda: None, join=lambda _s: None, force_close=self._force_close
         )
 
-    def _partitions(self, name: str) -> set[int] | None:
-        return {0} if name in self.topics else None
+    @property
+    def values(self) -> list[bytes]:
+        return [record.value for batch in self.open for record in batch.records]
 
-    def send(self, topic: str, *, value: bytes, key: bytes, headers: object) -> Future:
-        del key, headers
-        self.open.append((topic, value, future := Future()))
-        return future
-
-    def answer(self, topic: str, error: BaseException | None = None) -> list[bytes]:
+    def answer(self, topic: str, error: BaseException | None = None, partition: int | None = None) -> list[bytes]:
         """Answer all that it has of a topic; return what that was."""
-        ended = [each for each in self.open if each[0] == topic]
-        self.open = [each for each in self.open if each[0] != topic]
-        for _, _, future in ended:
-            future.end(error)
-        return [value for _, value, _ in ended]
+        ended = [each for each in self.open if each.place.topic == topic and partition in (None, each.place.partition)]
+        self.open = [each for each in self.open if each not in ended]
+        for batch in ended:
+            _end(batch, error)
+        return [record.value for batch in ended for record in batch.records]
 
     def _force_close(self) -> None:
-        for _, _, future in self.open:
-            future.end(KafkaConnectionError("aborted"))
+        for batch in self.open:
+            _end(batch, KafkaConnectionError("aborted"))
 
     def close(self, timeout: float) -> None:
         assert timeout == 0
@@ -77,12 +59,16 @@ class HandProducer:
             raise KafkaTimeoutError("Timeout waiting for future")
 
 
+def _end(batch: Batch, error: BaseException | None) -> None:
+    batch.ended((0, 0, None if error is None else lambda _index: error))
+
+
 class Stage:
     """A sender whose thread is the test, and whose time passes when the test says so. `wanted`: topics that somebody wants."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        self.topics = {"a", "b"}
+        self.topics: dict[str, set[int]] = {"a": {0}, "b": {0}}
         self.wanted = {"a", "b"}
         self.ids: dict[str, int] = {}
         self.made: list[str] = []
@@ -93,8 +79,11 @@ class Stage:
         monkeypatch.setattr(cluster, "producer", self._producer)
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep)
         monkeypatch.setattr(kafka_sender, "time", clock)
+        monkeypatch.setattr(kafka_sender, "give", lambda producer, batch, _time_ms: producer.open.append(batch))
         self.sender = KafkaSender(cluster, lambda call: call(), self._make)
-        monkeypatch.setattr(self.sender, "_condition", _Condition())
+        monkeypatch.setattr(
+            self.sender, "_condition", SimpleNamespace(notify=lambda: None, wait=lambda _timeout_s: None)
+        )
         self.sender._on_answers = lambda answers: self.answers.extend((each.value, error) for each, error in answers)
 
     def _producer(self, _linger_ms: int) -> KafkaProducer:
@@ -109,11 +98,11 @@ class Stage:
     def _make(self, name: str) -> bool:
         if name in self.wanted:
             self.made.append(name)
-            self.topics.add(name)
+            self.topics[name] = {0}
         return name in self.wanted
 
-    def send(self, topic: str, value: bytes) -> Outgoing:
-        record = Outgoing(None, topic, b"k", value, [], 10)
+    def send(self, topic: str, value: bytes, key: bytes = b"k") -> Outgoing:
+        record = Outgoing(None, topic, key, value, [], 10)
         self.sender.send(record)
         return record
 
@@ -131,26 +120,106 @@ class Stage:
         return [value for value, error in self.answers if error is None]
 
 
-class _Condition:
-    """Nobody waits: the thread is the test."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def notify(self) -> None: ...
-
-    def wait(self, _timeout_s: float) -> None: ...
-
-
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
+
+
+def test_what_comes_while_a_batch_is_under_way_is_the_next_one(stage: Stage) -> None:
+    """One batch of a partition at a time keeps the order, and makes batches as large as the load."""
+    stage.send("a", b"0")
+    stage.turn()
+    for value in (b"1", b"2", b"3"):
+        stage.send("a", value)
+    stage.turn()
+    assert stage.producer.answer("a") == [b"0"]
+    stage.turn()
+
+    assert [len(batch.records) for batch in stage.producer.open] == [3]
+    assert stage.producer.answer("a") == [b"1", b"2", b"3"]
+    stage.turn()
+    assert stage.written == [b"0", b"1", b"2", b"3"]
+
+
+def test_batches_are_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In records and in bytes; one record is always taken."""
+    monkeypatch.setattr(kafka_sender, "_BATCH_RECORDS", 3)
+    for number in range(4):
+        stage.send("a", b"%d" % number)
+    stage.turn()
+    assert stage.producer.answer("a") == [b"0", b"1", b"2"]
+    monkeypatch.setattr(kafka_sender, "_BATCH_BYTES", 9)
+    stage.send("a", b"4")
+    stage.turn()
+
+    assert stage.producer.answer("a") == [b"3"]
+
+
+def test_partitions_do_not_wait_for_one_another(stage: Stage) -> None:
+    """A key stays in its partition."""
+    stage.topics["a"] = {0, 1}
+    stage.send("a", b"1", key=b"k")
+    stage.turn()
+    stage.send("a", b"2", key=b"k")
+    stage.send("a", b"3", key=b"1")
+    stage.turn()
+
+    assert [(batch.place.partition, len(batch.records)) for batch in stage.producer.open] == [(0, 1), (1, 1)]
+    assert stage.producer.answer("a", partition=1) == [b"3"]
+    stage.turn()
+    assert stage.written == [b"3"]
+
+
+def test_what_a_producer_lost_count_of_goes_to_another_one_in_its_order(stage: Stage) -> None:
+    """Before what came later."""
+    stage.send("a", b"0")
+    stage.send("a", b"1")
+    stage.turn()
+    stage.send("a", b"2")
+    stage.producer.answer("a", KafkaConnectionError("lost count"))
+    stage.turn()
+    stage.turn(1.5)
+
+    assert len(stage.producers) == 2
+    assert stage.producer.answer("a") == [b"0", b"1", b"2"]
+
+
+def test_a_record_that_can_never_be_written_is_answered_so(stage: Stage) -> None:
+    """And not sent again."""
+    stage.send("a", b"0")
+    stage.turn()
+    stage.producer.answer("a", MessageSizeTooLargeError("too large"))
+    stage.turn()
+
+    [(value, error)] = stage.answers
+    assert (value, error is not None and error.retryable) == (b"0", False)
+    assert (stage.producer.open, len(stage.producers)) == ([], 1)
+
+
+def test_what_is_in_a_batch_cannot_be_taken_back(stage: Stage) -> None:
+    """It may be in Kafka by now; what waits can."""
+    sent = stage.send("a", b"0")
+    stage.turn()
+    waiting = [stage.send("a", b"1"), stage.send("a", b"2")]
+    stage.turn()
+
+    assert [stage.sender.give_up(each) for each in (sent, waiting[1])] == [False, True]
+    stage.producer.answer("a")
+    stage.turn()
+    assert stage.producer.answer("a") == [b"1"]
+
+
+def test_other_partitions_than_before_are_used_when_nothing_is_under_way(stage: Stage) -> None:
+    """Else a key would overtake itself."""
+    stage.send("a", b"0", key=b"1")
+    stage.turn()
+    stage.topics["a"] = {0, 1}
+    stage.send("a", b"1", key=b"1")
+    stage.turn()
+    assert stage.producer.answer("a") == [b"0"]
+    stage.turn()
+
+    assert stage.producer.answer("a", partition=1) == [b"1"]
 
 
 def test_records_of_a_topic_that_is_gone_count_as_written_and_no_others_go_twice(stage: Stage) -> None:
@@ -158,14 +227,14 @@ def test_records_of_a_topic_that_is_gone_count_as_written_and_no_others_go_twice
     stage.send("a", b"a1")
     stage.send("b", b"b1")
     stage.turn()
-    stage.topics.remove("a")
+    del stage.topics["a"]
     stage.wanted.remove("a")
 
     stage.turn(2.0)
     assert (stage.written, stage.made) == ([b"a1"], [])
     stage.send("b", b"b2")
     stage.turn()
-    assert [value for _, value, _ in stage.producer.open] == [b"a1", b"b1"]
+    assert stage.producer.values == [b"a1", b"b1"]
     stage.producer.answer("b")
     stage.turn()
 
@@ -180,11 +249,11 @@ def test_a_producer_that_is_never_empty_gives_way_only_for_moments(stage: Stage)
     stage.send("a", b"a1")
     stage.send("b", b"b1")
     stage.turn()
-    stage.topics.remove("a")
+    del stage.topics["a"]
     stage.wanted.remove("a")
     stage.turn(2.0)
 
-    stage.topics.add("c")
+    stage.topics["c"] = {0}
     stage.send("c", b"c1")
     stage.turn(0.5)
     assert stage.producer.answer("c") == []
@@ -198,7 +267,7 @@ def test_a_topic_that_is_deleted_and_made_again_takes_what_comes(stage: Stage) -
     """Nothing of it is taken for written before it is: neither what was under way nor what comes later."""
     stage.send("a", b"old")
     stage.turn()
-    stage.topics.remove("a")
+    del stage.topics["a"]
     stage.turn(2.0)
     stage.send("a", b"new")
     stage.turn(2.0)
@@ -220,21 +289,36 @@ def test_a_new_topic_of_an_old_name_waits_for_a_producer_that_never_heard_of_the
     stage.send("a", b"old")
     stage.send("b", b"b1")
     stage.turn()
-    stage.topics.remove("a")
+    del stage.topics["a"]
     stage.wanted.remove("a")
     stage.turn(2.0)
-    stage.topics.add("a")
+    stage.topics["a"] = {0}
     stage.send("a", b"new")
     stage.turn(1.5)
-    assert [value for _, value, _ in stage.producer.open] == [b"old", b"b1"]
+    assert stage.producer.values == [b"old", b"b1"]
 
     stage.turn(5.0)
     stage.turn()
     stage.turn(1.5)
 
     assert len(stage.producers) == 2
-    assert [value for _, value, _ in stage.producer.open] == [b"new", b"b1"]
+    assert sorted(stage.producer.values) == [b"b1", b"new"]
     assert stage.written == [b"old"]
+
+
+def test_a_topic_that_is_made_again_with_other_partitions_takes_what_was_under_way(stage: Stage) -> None:
+    """In its order, wherever its keys belong now."""
+    stage.topics["a"], stage.ids["a"] = {0, 1}, 1
+    stage.send("a", b"0", key=b"1")
+    stage.turn()
+    stage.topics["a"], stage.ids["a"] = {0}, 2
+    stage.send("a", b"1", key=b"1")
+    stage.turn()
+    stage.turn()
+    stage.turn(1.5)
+
+    assert len(stage.producers) == 2
+    assert stage.producer.answer("a", partition=0) == [b"0", b"1"]
 
 
 def test_what_was_given_up_is_kept_by_nobody(stage: Stage) -> None:
@@ -287,7 +371,7 @@ def test_a_defect_is_not_the_end_of_all_streams(stage: Stage, monkeypatch: pytes
 
     stage.send("a", b"a1")
     with monkeypatch.context() as patched:
-        patched.setattr(HandProducer, "send", broken)
+        patched.setattr(kafka_sender, "give", broken)
         stage.turn()
     assert "defect" in stage.sender.trouble
     stage.turn(1.5)
@@ -296,11 +380,12 @@ def test_a_defect_is_not_the_end_of_all_streams(stage: Stage, monkeypatch: pytes
 
 
 def test_the_parts_of_the_library_that_are_not_public_are_there() -> None:
-    """It has no public way to look at a topic without waiting, or to leave a producer at once; a version without these is not ours."""
+    """No public way looks at a topic without waiting, leaves a producer at once, or gives it a batch: a version without these is not ours."""
     names = {
         Sender: ("add_topic", "force_close", "join", "wakeup"),
         ClusterMetadata: ("partitions_for_topic", "request_update", "topic_id"),
+        RecordAccumulator(): ("_appends_in_progress", "_batches", "_closed", "_incomplete", "_tp_lock"),
     }
 
     assert [name for owner, found in names.items() for name in found if not hasattr(owner, name)] == []
-    assert {"_metadata", "_sender"} <= set(KafkaProducer.__init__.__code__.co_names)
+    assert {"_accumulator", "_metadata", "_sender"} <= set(KafkaProducer.__init__.__code__.co_names)
