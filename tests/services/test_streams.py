@@ -14,7 +14,7 @@ from tests.support.hub import Hub
 from tests.support.kafka import own_topics
 from tests.support.packets import PUBACK, PUBLISH
 from tests.support.raw import RawClient
-from tests.support.streams import Publisher, first_places, read_all, stream_hub, write
+from tests.support.streams import Publisher, first_places, read_all, records_of, stream_hub, write
 from tests.support.waiting import until
 
 RECOVERY_S = 10.0
@@ -93,7 +93,7 @@ def test_kill_of_kafka_and_of_the_hub_loses_nothing_and_keeps_the_order(broker_a
     hub.start()
     until(lambda: all(each.acknowledged == each.count for each in crowd), "everything acknowledged", 90)
 
-    found = first_places(read_all(broker_alone, f"{prefix(hub)}.acme.telemetry"))
+    found = first_places(value for _, _, value in records_of(broker_alone, f"{prefix(hub)}.acme.telemetry"))
     assert found == {each.client_id: list(range(each.count)) for each in crowd}
 
 
@@ -173,7 +173,7 @@ def test_a_stream_deleted_and_made_again_under_load_loses_and_doubles_nothing(br
         each.is_stopped = True
         each.join(60)
 
-    found = first_places(read_all(broker_alone, f"{prefix(hub)}.acme.telemetry"))["p1"]
+    found = first_places(value for _, _, value in records_of(broker_alone, f"{prefix(hub)}.acme.telemetry"))["p1"]
     assert set(range(first, fickle.acknowledged)) <= set(found)
     values = [value for _, _, value in read_all(broker_alone, f"{prefix(hub)}.acme.steady")]
     assert len(values) == len(set(values)) >= steady.acknowledged

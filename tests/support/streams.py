@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,17 +55,21 @@ def consumer(services: Services, topic: str) -> Iterator[KafkaConsumer]:
         made.close()
 
 
-def read_all(services: Services, topic: str) -> list[tuple[dict[str, bytes], bytes, bytes]]:
-    """Return headers, key and value of everything in a topic, in the order of each partition."""
+def records_of(services: Services, topic: str) -> Iterator[tuple[dict[str, bytes], bytes, bytes]]:
+    """Yield headers, key and value of everything that is in a topic now, in the order of each partition."""
     with consumer(services, topic) as made:
         ends = made.end_offsets(list(made.assignment()))
-        found = []
         deadline = time.monotonic() + _PATIENCE_S
         while any(made.position(each) < end for each, end in ends.items()):
-            assert time.monotonic() < deadline, f"topic {topic} could not be read"
+            assert time.monotonic() < deadline, f"nothing more of topic {topic} came for {_PATIENCE_S:.0f} s"
             for records in made.poll(timeout_ms=500).values():
-                found += [(dict(each.headers), each.key, each.value) for each in records]
-        return found
+                deadline = time.monotonic() + _PATIENCE_S
+                yield from ((dict(each.headers), each.key, each.value) for each in records)
+
+
+def read_all(services: Services, topic: str) -> list[tuple[dict[str, bytes], bytes, bytes]]:
+    """Return headers, key and value of everything in a topic, in the order of each partition."""
+    return list(records_of(services, topic))
 
 
 def write(services: Services, topic: str, *records: tuple[dict[str, str], bytes]) -> None:
@@ -114,10 +118,10 @@ class Publisher(threading.Thread):
                 self.acknowledged += 1
 
 
-def first_places(found: list[tuple[dict[str, bytes], bytes, bytes]]) -> dict[str, list[int]]:
+def first_places(values: Iterable[bytes]) -> dict[str, list[int]]:
     """Return the numbers of each publisher in the order in which each came first."""
     seen: dict[str, dict[int, None]] = {}
-    for _, _, value in found:
+    for value in values:
         name, number = value.decode().split()
         seen.setdefault(name, {}).setdefault(int(number))
     return {name: list(numbers) for name, numbers in seen.items()}
