@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make bench`: build the load generator, see that Mosquitto is there, compare; then compaction on Spark beside a plain fold.
-# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone. SPARK_EVENTS='1000000 4000000': how many.
+# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=streams: streams alone.
+# SPARK_EVENTS='1000000 4000000': how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,6 +39,11 @@ if ! command -v mosquitto >/dev/null 2>&1; then
     "${root[@]}" apt-get update -qq
     DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq mosquitto >/dev/null
     export PATH="$PATH:/usr/sbin"
+fi
+
+if [ "${ONLY:-}" = streams ]; then
+    .venv/bin/python tests/bench/bench_streams.py ${QUICK:+--seconds 1 --turns 1}
+    exit
 fi
 
 .venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"} || code=$?

@@ -23,6 +23,7 @@ from iothub_tenants.accounts.store import AccountStore, ChangeKind
 TENANT = "t0"  # mqttload's `-u t{t}/dev{k}` with one tenant
 SECRET = "secret"
 CHOSEN = 50  # names pw0, pw1, ...
+MANY, FEW = 5_000, 64  # devices
 IOTHUB = str(Path(sys.executable).parent / "iothub")
 
 

@@ -21,6 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE / "load")]
 import accounts  # noqa: E402
 import bench_auth  # noqa: E402
 import bench_queues  # noqa: E402
+import bench_streams  # noqa: E402
 import compare  # noqa: E402
 import report  # noqa: E402
 from brokers import roster  # noqa: E402
@@ -29,7 +30,6 @@ from runs import TOOLS, one_run, version  # noqa: E402
 from tables import summary  # noqa: E402
 from workloads import OFFLINE, WORKLOADS, Workload  # noqa: E402
 
-DEVICES, FEW_DEVICES = 5_000, 64
 LATENCY_BOUND_MS = 500.0  # of "usable": no loss, and nobody waits longer (B73)
 USABLE = "pair -n 50 -s 1024 -q {qos} --rate {rate}"
 
@@ -59,8 +59,9 @@ class Bench:
         self.settings = options(1.0, 0.5) if is_quick else options(3.0, 1.0)
         self.results = results
         folder = Path(tempfile.gettempdir()) / "iothub-bench-accounts"
-        accounts.make(folder / "many", DEVICES)
-        accounts.make(folder / "few", FEW_DEVICES)
+        accounts.make(folder / "many", accounts.MANY)
+        accounts.make(folder / "few", accounts.FEW)
+        self.accounts = folder / "many"
         self.brokers = roster(folder / "many", folder / "few")
         self.record: dict[str, Any] = {
             "about": compare.machine() | {"turns": self.turns, "seconds": self.settings.seconds, "is_quick": is_quick},
@@ -79,6 +80,7 @@ class Bench:
         self.keep("usable", {f"QoS {qos}": self.usable(qos) for qos in ((1,) if self.is_quick else (0, 1))})
         self.keep("queue_table", self.queue_table())
         self.keep("auth_table", bench_auth.table(bench_auth.LEVELS, 0.3 if self.is_quick else 3.0))
+        self.keep("stream_table", self.stream_table())
         text = report.markdown(self.record)
         (self.results / "bench.md").write_text(text, encoding="utf-8")
         sys.stdout.write(text)
@@ -138,6 +140,11 @@ class Bench:
         """The stores alone, each driver: appends at several batch sizes, reads, acknowledgements."""
         with tempfile.TemporaryDirectory(dir=self.results) as folder:
             return bench_queues.table(bench_queues.DRIVERS, Path(folder), 0.5 if self.is_quick else 5.0)
+
+    def stream_table(self) -> list[dict[str, Any]]:
+        """Streams against an ordinary subscriber, with a Kafka on this machine."""
+        chosen = bench_streams.options(self.settings.seconds, self.settings.warmup)
+        return bench_streams.table(self.accounts, chosen, self.turns)
 
 
 def is_usable(run: Run) -> bool:

@@ -9,6 +9,7 @@ import statistics
 from typing import Any
 
 import bench_auth
+import bench_streams
 from workloads import OFFLINE_LEAST, WORKLOADS, Workload
 
 Record = dict[str, Any]
@@ -23,7 +24,8 @@ def markdown(record: Record) -> str:
         f"{about['turns']} turn(s) of {about['seconds']:g} s; broker on CPU 0, load on CPU 1 (one thread), a fresh process and data directory "
         f"for every run, authentication on in both. {record['versions']['mosquitto']}; {record['versions']['iothub']}."
     )
-    parts = ["# make bench", head, compared(record), _offline(record), _usable(record), _queues(record), _auth(record)]
+    tables = (compared, _offline, _usable, _queues, _auth, _streams)
+    parts = ["# make bench", head, *(table(record) for table in tables)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -130,6 +132,15 @@ def _auth(record: Record) -> str:
         "their CPU is not counted):"
     )
     return f"{what}\n\n{bench_auth.markdown(record['auth_table'])}"
+
+
+def _streams(record: Record) -> str:
+    what = (
+        "**A stream into a plain kafka-python consumer against ordinary subscribers of QoS 1** (`mqttload` and paho-mqtt, sessions kept; "
+        "everything on this machine, nothing pinned, so Kafka and the application take CPU from the hub; every message is looked for):"
+    )
+    table = bench_streams.markdown(record["stream_table"]) if record["stream_table"] else "not measured: no Kafka here"
+    return f"{what}\n\n{table}"
 
 
 def _queues(record: Record) -> str:
