@@ -100,6 +100,8 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Leave to a person what is worth a line; scripts get everything."""
     hidden = {"name", "command", "reasons", "alarms", "health", "commands"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
+    others = shown.pop("other_hubs", None)
+    shown["other hubs"] = [f"node {number}" for number in others] if isinstance(others, list) else None
     shown["not ready because"] = facts.get("reasons")
     alarms = _list(facts["alarms"])
     shown["alarms"] = None if facts["alarms"] is None else len(alarms)

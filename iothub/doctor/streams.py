@@ -36,7 +36,7 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
         yield Finding(
             _NAME,
             State.WARN,
-            f"Kafka has no topic {missing[0]}, and {len(missing) - 1} more are missing",
+            f"Kafka has no topic {missing[0]}" + (f", and {len(missing) - 1} more are missing" if missing[1:] else ""),
             "the hub makes a topic with its first message; look who has deleted it",
             seconds,
         )

@@ -113,7 +113,10 @@ class KafkaWriter:
         except KafkaTimeoutError:  # the brokers are gone: give up what they have not answered, so that its thread ends
             producer._sender.force_close()
             producer._sender.join(_CLOSE_S)
-            producer.close(timeout=0)
+            with contextlib.suppress(
+                KafkaTimeoutError
+            ):  # its thread hangs in a system call: it ends by itself behind that
+                producer.close(timeout=0)
 
     def _send(self, producer: KafkaProducer, record: Record) -> None:
         future = producer.send(record.topic, value=record.value, key=record.key, partition=record.partition)

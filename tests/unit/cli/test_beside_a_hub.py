@@ -48,9 +48,11 @@ def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
         "advice": "Free some space.",
     }
     answer = {"version": "1", "ready": False, "reasons": ["a store refuses writes"], "tenants": 2, "alarms": [alarm]}
-    with AnsweringHub(cli.data_dir, lambda _command: answer) as hub:
+    with AnsweringHub(cli.data_dir, lambda _command: {**answer, "other_hubs": [0, 2]}) as hub:
         hub.data_dir.write_hub({"started": 1_800_000_000.5})
         shown = cli("status").out
+
+    assert "node 0, node 2" in " ".join(shown.split())
 
     assert "warning: disk_low: 1MiB left - Free some space." in shown
     assert "a store refuses writes" in shown

@@ -34,20 +34,23 @@ class SharedWindows:
         cells = list(islice(untold, BATCH))
         if not cells:
             return
-        for cell in cells:
+        anew = {cell for cell in cells if cell.is_anew}
+        for cell in cells:  # what changes from now on is told by the next turn
             del untold[cell]
+            cell.is_anew = False
         try:
-            await self._add_up(cells)
+            await self._add_up(cells, anew)
         except BaseException:
             untold.update(dict.fromkeys(cells))
+            for cell in anew:
+                cell.is_anew = True
             raise
 
-    async def _add_up(self, cells: list[Cell]) -> None:
+    async def _add_up(self, cells: list[Cell], anew: set[Cell]) -> None:
         names = [self._lease.keys.window(cell.key, cell.start) for cell in cells]
-        arguments = [part for cell in cells for part in (cell.used, cell.end + DAY_S, int(cell.is_anew))]
+        arguments = [part for cell in cells for part in (cell.used, cell.end + DAY_S, int(cell in anew))]
         answer = await self._lease.ask(scripts.ADD_UP, names, self._lease.place, *arguments)
         if len(answer) != 1 + len(cells):
             raise LapsedError("the quota ledger gave an answer that is none")
         for cell, others in zip(cells, answer[1:], strict=True):
             cell.elsewhere = int(others) if isinstance(others, bytes) else 0
-            cell.is_anew = False

@@ -78,6 +78,23 @@ def test_lost_data_directory_has_used_what_it_had_used(world: World, tmp_path: P
     assert again.left() == 30
 
 
+def test_device_that_is_deleted_while_the_ledger_is_asked_begins_with_nothing(world: World, tmp_path: Path) -> None:
+    """The answer that comes then is to the figures of before."""
+    (a, first), (b, second) = hub(world, tmp_path, "a", "dev1"), hub(world, tmp_path, "b", "dev1")
+    assert first.take(70) == 0.0
+    turns(world, a, b, seconds=0.2)
+    a.usage.forget_devices(7, ["dev1"])
+    first.take(20)
+    a.turn_without_answer()
+    while a.usage.untold:
+        a.hear_one()
+    a.usage.forget_devices(7, ["dev1"])
+    a.hear()
+    turns(world, a, b, seconds=0.3)
+
+    assert (first.left(), second.left()) == (LIMIT, LIMIT)
+
+
 def test_device_of_a_deleted_one_s_name_begins_with_nothing(world: World, tmp_path: Path) -> None:
     """Every hub takes back what it had said."""
     (a, first), (b, second) = hub(world, tmp_path, "a", "dev1"), hub(world, tmp_path, "b", "dev1")
