@@ -1,4 +1,4 @@
-"""Hubs that share accounts and a quota ledger on Redis, each with sessions and queues of its own; and crowds that come to them.
+"""Hubs with accounts on MariaDB, a cache and a quota ledger on Redis, each with sessions and queues of its own; and crowds that come to them.
 
 Knows how they are started and how a client says CONNECT and PUBLISH; what is right is the tests'.
 """
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ops.services.house import Services
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.packets import packet, string
-from tests.support.server_hub import share_accounts
+from tests.support.sql_hub import sql_hubs
+from tests.support.sql_servers import own_database
 
 ANSWER_S = 20.0
 WINDOW = 20
@@ -27,7 +28,7 @@ ACCEPTED = b"\x20\x02\x00\x00"
 
 @dataclass
 class Hubs:
-    """`all`: node numbers 1, 2, 3 ...; the first has the accounts."""
+    """`all`: node numbers 1, 2, 3 ..."""
 
     all: list[Hub]
     redis_port: int
@@ -43,25 +44,23 @@ class Hubs:
 @contextmanager
 def hubs_with_one_ledger(directory: Path, services: Services, count: int = 3) -> Iterator[Hubs]:
     """All are started; what runs at the end is killed."""
-    redis = f'["127.0.0.1:{services.ports.redis}"]'
-    first = Hub(directory / "one", {"tcp": free_port(), "http": free_port()})
-    first.init()
-    share_accounts(first)
-    shared = {**first.environment, "IOTHUB_QUOTA__LEDGER": "redis", "IOTHUB_REDIS__ADDRESSES": redis}
-    hubs = Hubs([first], services.ports.redis)
-    for number in range(2, count + 1):
-        hub = Hub(directory / f"hub{number}", {"tcp": free_port(), "http": free_port()}, environment=shared)
-        hub.run("init")
-        hubs.all.append(hub)
-    for number, hub in enumerate(hubs.all, 1):
-        hub.environment = {**shared, "IOTHUB_NODE__NUMBER": str(number), "IOTHUB_NODE__NAME": f"hub{number}"}
-    try:
-        for hub in hubs.all:
-            hub.start()
-        yield hubs
-    finally:
-        for hub in hubs.all:
-            hub.close()
+    services.up("mariadb")
+    services.up("redis")
+    redis = {
+        "IOTHUB_QUOTA__LEDGER": "redis",
+        "IOTHUB_AUTH__SHARED_CACHE": "redis",
+        "IOTHUB_REDIS__ADDRESSES": f'["127.0.0.1:{services.ports.redis}"]',
+    }
+    with own_database(services, "mariadb") as url:
+        hubs = Hubs(sql_hubs(directory, url, count), services.ports.redis)
+        try:
+            for hub in hubs.all:
+                hub.environment = {**hub.environment, **redis}
+                hub.start()
+            yield hubs
+        finally:
+            for hub in hubs.all:
+                hub.close()
 
 
 def brief(hub: Hub) -> dict[str, object]:
