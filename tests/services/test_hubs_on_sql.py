@@ -21,11 +21,13 @@ from tests.support.server_hub import alarms
 from tests.support.sql_hub import sql_hubs
 from tests.support.sql_servers import SERVERS, own_database
 from tests.support.waiting import until
+from tests.support.witness import Witness
 
 OBEYED_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests: what it took is printed
 RECOVERY_S = 10.0
 NOTICE_S = 15.0  # two attempts of the hub's, each as long as its time-outs
 GONE = ("accounts_unreachable", "")
+KEPT = 100  # messages for somebody who is away, published while the server goes
 REFUSED = 0x88  # server unavailable
 NOT_AUTHORIZED = 0x87
 
@@ -126,21 +128,36 @@ def test_revoked_device_is_put_out_at_every_hub_within_a_second(stage: _Stage) -
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_server_that_goes_opens_no_door(stage: _Stage, fault: str) -> None:
-    """Whoever is in memory comes in; everybody else hears 0x88; an alarm names it; all is well soon after its return, by itself."""
+    """Whoever is in memory comes in; everybody else hears 0x88; an alarm names it; all is well soon after its return, by itself.
+
+    Who is connected publishes and receives all the while, and nothing is lost for who is not.
+    """
     hub = stage.hubs[0]
     hub.stop()
     hub.start()  # nobody is in memory
-    assert _connect_code(stage, 0, "dev1") == 0
-    getattr(stage.services, fault)(stage.server)
-    until(lambda: GONE in alarms(hub), "the alarm", NOTICE_S)
+    party = stage.party()
+    sleeper = f"sleeper {stage.server} {fault}"
+    party(5, sleeper, keep=True).subscribe(("kept", 1))
+    party.leave()
+    publisher = party(5)
+    with Witness(hub, limit_s=1.5):
+        getattr(stage.services, fault)(stage.server)
+        for _ in range(KEPT):
+            assert _publish_code(publisher, "kept") == 0
+            time.sleep(NOTICE_S / KEPT / 10)
+        until(lambda: GONE in alarms(hub), "the alarm", NOTICE_S)
 
-    assert _connect_code(stage, 0, "dev1") == 0
-    assert _connect_code(stage, 0, "dev2") == REFUSED
-    assert _connect_code(stage, 0, "nobody") == REFUSED
-    stage.services.up(stage.server)
-    returned = time.monotonic()
-    until(lambda: _connect_code(stage, 0, "dev2") == 0, "dev2 comes in", RECOVERY_S)
-    until(lambda: GONE not in alarms(hub), "no alarm", RECOVERY_S)
+        assert _connect_code(stage, 0, "dev1") == 0
+        assert _connect_code(stage, 0, "dev2") == REFUSED
+        assert _connect_code(stage, 0, "nobody") == REFUSED
+        stage.services.up(stage.server)
+        returned = time.monotonic()
+        until(lambda: _connect_code(stage, 0, "dev2") == 0, "dev2 comes in", RECOVERY_S)
+        until(lambda: GONE not in alarms(hub), "no alarm", RECOVERY_S)
+    back = party(5, sleeper, keep=True)
+    assert len(back.take(KEPT)) == KEPT
+    back.nothing()
+    party.leave()
     sys.stdout.write(f"well {time.monotonic() - returned:.1f} s after the return of {stage.server}\n")
 
     assert _connect_code(stage, 0, "nobody") not in (0, REFUSED)
