@@ -206,7 +206,7 @@ def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
     def read(raw: object) -> tuple[QueueChoice, ...]:
         if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
             raise ValueError('expected tables such as [[queues.choices]] with driver = "hbase" and tenants = ["acme"]')
-        return tuple(_read_queue_choice(table, drivers) for table in raw)
+        return tuple(_read_queue_choice(number, table, drivers) for number, table in enumerate(raw, 1))
 
     return Kind(
         f"tables with driver ({', '.join(drivers)}), tenants, expires_within",
@@ -216,18 +216,21 @@ def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
     )
 
 
-def _read_queue_choice(table: dict[str, object], drivers: tuple[str, ...]) -> QueueChoice:
+def _read_queue_choice(number: int, table: dict[str, object], drivers: tuple[str, ...]) -> QueueChoice:
     unknown = table.keys() - {"driver", "tenants", "expires_within"}
     if unknown:
-        raise ValueError(f"expected driver, tenants and expires_within, not {min(unknown)!r}")
+        raise ValueError(f"in table {number}: expected driver, tenants and expires_within, not {min(unknown)!r}")
     driver = table.get("driver")
     if driver not in drivers:
-        raise ValueError(f"expected a driver, one of {', '.join(drivers)}")
+        raise ValueError(f"in table {number}: expected driver to be one of {', '.join(drivers)}, not {driver!r:.64}")
     within = table.get("expires_within")
     if within is not None and not isinstance(within, str):
-        raise ValueError('expected expires_within = "1h", or another duration with its unit')
-    tenants = tuple(_strings(table.get("tenants", [])))
-    return QueueChoice(str(driver), tenants, None if within is None else parse_duration(within))
+        raise ValueError(f'in table {number}: expected expires_within = "1h", or another duration with its unit')
+    try:
+        tenants = tuple(_strings(table.get("tenants", [])))
+        return QueueChoice(str(driver), tenants, None if within is None else parse_duration(within))
+    except ValueError as error:
+        raise ValueError(f"in table {number}: {error}") from None
 
 
 def _written_choice(choice: QueueChoice) -> str:

@@ -23,7 +23,7 @@ from iothub_services.queues.port import EARLIEST
 _SILENT_S = 5.0  # an operator waits, no message does
 _NOBODY = b"\0"  # no row of ours is so short
 _HINT = "start it, or correct hbase.thrift"
-_CREATE = "create them: iothub hbase create-tables"
+_CREATE = "create them: iothub hbase create-tables (with the --config of the hub, if it has one)"
 
 
 def looks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Look]:

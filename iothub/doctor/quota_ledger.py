@@ -10,12 +10,12 @@ from contextlib import closing
 
 from iothub.datadir import DataDir
 from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.drivers import require_extra
 from iothub.errors import BackendError
 from iothub.installation import installation_of
 from iothub.settings import Config
 from iothub.sharing import ledger_keys
 from iothub_services.quota.shared import overview
-from iothub_services.redis import from_settings
 from iothub_services.redis.calls import single
 
 _NAME = "quota ledger"
@@ -26,6 +26,9 @@ def look(data_dir: DataDir, settings: Config) -> Look:
 
 
 def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    require_extra("quota.ledger", "redis", "redis", "hiredis")
+    from iothub_services.redis import from_settings
+
     keys = ledger_keys(settings, installation_of(settings, data_dir).id)
     with closing(from_settings.blocking(settings.redis, "iothub-doctor")) as redis:
         answers, seconds = timed(lambda: redis.run_many(overview.questions(keys)))

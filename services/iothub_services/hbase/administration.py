@@ -69,7 +69,9 @@ def require_all(found: Sequence[TableStatus]) -> None:
     require_ours(found)
     missing = [each.name for each in found if each.state is TableState.MISSING]
     if missing:
-        raise NotFoundError(f"missing in HBase: {', '.join(missing)}; create them: iothub hbase create-tables")
+        raise NotFoundError(
+            f"missing in HBase: {', '.join(missing)}; create them: iothub hbase create-tables (with the --config of the hub, if it has one)"
+        )
 
 
 def require_ours(found: Iterable[TableStatus]) -> None:

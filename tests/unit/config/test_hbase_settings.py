@@ -73,7 +73,8 @@ def test_driver_is_chosen_by_tenant_and_by_expiry() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('[{tenants = ["acme"]}]', "expected a driver, one of sqlite, hbase, hbase-plain"),
+        ('[{tenants = ["acme"]}]', "in table 1: expected driver to be one of sqlite, hbase, hbase-plain"),
+        ('[{driver = "hbase"}, {driver = "bogus"}]', "in table 2: expected driver to be one of"),
         ('[{driver = "hbase", tenant = "acme"}]', "expected driver, tenants and expires_within, not 'tenant'"),
         ('[{driver = "hbase", expires_within = 5}]', 'expected expires_within = "1h"'),
         ('[{driver = "hbase"}]', 'queues.choices = "hbase" needs hbase.thrift'),

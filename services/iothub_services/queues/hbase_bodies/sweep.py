@@ -94,7 +94,9 @@ def sweep(
 def _references(caller: Caller, tables: Tables) -> References:
     there = set(caller.call(calls.table_names()))
     if tables.bodies not in there:
-        raise NotFoundError(f"missing in HBase: {tables.bodies.decode()}; create it: iothub hbase create-tables")
+        raise NotFoundError(
+            f"missing in HBase: {tables.bodies.decode()}; create it: iothub hbase create-tables (with the --config of the hub, if it has one)"
+        )
     for of_intents in (True, False):
         if tables.queues in there:
             yield from of_hbase.referenced(caller, tables.queues, of_intents=of_intents)
