@@ -43,6 +43,13 @@ def blows(hub: Hub, services: Services) -> list[Callable[[], None]]:
         until(lambda: bool(alarms(hub)), f"an alarm about {server}", NOTICE_S)
         services.resume(server)
 
+    def kill_servers() -> None:
+        services.kill("kafka")
+        services.kill("hbase")
+        until(lambda: len({subject for _, subject in alarms(hub)}) > 1, "an alarm about each", NOTICE_S)
+        services.up("hbase")
+        services.up("kafka")
+
     def kill_both() -> None:
         services.kill("hbase")
         hub.kill()
@@ -56,6 +63,7 @@ def blows(hub: Hub, services: Services) -> list[Callable[[], None]]:
         lambda: kill("kafka"),
         lambda: pause("hbase"),
         lambda: pause("kafka"),
+        kill_servers,
         kill_both,
     ]
 
