@@ -84,12 +84,18 @@ def _tables(hub: Hub) -> set[str]:
     return {name for name in looks(hub) if name.startswith("HBase table ")}
 
 
+def _begin(hubs: list[Hub]) -> None:
+    """In whatever order the tests come."""
+    for hub in hubs:
+        if not hub.is_running():
+            hub.start()
+
+
 def test_cluster_is_in_order_before_and_beside_its_hubs(hubs: list[Hub]) -> None:
     """Accounts, Redis, HBase, Kafka, and whose they are: the doctor has a line for each, with its time."""
     assert not_ok(hubs[0]) == {}
 
-    for hub in hubs:
-        hub.start()
+    _begin(hubs)
 
     found = looks(hubs[1])
     assert not_ok(hubs[1]) == {}
@@ -100,9 +106,7 @@ def test_cluster_is_in_order_before_and_beside_its_hubs(hubs: list[Hub]) -> None
 def test_cluster_hands_a_session_from_hub_to_hub(hubs: list[Hub]) -> None:
     """What one hub accepts while a session is away reaches it at the other one; the devices are those of one set of accounts."""
     one, two = hubs
-    for hub in hubs:
-        if not hub.is_running():
-            hub.start()
+    _begin(hubs)
     at_one, at_two = Party(Door(one, "tcp")), Party(Door(two, "tcp"))
     reader = at_one(5, "reader", keep=True)
     reader.subscribe(("room/#", 1))
