@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
+from kafka import KafkaProducer
+from kafka.admin import NewTopic
 
 from iothub.errors import BackendError
 from iothub.settings import Kafka
@@ -20,6 +23,7 @@ from ops.services.places import HOST
 from tests.support.waiting import until
 
 ATTEMPTS = 3
+WAIT_S = 30.0
 NOBODY = Endpoint(HOST, 1)
 
 
@@ -74,3 +78,30 @@ def test_a_lane_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: 
         services.up()
         sessions.close()
         statistics.close()
+
+
+def test_producer_that_waits_for_a_leader_takes_no_processor(services: Services, kafka: Kafka) -> None:
+    """Its topic is gone while it has a record for it; when the topic is there again the record is, too."""
+    topic = f"{kafka.topic_prefix}.leaderless"
+    cluster = KafkaCluster(kafka)
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        producer = cluster.producer()
+        producer.send(topic, b"first", partition=0).get(WAIT_S)
+        admin.delete_topics([topic])
+        until(lambda: topic not in admin.list_topics(), "the topic is gone", WAIT_S)
+        waiting = producer.send(topic, b"second", partition=0)
+        time.sleep(1.0)
+        taken, began = producer_thread_s(producer), time.monotonic()
+        time.sleep(3.0)
+        share = (producer_thread_s(producer) - taken) / (time.monotonic() - began)
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        waiting.get(WAIT_S)
+        producer.close(WAIT_S)
+
+    assert share < 0.1
+
+
+def producer_thread_s(producer: KafkaProducer) -> float:
+    """Processor time of the thread that sends."""
+    return time.clock_gettime(time.pthread_getcpuclockid(producer._sender.ident))

@@ -17,6 +17,7 @@ from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from iothub.errors import BackendError, ConfigError
 from iothub.settings import Kafka
 from iothub_services.events.kafka_connections import PROXY_URL, ended_unless_made
+from iothub_services.events.kafka_metadata import ask_once
 
 Client = TypeVar("Client")
 
@@ -78,7 +79,7 @@ class KafkaCluster:
 
     def producer(self, linger_ms: int = _LINGER_MS) -> KafkaProducer:
         """An idempotent one: what it sends again is in the log once, in its place. `linger_ms`: so long it gathers more for a request."""
-        return self._made(
+        made = self._made(
             KafkaProducer,
             acks="all",
             enable_idempotence=True,
@@ -90,6 +91,8 @@ class KafkaCluster:
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
+        ask_once(made)
+        return made
 
     def consumer(self, wait_ms: int = FETCH_WAIT_MS, group: str | None = None) -> KafkaConsumer:
         """One that is told what to read, and is in no group. `group`: under which name its offsets are kept, if any."""
