@@ -39,6 +39,7 @@ from iothub.peers.directory import LocalDirectory
 from iothub.records.events import Event, Topic
 from iothub.settings import Config
 from iothub.store_alarms import StoreAlarms, report_lost
+from iothub.stream_drivers import stream_drivers
 from iothub.streaming import Streaming
 from iothub.telemetry import AuthTelemetry, Telemetry
 from iothub.waiting import Waiting
@@ -238,7 +239,8 @@ class Node:
         settings, clock, call_in_reactor = self.settings, self.clock, self.reactor.callFromThread
         self.control = ControlPlane()
         self.message_ids = MessageIds(clock, settings.node.number)
-        self.streaming = Streaming(settings, self.writer, clock, call_in_reactor, self._on_streams)
+        connect = partial(stream_drivers, settings, self.installation, call_in_reactor)
+        self.streaming = Streaming(settings, self.writer, clock, connect, self._on_streams)
         outlet = self.streaming.outlet
         self.plane = Plane(clock, self.control, outlet, plane_limits(settings), self.telemetry, self.message_ids)
         self.plane.call_soon = partial(self.reactor.callLater, 0)

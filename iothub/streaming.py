@@ -8,20 +8,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from iothub import log
 from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
-from iothub.errors import UnavailableError
+from iothub.errors import ConflictError, UnavailableError
 from iothub.settings import Config
+from iothub.stream_drivers import MakeTopic, StreamDrivers
 from iothub_services.auth.port import Run
-from iothub_services.group_thread import CallInReactor
-from iothub_services.streams.nowhere import NowhereReceiver, NowhereSender
 from iothub_services.streams.outlet import OutletBounds, StreamOutlet
-from iothub_services.streams.port import Direction, Stream, StreamReceiver, StreamSender
+from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts import streams as accounts
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
@@ -29,9 +26,6 @@ from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.streams import StreamBook
 from iothub_tenants.duties.errands import Others
 from iothub_tenants.duties.inlets import Inlets
-
-if TYPE_CHECKING:
-    from iothub_services.streams.kafka_stream_topics import StreamTopics
 
 LOOK_INTERVAL_S = 0.25
 _RULE = f"device:{accounts.SUBJECT}"
@@ -79,19 +73,19 @@ class Streaming:
         settings: Config,
         store: Store,
         clock: Clock,
-        call_in_reactor: CallInReactor,
+        connect: Callable[[MakeTopic], StreamDrivers],
         on_trouble: Callable[[str], None],
     ) -> None:
         bounds = OutletBounds(
             settings.streams.tenant_pending_bytes, settings.streams.pending_bytes, settings.queues.give_up_s
         )
-        self.topics: StreamTopics | None = None
         self._prefix = settings.kafka.topic_prefix
         self._on_trouble = on_trouble
         self._out_trouble = ""
         self._log = log.get(__name__)
-        sender, self._receiver = self._drivers(settings, call_in_reactor)
-        self.outlet = StreamOutlet(store, sender, clock, self._prefix, bounds, self._told)
+        drivers = connect(self._make_topic)
+        self.topics, self._receiver, self._why_none = drivers.topics, drivers.receiver, drivers.why_none
+        self.outlet = StreamOutlet(store, drivers.sender, clock, self._prefix, bounds, self._told)
         self.book = StreamBook(self.outlet)
         self.inlets: Inlets
         self._pace = Pace(clock)
@@ -101,22 +95,6 @@ class Streaming:
         self._accounts: AccountStore
         self._run: Run
         self._others: Others | None = None
-
-    def _drivers(self, settings: Config, call_in_reactor: CallInReactor) -> tuple[StreamSender, StreamReceiver]:
-        self._why_none = why = no_kafka(settings)
-        if why:
-            return NowhereSender(why), NowhereReceiver()
-        from iothub_services.events.kafka_cluster import KafkaCluster
-        from iothub_services.streams.kafka_receiver import KafkaReceiver
-        from iothub_services.streams.kafka_sender import KafkaSender
-        from iothub_services.streams.kafka_stream_topics import StreamTopics
-
-        cluster = KafkaCluster(settings.kafka)
-        topics = self.topics = StreamTopics(cluster)
-        return (
-            KafkaSender(cluster, call_in_reactor, self._make_topic),
-            KafkaReceiver(cluster, call_in_reactor, topics.make),
-        )
 
     def attach(self, hub: Hub, store: AccountStore, run: Run, others: Others | None) -> None:
         """Meet the parts that are made later. `others`: the hubs that use these accounts, too."""
@@ -223,7 +201,7 @@ class Streaming:
         return False
 
     async def delete_topics(self, tenant_id: int, tenant: str) -> bool:
-        """Delete the topics of a tenant that is being deleted; False: Kafka does not answer, or does not let us."""
+        """Delete the topics of a tenant that is being deleted; False: Kafka does not answer, does not let us, or is another installation's."""
         found: Sequence[Stream] = await self._run(
             "accounts.streams", accounts.of_tenant, self._accounts, tenant_id, tenant
         )
@@ -231,7 +209,7 @@ class Streaming:
             return True
         try:
             await self._run("housekeeping.topics", self.topics.delete, found)
-        except UnavailableError as error:
+        except (UnavailableError, ConflictError) as error:
             self._log.warning(
                 "the topics of a deleted tenant could not be deleted yet", tenant=tenant, error=str(error)
             )
@@ -249,15 +227,6 @@ class Streaming:
         """Write what is on its way, and end the threads. Blocks."""
         is_closed = self._receiver.close(timeout_s / 2)
         return self.outlet.close(timeout_s / 2) and is_closed
-
-
-def no_kafka(settings: Config) -> str:
-    """Say why this hub can have no streams; "": it can."""
-    if not settings.kafka.brokers:
-        return "kafka.brokers is not set"
-    if any(find_spec(package) is None for package in ("kafka", "crc32c")):
-        return "packages are not installed: pip install 'iothub[kafka]'"
-    return ""
 
 
 def of_direction(streams: Collection[Stream], direction: Direction) -> int:

@@ -11,13 +11,14 @@ import click
 
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
-from iothub.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.verbs import Verb
-from iothub_services.streams.port import Direction, Stream
+from iothub_services.streams.port import Direction, Stream, topic_name
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.streams import Wanted
 
 if TYPE_CHECKING:
+    from iothub.installation import Owned
     from iothub_services.streams.kafka_stream_topics import StreamTopics
 
 command = noun("stream", "Streams: devices' messages to a topic of Kafka, and an application's records to devices.")
@@ -50,7 +51,7 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     """Show one stream: its topic, what Kafka holds, the lag, and what the running hub has done.
 
     `lag` is what a consumer group has not committed: with direction in the hub's own, with direction out that of --consumer-group.
-    Exit code 7 when Kafka does not tell.
+    Exit code 7 when Kafka does not tell, 4 when its topics belong to another installation.
 
     Examples:
       iothub --data-dir ./hub stream show acme telemetry --consumer-group billing
@@ -61,14 +62,15 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     code = 0
     try:
         topics = _topics(app)
+        _owned(app).check()
         state = topics.state(str(record["topic"]), _group(app, stream, group))
         if state is None:
             app.say(f"iothub: warning: Kafka has no topic {record['topic']}: a hub makes it with the next message")
         else:
             record |= {"partitions": state.partitions, "messages_in_topic": state.messages, "lag": state.lag}
-    except UnavailableError as error:
+    except (UnavailableError, ConflictError) as error:
         app.say(f"iothub: warning: {error}")
-        code = UnavailableError.exit_code
+        code = error.exit_code
     app.record(record)
     context.exit(code)
 
@@ -108,20 +110,28 @@ def create(
     when Kafka has it. With direction in, records of PREFIX.TENANT.NAME.in are published to devices: each has a header `topic`
     that matches FILTER, and the stream needs the right to publish there, as a device of the name stream:NAME would.
 
+    A topic that is there already is taken as it is, and told of. Exit code 4 when PREFIX belongs to another installation.
+
     Examples:
       iothub --data-dir ./hub stream create acme telemetry 'sensors/#'
       iothub --data-dir ./hub stream create acme commands 'devices/+/cmd' --direction in --partitions 1
     """
     settings, topics = app.loaded.config.streams, _topics(app)
+    _owned(app).claim()
     kept_s = settings.retention_s if retention_s is None else retention_s
     wanted = Wanted(name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000))
+    found = topics.there([_topic(app, tenant, name, wanted.direction)])
     made = streams.create(app.store(), tenant, wanted)
     try:
         topics.make(made)
     except BaseException:
         streams.remove(app.store(), tenant, name)
         raise
-    app.done(f"created stream {name} of tenant {tenant}: topic {_topic(app, made)}", _row(app, made))
+    for topic in found:
+        app.say(
+            f"iothub: warning: topic {topic} was there already: the stream has what is in it, and its partitions and retention"
+        )
+    app.done(f"created stream {name} of tenant {tenant}: topic {_topic_of(app, made)}", _row(app, made))
 
 
 @verb(command, "delete")
@@ -133,14 +143,18 @@ def create(
 def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_dry_run: bool) -> None:
     """Delete a stream, its rules, and its topic with everything in it.
 
+    Exit code 4, and nothing is deleted, when the topics of Kafka belong to another installation: add --keep-topic then.
+
     Example:
       iothub --data-dir ./hub stream delete acme telemetry --keep-topic
     """
     stream = streams.show(app.store(), tenant, name)
-    what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic(app, stream)} with everything in it"
+    what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
     if not app.is_deletion_meant(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
         return
     topics = None if is_kept else _topics(app)
+    if topics is not None:
+        _require_own(app)
     streams.remove(app.store(), tenant, name)
     if topics is not None:
         topics.delete([stream])
@@ -149,7 +163,7 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_
 
 def _topics(app: App) -> StreamTopics:
     """Raises ConfigError: no Kafka is configured, or its packages are not installed."""
-    from iothub.streaming import no_kafka
+    from iothub.stream_drivers import no_kafka
 
     settings = app.loaded.config
     why = no_kafka(settings)
@@ -159,6 +173,22 @@ def _topics(app: App) -> StreamTopics:
     from iothub_services.streams.kafka_stream_topics import StreamTopics
 
     return StreamTopics(KafkaCluster(settings.kafka))
+
+
+def _owned(app: App) -> Owned:
+    """Return Kafka's topics of the prefix as stores that are somebody's. Needs what `_topics` has seen."""
+    from iothub.installation import installation_of
+    from iothub.stream_drivers import owned_topics
+
+    return owned_topics(app.loaded.config, installation_of(app.loaded.config, app.data_dir))
+
+
+def _require_own(app: App) -> None:
+    """Raises ConflictError: what would be deleted belongs to another installation."""
+    try:
+        _owned(app).check()
+    except ConflictError as error:
+        raise ConflictError(f"{error}; --keep-topic deletes the stream alone") from None
 
 
 def _group(app: App, stream: Stream, group: str | None) -> str | None:
@@ -171,8 +201,13 @@ def _group(app: App, stream: Stream, group: str | None) -> str | None:
     return group_of(app.loaded.config.kafka.topic_prefix)
 
 
-def _topic(app: App, stream: Stream) -> str:
+def _topic_of(app: App, stream: Stream) -> str:
     return stream.topic(app.loaded.config.kafka.topic_prefix)
+
+
+def _topic(app: App, tenant: str, name: str, direction: Direction) -> str:
+    """Return the topic that a stream has, or would have."""
+    return topic_name(app.loaded.config.kafka.topic_prefix, tenant, name, direction)
 
 
 def _row(app: App, stream: Stream) -> dict[str, object]:
@@ -181,7 +216,7 @@ def _row(app: App, stream: Stream) -> dict[str, object]:
         "tenant": stream.tenant,
         "direction": stream.direction.value,
         "filter": stream.filter,
-        "topic": _topic(app, stream),
+        "topic": _topic_of(app, stream),
         "partitions": stream.partitions,
         "retention_s": stream.retention_ms / 1000,
     }

@@ -25,8 +25,7 @@ def look(data_dir: DataDir, settings: Config) -> Look:
 
 
 def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
-    with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
-        found = streams.active(store)
+    found = known(data_dir, settings)
     if not found:
         yield Finding(_NAME, State.OK, "there are none")
         return
@@ -44,10 +43,16 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
         yield Finding(_NAME, State.OK, f"{len(found)}, and Kafka has the topic of each", seconds=seconds)
 
 
+def known(data_dir: DataDir, settings: Config) -> list[Stream]:
+    """Return the streams that a hub serves. Raises BackendError, ConfigError."""
+    with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
+        return streams.active(store)
+
+
 def _missing(settings: Config, found: list[Stream]) -> list[str]:
     from iothub_services.events.kafka_cluster import KafkaCluster
     from iothub_services.streams.kafka_stream_topics import StreamTopics
 
-    return StreamTopics(KafkaCluster(settings.kafka)).missing(
-        [stream.topic(settings.kafka.topic_prefix) for stream in found]
-    )
+    names = [stream.topic(settings.kafka.topic_prefix) for stream in found]
+    there = StreamTopics(KafkaCluster(settings.kafka)).there(names)
+    return [name for name in names if name not in there]

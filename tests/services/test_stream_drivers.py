@@ -42,7 +42,7 @@ def test_topics_are_made_once_told_of_and_deleted(kafka: Kafka) -> None:
 
     assert state is not None
     assert (state.partitions, state.messages, state.lag) == (2, 0, None)
-    assert len(topics.missing([*topics.names(OUT), *topics.names(INWARD)])) == 3
+    assert topics.there([*topics.names(OUT), *topics.names(INWARD)]) == []
 
 
 def test_records_go_once_and_in_order_to_a_topic_that_is_made_for_them(broker_alone: Services, kafka: Kafka) -> None:

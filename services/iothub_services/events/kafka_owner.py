@@ -8,6 +8,8 @@ nobody ever takes its place, since nothing is removed. So whoever finds the topi
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from iothub.errors import BackendError
 from iothub.records.layout import kafka_owner_topic
 from iothub.records.owner import Owner, decode_owner, encode_owner
@@ -15,6 +17,23 @@ from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.events.kafka_reader import KafkaReader
 from iothub_services.events.kafka_topics import make_owner_topic
 from iothub_services.events.kafka_writer import KafkaWriter, Record
+
+
+class PrefixOwner:
+    """Fulfils `iothub.installation.Topics` for who has no log: asks with clients that live for a moment."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+
+    def owner(self) -> Owner | None:
+        """As `topics_owner`."""
+        with closing(KafkaReader(self._cluster)) as reader:
+            return topics_owner(self._cluster, reader)
+
+    def claim(self, owner: Owner) -> Owner:
+        """As `claim_topics`."""
+        with closing(KafkaReader(self._cluster)) as reader, closing(KafkaWriter(self._cluster)) as writer:
+            return claim_topics(self._cluster, reader, writer, owner)
 
 
 def topics_owner(cluster: KafkaCluster, reader: KafkaReader) -> Owner | None:

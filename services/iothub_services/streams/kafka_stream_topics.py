@@ -72,11 +72,11 @@ class StreamTopics:
                         retryable=True,
                     )
 
-    def missing(self, names: Collection[str]) -> list[str]:
-        """Return those that are not there."""
+    def there(self, names: Collection[str]) -> list[str]:
+        """Return those that Kafka has."""
         with self._cluster.admin() as admin:
             found = set(admin.list_topics())
-        return [name for name in names if name not in found]
+        return [name for name in names if name in found]
 
     def state(self, topic: str, group: str | None = None) -> TopicState | None:
         """Say how far a topic is, and the consumer group in it; None: there is no such topic."""

@@ -47,8 +47,12 @@ class Stream:
 
     def topic(self, prefix: str) -> str:
         """Return the name of its topic in Kafka."""
-        suffix = ".in" if self.direction is Direction.IN else ""
-        return f"{prefix}.{self.tenant}.{self.name}{suffix}"
+        return topic_name(prefix, self.tenant, self.name, self.direction)
+
+
+def topic_name(prefix: str, tenant: str, name: str, direction: Direction) -> str:
+    """Return the name of a stream's topic in Kafka."""
+    return f"{prefix}.{tenant}.{name}{'.in' if direction is Direction.IN else ''}"
 
 
 def refused_topic(topic: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ from iothub.doctor.findings import Finding, State, take
 from iothub.records.owner import Owner
 from iothub.settings import Config, Events, HBase, Kafka, Retained
 from iothub.units import Endpoint
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka_owner import PrefixOwner
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables
-from iothub_tenants.accounts import installations
+from iothub_tenants.accounts import installations, streams, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
-from tests.support.fake_kafka import SETTINGS, FakeCluster
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.streams import Wanted
+from tests.support.fake_kafka import FakeCluster
 from tests.support.hbase_calls import FakeCaller
 from tests.support.timed_gateway import TimedGateway
 
@@ -75,12 +78,19 @@ def test_tables_of_others_fail_and_missing_ones_do_not(data_dir: DataDir, monkey
 def test_topics_of_others_fail(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster()
     monkeypatch.setattr(
-        installation, "kafka_log", lambda _settings, is_read_only: KafkaEvents(SETTINGS, cluster=cluster)
+        installation, "owned_topics", lambda _settings, installation: installation.topics(PrefixOwner(cluster))
     )
     settings = Config(events=Events(driver="kafka"), kafka=Kafka(brokers=(NOBODY,)))
     finding = found(data_dir, settings)["installation, Kafka"]
     assert (finding.state, finding.text) == (State.OK, "its stores are those of these accounts, or nobody's yet")
     assert cluster.topics == {}
 
-    KafkaEvents(SETTINGS, cluster=cluster).claim(THEIRS)
+    PrefixOwner(cluster).claim(THEIRS)
     assert found(data_dir, settings)["installation, Kafka"].state is State.FAIL
+    only_streams = replace(settings, events=Events())
+    assert found(data_dir, only_streams)["installation, Kafka"].state is State.WARN
+
+    with closing(AccountStore(sqlite_url(data_dir.accounts))) as store:
+        tenants.create(store, "acme", is_closed=True)
+        streams.create(store, "acme", Wanted("telemetry", "sensors/#"))
+    assert found(data_dir, only_streams)["installation, Kafka"].state is State.FAIL

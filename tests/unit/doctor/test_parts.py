@@ -208,7 +208,7 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
         "streams",
     }
     assert plain - servers == {"queues.db", "events.db"}
-    assert streams - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "streams"}
+    assert streams - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "installation, Kafka", "streams"}
 
 
 def test_before_init_servers_are_looked_at_and_no_files(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from iothub.errors import BackendError, ConflictError, CorruptRecordError
 from iothub.records.owner import Owner, encode_owner
 from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka_owner import PrefixOwner
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 OURS, THEIRS = Owner("a" * 32, "one", 1), Owner("b" * 32, "two", 2)
@@ -74,6 +75,15 @@ def test_damaged_word_is_refused_by_name(cluster: FakeCluster) -> None:
 
     with pytest.raises(CorruptRecordError, match=r"^topic iothub\.installation: whose it is cannot be read"):
         log_of(cluster).owner()
+
+
+def test_who_has_no_log_asks_and_takes_as_well(cluster: FakeCluster) -> None:
+    """And leaves no client behind."""
+    streams = PrefixOwner(cluster)
+    assert (streams.owner(), cluster.topics) == (None, {})
+
+    assert streams.claim(OURS) == OURS
+    assert (log_of(cluster).claim(THEIRS), streams.claim(THEIRS), streams.owner()) == (OURS, OURS, OURS)
 
 
 def test_log_is_opened_and_read_beside_it(cluster: FakeCluster) -> None:

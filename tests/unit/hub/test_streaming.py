@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
 from iothub.errors import BackendError
+from iothub.installation import Installation
 from iothub.settings import Config, Kafka, Queues
-from iothub.streaming import Pace, Streaming, Work, no_kafka
+from iothub.stream_drivers import no_kafka, stream_drivers
+from iothub.streaming import Pace, Streaming, Work
 from iothub.testing.clock import ManualClock
 from iothub.units import Endpoint
 from iothub_services.streams.port import Direction, Stream
@@ -35,7 +38,8 @@ class Stage:
     def __init__(self, house: House, monkeypatch: Any, others: Others | None = None) -> None:
         self.troubles: list[str] = []
         self.found: list[Stream] | BackendError = STREAMS
-        self.streaming = Streaming(Config(), house.store, house.clock, lambda call: call(), self.troubles.append)
+        connect = partial(stream_drivers, Config(), Installation(Config()), lambda call: call())
+        self.streaming = Streaming(Config(), house.store, house.clock, connect, self.troubles.append)
         self.streaming.attach(house.hub, cast("Any", None), cast("Any", self.run), others)
         monkeypatch.setattr(streams, "active", self.active)
         self.streaming.start(house.plane)
