@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from iothub.installation import Installation, Owned
 from iothub.settings import Config
 from iothub_services.group_thread import CallInReactor
-from iothub_services.streams.nowhere import NowhereReceiver, NowhereSender
-from iothub_services.streams.port import StreamReceiver, StreamSender
+from iothub_services.streams.nowhere import NowhereReceiver, NowhereSender, NowhereWatch
+from iothub_services.streams.port import StreamReceiver, StreamSender, StreamWatch
 
 if TYPE_CHECKING:
     from iothub_services.streams.kafka_stream_topics import StreamTopics
@@ -24,12 +24,12 @@ MakeTopic = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class StreamDrivers:
-    """Those of one hub. `topics`: None where there is no Kafka; `why_none` says why."""
+    """Those of one hub. `topics`: None where there is no Kafka."""
 
     sender: StreamSender
     receiver: StreamReceiver
+    watch: StreamWatch
     topics: StreamTopics | None = None
-    why_none: str = ""
 
 
 def stream_drivers(
@@ -38,17 +38,19 @@ def stream_drivers(
     """Make them; nothing is asked of Kafka yet, and nothing will be sent or read there while it is another installation's."""
     why = no_kafka(settings)
     if why:
-        return StreamDrivers(NowhereSender(why), NowhereReceiver(), why_none=why)
+        return StreamDrivers(NowhereSender(why), NowhereReceiver(), NowhereWatch(f"there is no Kafka: {why}"))
     from iothub_services.streams.kafka_own_cluster import OwnCluster
     from iothub_services.streams.kafka_receiver import KafkaReceiver
     from iothub_services.streams.kafka_sender import KafkaSender
     from iothub_services.streams.kafka_stream_topics import StreamTopics
+    from iothub_services.streams.kafka_watch import KafkaWatch
 
     cluster = OwnCluster(settings.kafka, lambda: owned_topics(settings, installation).claim())
     topics = StreamTopics(cluster)
     return StreamDrivers(
         KafkaSender(cluster, call_in_reactor, make_topic),
         KafkaReceiver(cluster, call_in_reactor, topics.make),
+        KafkaWatch(cluster),
         topics,
     )
 

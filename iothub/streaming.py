@@ -84,7 +84,7 @@ class Streaming:
         self._out_trouble = ""
         self._log = log.get(__name__)
         drivers = connect(self._make_topic)
-        self.topics, self._receiver, self._why_none = drivers.topics, drivers.receiver, drivers.why_none
+        self.topics, self._receiver, self._watch = drivers.topics, drivers.receiver, drivers.watch
         self.outlet = StreamOutlet(store, drivers.sender, clock, self._prefix, bounds, self._told)
         self.book = StreamBook(self.outlet)
         self.inlets: Inlets
@@ -142,10 +142,11 @@ class Streaming:
         self.outlet.look()
         self.share_out()
         self._pace.look({stream.id: self._work_of(stream).messages for stream in self.book})
-        inward = self._receiver.trouble if self._followed else ""
-        trouble = self._out_trouble or inward
-        if not trouble and len(self.book) and self.topics is None:
-            trouble = f"there are {len(self.book)} streams and no Kafka for them: {self._why_none}"
+        has_any = len(self.book) > 0
+        self._watch.watch(is_needed=has_any)
+        trouble = self._out_trouble or (self._receiver.trouble if self._followed else "")
+        if not trouble and has_any and self._watch.trouble:
+            trouble = f"the streams can do nothing: {self._watch.trouble}"
         self._on_trouble(trouble)
 
     def _told(self, trouble: str) -> None:
@@ -179,10 +180,12 @@ class Streaming:
 
     def _state(self, stream: Stream) -> str:
         if stream.direction is Direction.OUT:
-            return f"held back: {self._out_trouble}" if self._out_trouble else "working"
+            trouble = self._out_trouble or self._watch.trouble
+            return f"held back: {trouble}" if trouble else "working"
         if stream not in self._followed:
             return "read by another hub"
-        return f"stands still: {self._receiver.trouble}" if self._receiver.trouble else "working"
+        trouble = self._receiver.trouble or self._watch.trouble
+        return f"stands still: {trouble}" if trouble else "working"
 
     # --- topics
 
@@ -221,10 +224,12 @@ class Streaming:
     def stop_reading(self) -> None:
         """The hub is about to stop: nothing more comes in."""
         self._followed = ()
+        self._watch.watch(is_needed=False)
         self.inlets.follow(())
 
     def close(self, timeout_s: float) -> bool:
         """Write what is on its way, and end the threads. Blocks."""
+        self._watch.close()
         is_closed = self._receiver.close(timeout_s / 2)
         return self.outlet.close(timeout_s / 2) and is_closed
 

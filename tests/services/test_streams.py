@@ -18,6 +18,7 @@ from tests.support.streams import Publisher, first_places, read_all, records_of,
 from tests.support.waiting import until
 
 RECOVERY_S = 10.0
+ALARM_S = 15.0
 
 
 @pytest.fixture
@@ -128,6 +129,32 @@ def test_records_of_an_application_reach_devices(broker_alone: Services, hub: Hu
         "everything committed",
         10,
     )
+
+
+def test_streams_without_traffic_are_told_of_while_kafka_is_gone(broker_alone: Services, hub: Hub) -> None:
+    """In either direction: an alarm, and the state of each; both end when Kafka is back."""
+    hub.run("stream", "create", "acme", "telemetry", "sensors/#")
+    hub.run("stream", "create", "acme", "commands", "devices/#", "--direction", "in", "--partitions", "1")
+    hub.start()
+    until(lambda: states(hub) == ["working"] * 2, "both streams at work", 15)
+
+    broker_alone.kill("kafka")
+    until(lambda: "streams_failed" in alarms(hub), "the alarm", ALARM_S)
+    outward, inward = states(hub)
+    broker_alone.up("kafka")
+
+    assert (outward.partition(":")[0], inward.partition(":")[0]) == ("held back", "stands still")
+    until(lambda: not alarms(hub) and states(hub) == ["working"] * 2, "the end of the alarm", RECOVERY_S)
+
+
+def states(hub: Hub) -> list[str]:
+    """What the hub says of the stream out and of the one in, while Kafka may be away."""
+    shown = [hub.run("-o", "json", "stream", "show", "acme", name, check=False) for name in ("telemetry", "commands")]
+    return [str(json.loads(each.stdout)["state"]) for each in shown]
+
+
+def alarms(hub: Hub) -> list[str]:
+    return [str(alarm["name"]) for alarm in json.loads(hub.run("-o", "json", "status", check=False).stdout)["alarms"]]
 
 
 def test_a_deleted_tenant_leaves_no_topic(broker_alone: Services, hub: Hub, tmp_path: Path) -> None:

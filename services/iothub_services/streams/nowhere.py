@@ -1,4 +1,4 @@
-"""The sender and the receiver of a hub that has no Kafka: nothing is written, and who waits is told so in the end.
+"""The sender, the receiver and the watch of a hub that has no Kafka: nothing is written, and who waits is told so in the end.
 
 Knows why. There may be streams all the same: somebody made them with other settings.
 """
@@ -48,3 +48,16 @@ class NowhereReceiver:
     def close(self, timeout_s: float) -> bool:
         del timeout_s
         return True
+
+
+class NowhereWatch:
+    """Fulfils `StreamWatch`; it need not look."""
+
+    def __init__(self, trouble: str) -> None:
+        self.trouble = trouble
+
+    def watch(self, *, is_needed: bool) -> None:
+        """It is known."""
+
+    def close(self) -> None:
+        """Nothing was begun."""

@@ -133,3 +133,18 @@ class StreamReceiver(Protocol):
 
     def close(self, timeout_s: float) -> bool:
         """End its thread. Blocks."""
+
+
+class StreamWatch(Protocol):
+    """Knows whether there is anything behind the drivers, also while nothing goes through them.
+
+    `trouble`: what is wrong, "" while nothing is.
+    """
+
+    trouble: str
+
+    def watch(self, *, is_needed: bool) -> None:
+        """Look from now on, or no longer. Never blocks."""
+
+    def close(self) -> None:
+        """Look no more; nothing is waited for."""

@@ -118,9 +118,9 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
     now(stage.streaming.refresh())
     now(stage.streaming.look())
 
-    assert stage.troubles == ["", "there are 20 streams and no Kafka for them: kafka.brokers is not set"]
+    assert stage.troubles == ["", "the streams can do nothing: there is no Kafka: kafka.brokers is not set"]
     assert stage.streaming.describe("acme", "s1") == {
-        "state": "working",
+        "state": "stands still: there is no Kafka: kafka.brokers is not set",
         "messages": 0,
         "bytes": 0,
         "messages_per_s": 0,
@@ -129,6 +129,29 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
     }
     assert stage.streaming.describe("acme", "unknown") is None
     assert stage.streaming.close(1)
+    house.close()
+
+
+def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: Any, monkeypatch: Any) -> None:
+    """Nothing is looked at while there are none."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    asked: list[bool] = []
+    watch = SimpleNamespace(trouble="", watch=lambda is_needed: asked.append(is_needed), close=lambda: None)
+    stage.streaming._watch = cast("Any", watch)
+    outward = Stream(99, 7, "acme", "telemetry", Direction.OUT, "#", 1, 1000)
+    stage.found = []
+    now(stage.streaming.refresh())
+    now(stage.streaming.look())
+    stage.found, stage.streaming.is_stale = [STREAMS[0], outward], True
+    now(stage.streaming.refresh())
+    now(stage.streaming.look())
+    watch.trouble = "no answer"
+    now(stage.streaming.look())
+
+    assert (asked, stage.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
+    told = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
+    assert [each and each["state"] for each in told] == ["stands still: no answer", "held back: no answer"]
     house.close()
 
 

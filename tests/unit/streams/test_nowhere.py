@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iothub_services.streams.nowhere import NowhereReceiver, NowhereSender
+from iothub_services.streams.nowhere import NowhereReceiver, NowhereSender, NowhereWatch
 from iothub_services.streams.port import Outgoing
 
 
@@ -26,3 +26,12 @@ def test_nothing_comes() -> None:
     receiver.done(1, {})
 
     assert (receiver.trouble, receiver.close(1)) == ("", True)
+
+
+def test_what_is_missing_is_known_without_a_look() -> None:
+    watch = NowhereWatch("there is no Kafka")
+
+    watch.watch(is_needed=True)
+    watch.close()
+
+    assert watch.trouble == "there is no Kafka"
