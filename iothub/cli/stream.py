@@ -5,6 +5,7 @@ Knows no driver's inside: topics are made and looked at by `iothub_services.stre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.verbs import Verb
-from iothub_services.streams.port import Direction, Stream, topic_name
+from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.streams import Wanted
 
@@ -144,20 +145,20 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_
     """Delete a stream, its rules, and its topic with everything in it.
 
     Exit code 4, and nothing is deleted, when the topics of Kafka belong to another installation: add --keep-topic then.
+    Exit code 7 when Kafka does not answer: the stream is deleted, and how to delete its topic is told; again by a repetition.
 
     Example:
       iothub --data-dir ./hub stream delete acme telemetry --keep-topic
     """
-    stream = streams.show(app.store(), tenant, name)
+    stream = _to_be_deleted(app, tenant, name)
     what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
     if not app.is_deletion_meant(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
         return
     topics = None if is_kept else _topics(app)
-    if topics is not None:
-        _require_own(app)
+    why_kept = None if is_kept else _require_own(app)
     streams.remove(app.store(), tenant, name)
     if topics is not None:
-        topics.delete([stream])
+        _delete_topics(app, topics, stream, why_kept)
     app.done(f"deleted {what}", _row(app, stream))
 
 
@@ -183,12 +184,64 @@ def _owned(app: App) -> Owned:
     return owned_topics(app.loaded.config, installation_of(app.loaded.config, app.data_dir))
 
 
-def _require_own(app: App) -> None:
-    """Raises ConflictError: what would be deleted belongs to another installation."""
+def _require_own(app: App) -> UnavailableError | None:
+    """Return why Kafka does not say whose its topics are. Raises ConflictError: they belong to another installation."""
     try:
         _owned(app).check()
     except ConflictError as error:
         raise ConflictError(f"{error}; --keep-topic deletes the stream alone") from None
+    except UnavailableError as error:
+        return error
+    return None
+
+
+def _delete_topics(app: App, topics: StreamTopics, stream: Stream, why_not: UnavailableError | None) -> None:
+    """Raises UnavailableError, which says what is deleted, what is not, and what to do."""
+    try:
+        if why_not is not None:
+            raise why_not
+        topics.delete([stream])
+    except UnavailableError as error:
+        raise UnavailableError(
+            f"stream {stream.name} of tenant {stream.tenant} is deleted, its topic stays, for {error}; "
+            f"{_by_hand(app, topics.names(stream))}"
+        ) from None
+
+
+def _to_be_deleted(app: App, tenant: str, name: str) -> Stream:
+    """Raises NotFoundError, which tells of topics that an earlier deletion could not delete."""
+    try:
+        return streams.show(app.store(), tenant, name)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}{_left_over(app, tenant, name)}") from None
+
+
+def _left_over(app: App, tenant: str, name: str) -> str:
+    from iothub.stream_drivers import no_kafka
+
+    if no_kafka(app.loaded.config):
+        return ""
+    topics = _topics(app)
+    outward, inward = (_topic(app, tenant, name, each) for each in (Direction.OUT, Direction.IN))
+    others = {topic for stream in streams.living(app.store()) for topic in topics.names(stream)}
+    try:
+        _owned(app).check()
+        found = topics.there([each for each in (outward, inward, refused_topic(inward)) if each not in others])
+    except UnavailableError as error:
+        return f"; whether a topic of it stayed is not known: {error}"
+    except ConflictError:  # what is there is somebody else's
+        return ""
+    return f"; a topic of that name stayed: {_by_hand(app, found)}" if found else ""
+
+
+def _by_hand(app: App, topics: Sequence[str]) -> str:
+    """Say how topics are deleted without us; Kafka's tool takes regular expressions."""
+    brokers = ",".join(map(str, app.loaded.config.kafka.brokers))
+    pattern = ",".join(topics).replace(".", r"\.")
+    return (
+        "delete it, or a new stream of that name begins with what is in it: "
+        f"kafka-topics.sh --bootstrap-server {brokers} --delete --topic '{pattern}'"
+    )
 
 
 def _group(app: App, stream: Stream, group: str | None) -> str | None:

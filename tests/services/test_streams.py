@@ -147,6 +147,33 @@ def test_streams_without_traffic_are_told_of_while_kafka_is_gone(broker_alone: S
     until(lambda: not alarms(hub) and states(hub) == ["working"] * 2, "the end of the alarm", RECOVERY_S)
 
 
+def test_a_deletion_without_kafka_says_what_it_did_and_what_is_left(broker_alone: Services, hub: Hub) -> None:
+    """And who repeats it later, or makes the stream again, hears of the topic that stayed."""
+    hub.run("stream", "create", "acme", "telemetry", "sensors/#")
+    hub.run("stream", "create", "acme", "commands", "devices/#", "--direction", "in")
+    topic = f"{prefix(hub)}.acme.telemetry"
+    delete = ("stream", "delete", "acme", "telemetry", "--yes")
+
+    broker_alone.kill("kafka")
+    first, again = (hub.run(*delete, check=False) for _ in range(2))
+    inward = hub.run("stream", "delete", "acme", "commands", "--yes", check=False)
+    broker_alone.up("kafka")
+    later = hub.run(*delete, check=False)
+
+    assert (first.returncode, inward.returncode) == (7, 7)
+    assert "stream telemetry of tenant acme is deleted, its topic stays, for Kafka at" in first.stderr
+    pattern = rf"{prefix(hub)}\.acme"
+    assert rf"--delete --topic '{pattern}\.telemetry'" in first.stderr
+    assert rf"--delete --topic '{pattern}\.commands\.in,{pattern}\.commands\.in\.refused'" in inward.stderr
+    assert (again.returncode, "whether a topic of it stayed is not known" in again.stderr) == (3, True)
+    assert (later.returncode, rf"--delete --topic '{pattern}\.telemetry'" in later.stderr) == (3, True)
+    assert hub.rows("stream", "list", "acme") == []
+    made = hub.run("stream", "create", "acme", "telemetry", "sensors/#")
+    assert f"topic {topic} was there already" in made.stderr
+    hub.run(*delete)
+    assert "stayed" not in hub.run(*delete, check=False).stderr
+
+
 def states(hub: Hub) -> list[str]:
     """What the hub says of the stream out and of the one in, while Kafka may be away."""
     shown = [hub.run("-o", "json", "stream", "show", "acme", name, check=False) for name in ("telemetry", "commands")]
