@@ -5,6 +5,8 @@ Knows the parts by name.
 
 from __future__ import annotations
 
+from functools import partial
+
 from iothub.datadir import DataDir
 from iothub.doctor import (
     accounts,
@@ -46,7 +48,8 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
 def _servers(data_dir: DataDir, settings: Config) -> list[Look]:
     chosen: list[Look] = []
     if settings.kafka.brokers:
-        chosen += kafka.looks(settings.kafka, has_log=settings.events.driver == "kafka")
+        needed = partial(streams.need_kafka, data_dir, settings)
+        chosen += kafka.looks(settings.kafka, has_log=settings.events.driver == "kafka", is_needed=needed)
     if settings.redis.addresses:
         chosen += redis.looks(settings.redis, has_ledger=settings.quota.ledger == "redis")
         if "redis" in queue_drivers(settings, data_dir):

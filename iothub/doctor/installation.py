@@ -61,7 +61,7 @@ def _topics(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     try:
         yield _seen(name, owned_topics(settings, installation_of(settings, data_dir)))
     except ConflictError as error:
-        if settings.events.driver == "kafka" or streams.known(data_dir, settings):
+        if streams.need_kafka(data_dir, settings):
             raise
         yield Finding(name, State.WARN, str(error), "no stream can be made until then")
 

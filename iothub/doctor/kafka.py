@@ -6,7 +6,7 @@ Knows these topics and no event. Nothing is made: that is the hub's.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,11 @@ _NAME = "Kafka"
 _HINT = "start it, or correct kafka.brokers"
 
 
-def looks(settings: Kafka, *, has_log: bool) -> list[Look]:
-    """`has_log`: the session log is there; else only streams are."""
+def looks(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> list[Look]:
+    """`has_log`: the session log is there; else only streams are. `is_needed`: whether the hub has anything there; it may block."""
     return [
         *(Look(f"Kafka broker {each}", partial(_broker, each, settings)) for each in settings.brokers),
-        Look(_NAME, lambda: _cluster(settings, has_log=has_log)),
+        Look(_NAME, lambda: _cluster(settings, has_log=has_log, is_needed=is_needed)),
     ]
 
 
@@ -43,7 +43,7 @@ def _broker(broker: Endpoint, settings: Kafka) -> Iterator[Finding]:
     yield Finding(name, State.OK, "accepts connections", seconds=seconds)
 
 
-def _cluster(settings: Kafka, *, has_log: bool) -> Iterator[Finding]:
+def _cluster(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> Iterator[Finding]:
     require_extra("kafka.brokers", "kafka", "kafka", "crc32c")
     from iothub_services.events.kafka_cluster import KafkaCluster
     from iothub_services.events.kafka_topics import look_at_topics
@@ -54,7 +54,7 @@ def _cluster(settings: Kafka, *, has_log: bool) -> Iterator[Finding]:
             names, seconds = timed(admin.list_topics)
             brokers = len(admin.describe_cluster()["brokers"])
     except BackendError as error:
-        yield Finding(_NAME, State.FAIL, str(error), _HINT)
+        yield Finding(_NAME, State.FAIL if is_needed() else State.WARN, str(error), _HINT)
         return
     yield _answer(f"{cluster.name} lists {len(names)} topics", brokers, settings.replication, seconds)
     if not has_log:

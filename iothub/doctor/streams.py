@@ -11,6 +11,7 @@ from contextlib import closing
 from iothub.datadir import DataDir
 from iothub.doctor.findings import Finding, Look, State, timed, unless_away
 from iothub.drivers import require_extra
+from iothub.errors import IotHubError
 from iothub.settings import Config
 from iothub_services.streams.port import Stream
 from iothub_tenants.accounts import streams
@@ -47,6 +48,16 @@ def known(data_dir: DataDir, settings: Config) -> list[Stream]:
     """Return the streams that a hub serves. Raises BackendError, ConfigError."""
     with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
         return streams.active(store)
+
+
+def need_kafka(data_dir: DataDir, settings: Config) -> bool:
+    """Whether a hub refuses work, or does not start, while Kafka is away. Where the accounts do not tell, it may."""
+    if settings.events.driver == "kafka":
+        return True
+    try:
+        return data_dir.is_initialised and bool(known(data_dir, settings))
+    except IotHubError:
+        return True
 
 
 def _missing(settings: Config, found: list[Stream]) -> list[str]:

@@ -124,6 +124,7 @@ def test_records_of_an_application_reach_devices(broker_alone: Services, hub: Hu
     until(lambda: len(read_all(broker_alone, f"{topic}.refused")) == 3, "what was put aside", 30)
     refused = read_all(broker_alone, f"{topic}.refused")
     assert [headers["refused.reason"] for headers, _, _ in refused] == [b"denied", b"not_in_filter", b"malformed"]
+    assert {key for _, key, _ in refused} == {None}  # as it was written
     until(
         lambda: json.loads(hub.run("-o", "json", "stream", "show", "acme", "commands").stdout)["lag"] == 0,
         "everything committed",

@@ -55,7 +55,7 @@ def consumer(services: Services, topic: str) -> Iterator[KafkaConsumer]:
         made.close()
 
 
-def records_of(services: Services, topic: str) -> Iterator[tuple[dict[str, bytes], bytes, bytes]]:
+def records_of(services: Services, topic: str) -> Iterator[tuple[dict[str, bytes], bytes | None, bytes]]:
     """Yield headers, key and value of everything that is in a topic now, in the order of each partition."""
     with consumer(services, topic) as made:
         ends = made.end_offsets(list(made.assignment()))
@@ -67,7 +67,7 @@ def records_of(services: Services, topic: str) -> Iterator[tuple[dict[str, bytes
                 yield from ((dict(each.headers), each.key, each.value) for each in records)
 
 
-def read_all(services: Services, topic: str) -> list[tuple[dict[str, bytes], bytes, bytes]]:
+def read_all(services: Services, topic: str) -> list[tuple[dict[str, bytes], bytes | None, bytes]]:
     """Return headers, key and value of everything in a topic, in the order of each partition."""
     return list(records_of(services, topic))
 

@@ -26,6 +26,7 @@ from iothub_services.streams.port import Outgoing
 _MAGIC = 2  # the form of records since Kafka 0.11
 _SHORT = 8_192  # numbers below are encoded once
 _KEYS, _KEY_BYTES = 16_384, 128  # of so many keys, none longer, it is remembered what the partitioner makes of them
+_NULL = b"\1"  # -1 in the place of a length
 _NAMES = 64  # of headers, each up to 64 KiB
 
 Errors = Sequence[BaseException | None]
@@ -135,7 +136,10 @@ _remembered_hash = lru_cache(_KEYS)(_hash)
 def encoded(record: Outgoing, index: int) -> bytes:
     """Return one record as it stands in its batch, all of whose records have the same time."""
     key, value, headers = record.key, record.value, record.headers
-    parts = [b"\0\0", _varint[index], _varint[len(key)], key, _varint[len(value)], value, _varint[len(headers)]]
+    parts = [b"\0\0", _varint[index]]
+    parts += (_NULL,) if key is None else (_varint[len(key)], key)
+    parts += (_NULL,) if value is None else (_varint[len(value)], value)
+    parts.append(_varint[len(headers)])
     for name, text in headers:
         parts += (_name(name), _varint[len(text)], text)
     body = b"".join(parts)

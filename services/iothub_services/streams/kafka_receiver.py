@@ -40,9 +40,9 @@ def group_of(prefix: str) -> str:
 
 
 def incoming(record: Any) -> Incoming:
-    """Return a record of the library as ours. In Kafka a key, a value and a header's value may be null: they are empty here."""
+    """Return a record of the library as ours. In Kafka a header's value may be null: it is empty here."""
     headers = tuple((name, value or b"") for name, value in record.headers)
-    return Incoming(record.partition, record.offset, record.timestamp, record.key or b"", record.value or b"", headers)
+    return Incoming(record.partition, record.offset, record.timestamp, record.key, record.value, headers)
 
 
 class KafkaReceiver:

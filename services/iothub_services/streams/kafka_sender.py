@@ -89,7 +89,7 @@ class _Topic:
             self.lanes = {partition: deque() for partition in partitions}
         lanes, count = list(self.lanes.values()), len(partitions)
         for record in self.new:
-            lanes[key_hash(record.key) % count].append(record)
+            lanes[key_hash(record.key or b"") % count].append(record)
         self.new.clear()
         return True
 

@@ -160,9 +160,11 @@ class StreamOutlet:
         room = self._rooms.setdefault(stream.tenant_id, Room(self._bounds, self._whole))
         return Sink(stream, stream.topic(self._prefix), room)
 
-    def write(self, topic: str, key: bytes, value: bytes, headers: Headers, on_written: OnWritten) -> None:
+    def write(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, on_written: OnWritten
+    ) -> None:
         """Write a record that is no device's message, and say when it is durable."""
-        self._sender.send(Outgoing(on_written, topic, key, value, headers, len(value)))
+        self._sender.send(Outgoing(on_written, topic, key, value, headers, len(value or b"")))
 
     def forget(self, sink: Sink) -> None:
         """Its stream was deleted, or its tenant stopped: nobody waits for it any more, lest what is published now overtakes on the way to the queues.

@@ -61,11 +61,16 @@ def refused_topic(topic: str) -> str:
 
 
 class Outgoing:
-    """One record on its way. `owner` is the caller's; `is_sent`: the driver has it, and nobody else can know whether it is written."""
+    """One record on its way. `owner` is the caller's; `is_sent`: the driver has it, and nobody else can know whether it is written.
+
+    `key`, `value`: None is Kafka's null.
+    """
 
     __slots__ = ("headers", "is_given_up", "is_sent", "key", "owner", "size_bytes", "topic", "value")
 
-    def __init__(self, owner: object, topic: str, key: bytes, value: bytes, headers: Headers, size_bytes: int) -> None:
+    def __init__(
+        self, owner: object, topic: str, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int
+    ) -> None:
         self.owner = owner
         self.topic = topic
         self.key = key
@@ -101,13 +106,13 @@ class StreamSender(Protocol):
 
 
 class Incoming(NamedTuple):
-    """One record as Kafka has it."""
+    """One record as Kafka has it: key and value may be null."""
 
     partition: int
     offset: int
     timestamp_ms: int
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
     headers: Sequence[tuple[str, bytes]]
 
 

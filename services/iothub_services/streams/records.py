@@ -84,7 +84,7 @@ def wish_of(record: Incoming) -> Wish:
         raise RefusedRecordError("header topic is no Topic Name")
     return Wish(
         topic,
-        record.value,
+        record.value or b"",
         _number(given, "qos", 2) or 0,
         bool(_number(given, "retain", 1)),
         _properties(given, tuple(users)),

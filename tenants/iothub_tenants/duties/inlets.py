@@ -48,7 +48,7 @@ class Aside(Protocol):
     """Where records are written that could not be published."""
 
     def write(
-        self, topic: str, key: bytes, value: bytes, headers: Headers, on_written: Callable[[Any], None]
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, on_written: Callable[[Any], None]
     ) -> None: ...
 
 

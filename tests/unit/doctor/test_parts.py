@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from iothub.settings import Config, Events, HBase, Kafka, Listeners, Queues, Sql
 from iothub.testing.certificates import Authority
 from iothub.units import Endpoint
 from iothub_services.metrics import probes
+from iothub_tenants.accounts import streams, tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.initial import init_store
+from iothub_tenants.accounts.streams import Wanted
 
 NOBODY = Endpoint("127.0.0.1", 1)
 TCP_OFF = Config(listeners=Listeners(tcp=TcpListener(port=None)))
@@ -154,7 +159,7 @@ def test_accounts_that_are_lost_fail(data_dir: DataDir) -> None:
 def test_servers_that_do_not_answer_are_named_with_what_to_do() -> None:
     """Each gateway and broker by itself, and what stands behind them."""
     gateways = HBase(thrift=(NOBODY,))
-    broker, _ = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=True)
+    broker, _ = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=True, is_needed=lambda: True)
 
     findings = found(*hbase.looks(gateways, []), broker)
 
@@ -163,12 +168,29 @@ def test_servers_that_do_not_answer_are_named_with_what_to_do() -> None:
     assert findings["Kafka broker 127.0.0.1:1"].advice == "start it, or correct kafka.brokers"
 
 
-def test_cluster_that_does_not_answer_fails_with_what_to_do() -> None:
-    *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=False)
+@pytest.mark.parametrize(("is_needed", "state"), [(True, State.FAIL), (False, State.WARN)])
+def test_cluster_that_does_not_answer_is_told_with_what_to_do(is_needed: bool, state: State) -> None:
+    """Where nothing is in Kafka, the hub starts and refuses nothing."""
+    *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=False, is_needed=lambda: is_needed)
 
     finding = found(cluster)["Kafka"]
 
-    assert (finding.state, finding.advice) == (State.FAIL, "start it, or correct kafka.brokers")
+    assert (finding.state, finding.advice) == (state, "start it, or correct kafka.brokers")
+
+
+def test_kafka_is_needed_as_soon_as_there_is_a_stream(data_dir: DataDir) -> None:
+    """Before that, and before there are accounts, only where the log is there."""
+    settings = replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,), timeout_s=0.5))
+    states = [found(*looks(data_dir, settings))["Kafka"].state]
+    with closing(init_store(sqlite_url(data_dir.accounts))) as store:
+        states.append(found(*looks(data_dir, settings))["Kafka"].state)
+        tenants.create(store, "acme", is_closed=True)
+        streams.create(store, "acme", Wanted("telemetry", "sensors/#"))
+    states.append(found(*looks(data_dir, settings))["Kafka"].state)
+    on_kafka = replace(settings, events=Events(driver="kafka"))
+    states.append(found(*looks(DataDir(data_dir.path / "none"), on_kafka))["Kafka"].state)
+
+    assert states == [State.FAIL, State.WARN, State.FAIL, State.FAIL]
 
 
 @pytest.mark.parametrize(("brokers", "copies", "state"), [(3, 3, State.OK), (1, 1, State.OK), (1, 3, State.WARN)])
@@ -194,7 +216,7 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
 
     plain = {look.name for look in looks(data_dir, TCP_OFF)}
     servers = {look.name for look in looks(data_dir, replace(on_servers, hbase=HBase(thrift=(NOBODY,))))}
-    streams = {look.name for look in looks(data_dir, replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,))))}
+    with_streams = {look.name for look in looks(data_dir, replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,))))}
 
     assert {"queues.db", "events.db", "state.db", "retained.db", "usage.db"} <= plain
     assert not any(name.startswith(("Kafka", "HBase", "listener")) for name in plain)
@@ -208,7 +230,7 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
         "streams",
     }
     assert plain - servers == {"queues.db", "events.db"}
-    assert streams - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "installation, Kafka", "streams"}
+    assert with_streams - plain == {"Kafka", "Kafka broker 127.0.0.1:1", "installation, Kafka", "streams"}
 
 
 def test_before_init_servers_are_looked_at_and_no_files(tmp_path: Path) -> None:
@@ -220,6 +242,7 @@ def test_before_init_servers_are_looked_at_and_no_files(tmp_path: Path) -> None:
 
     findings = found(*looks(DataDir(tmp_path), settings))
 
+    assert findings["Kafka"].state is State.WARN
     assert set(findings) == {
         "configuration",
         "accounts",

@@ -134,6 +134,16 @@ def test_a_closed_producer_takes_nothing() -> None:
     assert late.ends == []
 
 
+def test_nulls_stay_nulls() -> None:
+    """A record that is put aside is what its application wrote: null is no empty key."""
+    stage = Stage(Outgoing(None, PLACE.topic, None, None, [], 0), record(b"", b""))
+
+    stage.give()
+    [read] = list(MemoryRecords(stage.next().records.buffer()))
+
+    assert [(each.key, each.value) for each in read] == [(None, None), (b"", b"")]
+
+
 @pytest.mark.parametrize("key", [b"", b"p1", b"client-17", bytes(range(256))])
 def test_keys_go_where_the_usual_partitioner_sends_them(key: bytes) -> None:
     """Applications rely on it, and other producers may write to the topic."""

@@ -260,10 +260,10 @@ def test_records_that_retention_took_are_told_of(stage: Stage, capsys: pytest.Ca
     assert "records for devices were gone before they were read" in capsys.readouterr().err
 
 
-def test_nulls_of_kafka_are_empty() -> None:
-    """Else a header that any application may write ends the thread that reads it, or the one that puts it aside."""
+def test_nulls_of_kafka_stay_but_in_headers() -> None:
+    """A header without a value, which any application may write, would end the thread that reads it, or the one that puts it aside."""
     record = SimpleNamespace(
         partition=1, offset=2, timestamp=3, key=None, value=None, headers=[("topic", b"t"), ("user.k", None)]
     )
 
-    assert incoming(record) == Incoming(1, 2, 3, b"", b"", (("topic", b"t"), ("user.k", b"")))
+    assert incoming(record) == Incoming(1, 2, 3, None, None, (("topic", b"t"), ("user.k", b"")))

@@ -43,10 +43,12 @@ class Beside:
     """Fulfils `Aside` and the book's `Outlet`."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[str, bytes, Headers]] = []
+        self.written: list[tuple[str, bytes | None, Headers]] = []
         self.forgotten: list[str] = []
 
-    def write(self, topic: str, key: bytes, value: bytes, headers: Headers, on_written: Callable[[Any], None]) -> None:
+    def write(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, on_written: Callable[[Any], None]
+    ) -> None:
         assert key == b"key"
         self.written.append((topic, value, headers))
         on_written(None)
