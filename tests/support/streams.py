@@ -5,9 +5,11 @@ Knows no fault: the tests say what is done to the servers.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from tests.support.packets import PUBACK
 from tests.support.raw import ClosedError, RawClient
 
 _PATIENCE_S = 60.0
+_RECEIVE_MAXIMUM = 0x21
+_REFUSED = 0x80  # reason codes from here on
 
 
 def stream_hub(directory: Path, kafka: Kafka, **settings: str) -> Hub:
@@ -83,17 +87,39 @@ def write(services: Services, topic: str, *records: tuple[dict[str, str], bytes]
         producer.close(timeout=10)
 
 
+@contextmanager
+def reading(services: Services, topic: str, file: Path) -> Iterator[None]:
+    """An application beside: a plain consumer in a process of its own, which writes each value on a line of `file` as it comes."""
+    command = [sys.executable, "-m", "tests.support.stream_reader", broker(services), topic, str(file)]
+    process = subprocess.Popen(command)
+    try:
+        yield
+        assert process.poll() is None, f"the consumer ended with {process.returncode}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def records_in(services: Services, topic: str) -> int:
+    """Count what a topic has now, from its first record on."""
+    with consumer(services, topic) as made:
+        return sum(made.end_offsets(list(made.assignment())).values())
+
+
 class Publisher(threading.Thread):
     """One QoS 1 publisher that goes on over every end of its connection: what was not acknowledged is sent again, in its order.
 
-    `acknowledged`: how many numbers, from 0 on, are; `window`: so many more may be sent.
+    `acknowledged`: how many numbers, from 0 on, are; `window`: so many more may be sent. When one is refused (5.0), nothing new is sent until all
+    that was sent is answered; then it goes on from there. `refused`: those numbers; `codes`: every answer's.
     """
 
-    def __init__(self, port: int, name: str, topic: str, count: int, window: int = 20) -> None:
+    def __init__(self, port: int, name: str, topic: str, count: int, window: int = 20, version: int = 4) -> None:
         super().__init__(daemon=True)
         self.client_id, self.acknowledged, self.count = name, 0, count
         self.connections = 0
-        self._port, self._topic, self.window = port, topic, window
+        self.refused: set[int] = set()
+        self.codes: set[int] = set()
+        self._port, self._topic, self.window, self._version = port, topic, window, version
         self.is_stopped = False
 
     def run(self) -> None:
@@ -104,18 +130,29 @@ class Publisher(threading.Thread):
                 time.sleep(0.1)  # the hub is away
 
     def _publish(self) -> None:
-        with RawClient(self._port, 4, timeout=_PATIENCE_S) as client:
-            client.connect(self.client_id, "acme/dev1", clean=False)
+        with RawClient(self._port, self._version, timeout=_PATIENCE_S) as client:
+            allowed = client.connect(self.client_id, "acme/dev1", clean=False).property(_RECEIVE_MAXIMUM)
+            window = min(self.window, allowed) if isinstance(allowed, int) else self.window
             self.connections += 1
-            sent = self.acknowledged
+            sent = answered = self.acknowledged
             while self.acknowledged < self.count and not self.is_stopped:
-                while sent < self.count and sent < self.acknowledged + self.window:
+                if sent == answered:
+                    sent = answered = self.acknowledged
+                while answered == self.acknowledged and sent < min(self.count, answered + window):
                     payload = f"{self.client_id} {sent}".encode()
                     client.send(client.publish_bytes(self._topic, payload, 1, sent % 65_535 + 1))
                     sent += 1
                 answer = client.expect(PUBACK)
-                assert answer.packet_id == self.acknowledged % 65_535 + 1
-                self.acknowledged += 1
+                assert answer.packet_id == answered % 65_535 + 1
+                self._answered(answered, answer.code)
+                answered += 1
+
+    def _answered(self, number: int, code: int) -> None:
+        self.codes.add(code)
+        if code >= _REFUSED:
+            self.refused.add(number)
+        elif number == self.acknowledged:
+            self.acknowledged += 1
 
 
 def first_places(values: Iterable[bytes]) -> dict[str, list[int]]:
@@ -125,3 +162,8 @@ def first_places(values: Iterable[bytes]) -> dict[str, list[int]]:
         name, number = value.decode().split()
         seen.setdefault(name, {}).setdefault(int(number))
     return {name: list(numbers) for name, numbers in seen.items()}
+
+
+def last_places(values: Sequence[bytes]) -> dict[str, list[int]]:
+    """Return the numbers of each publisher in the order in which each came last."""
+    return {name: numbers[::-1] for name, numbers in first_places(reversed(values)).items()}
