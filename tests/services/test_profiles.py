@@ -152,7 +152,8 @@ def test_single_server_is_in_order_and_outlives_its_servers(services: Services, 
         party.leave()
         party(5, "writer").publish("room/1", b"21.5", qos=1)
         assert party(5, "reader", keep=True).payloads(1) == [b"21.5"]
-        assert set(failures(hub)) == {"Kafka"}
+        assert failures(hub) == {}, "the hub runs and refuses nothing"
+        assert {"Kafka", "Redis"} <= set(not_ok(hub))
     finally:
         party.leave()
         hub.close()
