@@ -38,7 +38,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It is not. `kind`: conflict, unavailable, corrupt or config."""
+    """It is not. `kind`: conflict, unavailable, corrupt, config or died."""
 
     kind: str
     text: str

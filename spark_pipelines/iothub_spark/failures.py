@@ -1,11 +1,15 @@
 """An error of the house as it was before Spark wrapped it: what happened in a task or in Java comes back as text.
 
-Knows the classes of `iothub.errors` and how Python prints them.
+Knows the classes of `iothub.errors` and how Python prints them, and how py4j and Spark say that a process of theirs is gone.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from iothub.errors import (
     ConfigError,
@@ -22,12 +26,20 @@ _MADE = {
     each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError)
 }
 _WORDS = 400  # characters of a foreign error
+NO_JAVA = (Py4JNetworkError, ConnectionError)  # of stores we have words of our own: this is the connection to Java
+_NOT_STARTED = "JAVA_GATEWAY_EXITED"  # Spark's word for a Java that ended before it was up
+_SPENT = re.compile(r"java\.lang\.OutOfMemoryError|Python worker exited unexpectedly")
+_MEMORY = "killed or out of memory: raise spark.driver_memory or lower spark.master, and look into `dmesg` for the kernel's out-of-memory killer"
 _FULL = "No space left on device"
 _FULL_FILE = re.compile(rf"(/[^\s:'\"()]+) \({_FULL}\)|{_FULL}: '([^']+)'")  # as Java says it, and Python
 
 
+class DiedError(IotHubError):
+    """Java or its Python workers are gone. No store is to blame, and waiting for one mends nothing."""
+
+
 def translated(error: BaseException) -> IotHubError:
-    """Return the error of ours that is in a chain of errors or in its text; a foreign one is an UnavailableError with its first line."""
+    """Return the error of ours that is in its text; a foreign one is an UnavailableError with its first line, a DiedError when Java is gone."""
     if isinstance(error, IotHubError):
         return error
     found = _OURS.findall(str(error))
@@ -35,17 +47,39 @@ def translated(error: BaseException) -> IotHubError:
         return _made(*found[-1])
     if _FULL in str(error):
         return _no_space(str(error))
+    if gone := _gone(error):
+        return DiedError(gone)
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return UnavailableError(f"Spark: {type(error).__name__}: {first}"[:_WORDS])
 
 
 def kind_of(error: IotHubError) -> str:
     """Return the word by which the runner knows it."""
+    if isinstance(error, DiedError):
+        return "died"
     if isinstance(error, ConflictError | FutureRecordError):
         return "conflict"
     if isinstance(error, ConfigError | NotFoundError):
         return "config"
     return "corrupt" if isinstance(error, CorruptRecordError) else "unavailable"
+
+
+def _gone(error: BaseException) -> str:
+    """Say which process is gone; empty: none."""
+    chain = list(_chain(error))
+    if any(isinstance(each, PySparkException) and each.getCondition() == _NOT_STARTED for each in chain):
+        return f"Java ended before Spark was up (is it Java 17 or later?), or was {_MEMORY}"
+    if any(isinstance(each, NO_JAVA) for each in chain):
+        return f"Java has gone, in which Spark runs: {_MEMORY}"
+    spent = next(filter(None, (_SPENT.search(str(each)) for each in chain)), None)
+    return f"{spent[0]}: {_MEMORY}" if spent else ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _no_space(text: str) -> UnavailableError:

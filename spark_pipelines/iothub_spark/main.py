@@ -1,6 +1,6 @@
 """One run of one job: reads the spec, starts Spark, runs the job, says how it ended.
 
-Knows every job by name. Exit codes: 0; 1 differences or damage; 2 a wrong spec; 4 log or checkpoint are not what they must be;
+Knows every job by name. Exit codes: 0; 1 differences or damage, or Java is gone; 2 a wrong spec; 4 log or checkpoint are not what they must be;
 7 a store does not answer.
 """
 
@@ -10,18 +10,19 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from iothub.errors import ConfigError, IotHubError
 from iothub_spark import before
 from iothub_spark.catalogue import CATALOGUE
-from iothub_spark.failures import kind_of, translated
+from iothub_spark.failures import NO_JAVA, kind_of, translated
 from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report
 from iothub_spark.session import start_session
 from iothub_spark.spec import Option, Spec, read_spec
 
-_CODES = {"config": 2, "conflict": 4, "unavailable": 7, "corrupt": 1}
+_CODES = {"config": 2, "conflict": 4, "unavailable": 7, "corrupt": 1, "died": 1}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +50,8 @@ def _run(spec: Spec, report: Report) -> int:
     try:
         report.done(JOBS[spec.job](spark, spec, report))
     finally:
-        spark.stop()
+        with suppress(*NO_JAVA):  # who is gone need not be stopped, and hides no error
+            spark.stop()
     return 0
 
 

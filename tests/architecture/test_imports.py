@@ -16,6 +16,7 @@ ALLOWED = {
     "sqlalchemy": ("iothub.doctor.sql", "iothub_tenants.", "iothub_migrations.", "iothub_spark.stores.accounts"),
     "psycopg": ("iothub_tenants.accounts.postgresql",),
     "pyspark": ("iothub_spark.",),
+    "py4j": ("iothub_spark.failures",),  # pyspark brings it
     "pyarrow": ("iothub_spark.sources.", "iothub_spark.sinks.", "iothub_spark.transforms."),
     "happybase": ("iothub_spark.stores.rows_hbase",),
     "Hbase_thrift": ("iothub_spark.stores.rows_hbase",),  # happybase makes it

@@ -52,6 +52,14 @@ class Child:
         self._process.communicate(timeout=WAIT_S)
         return killed
 
+    def kill_java_when(self, is_time: Callable[[], bool], *, are_workers_killed: bool = False) -> None:
+        """Kill -9 the driver's Java as soon as something is so, its Python workers first or not at all. `finish` tells what came of it."""
+        self._await(is_time)
+        if are_workers_killed:
+            _kill_workers(self._process.pid)
+        for process in psutil.Process(self._process.pid).children():
+            process.kill()
+
     def end_at(self, moment: float) -> None:
         """Kill -9 the driver at a moment of the monotonic clock, unless it ends before."""
         try:

@@ -124,6 +124,18 @@ def test_killed_workers_change_nothing(spark: SparkSession, folder: Path) -> Non
     _require_finished(spark, folder)
 
 
+@pytest.mark.parametrize("are_workers_killed", [False, True], ids=["java", "java_and_workers"])
+def test_killed_java_is_told_as_what_it_is(spark: SparkSession, folder: Path, are_workers_killed: bool) -> None:
+    """Kill -9, as the kernel does when memory is short: nothing counts, and what is said is of memory, not of servers."""
+    with started(_to_kill(folder), folder) as child:
+        child.kill_java_when(lambda: seen(folder, "SELECT 1 FROM checkpoint"), are_workers_killed=are_workers_killed)
+        code, said = child.finish()
+
+    assert (code, said[-1]["kind"]) == (1, "died")
+    assert "spark.driver_memory" in str(said[-1]["text"])
+    _require_finished(spark, folder)
+
+
 def test_wrong_record_is_named_by_verify(spark: SparkSession, folder: Path) -> None:
     """In the live states, beside a checkpoint that is right."""
     _compact(spark, folder)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from iothub.errors import BackendError, ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError
@@ -101,6 +103,41 @@ def test_full_disk_is_told_as_one(text: str, where: str) -> None:
 
     assert str(found) == f"{where}: no space is left on the disk: make room, then run the job again"
     assert kind_of(found) == "unavailable"
+
+
+def _while(last: Exception, first: Exception) -> Exception:
+    """Return an error that came while another one was on its way."""
+    last.__context__ = first
+    return last
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}),
+        Py4JNetworkError("Answer from Java side is empty"),
+        ConnectionRefusedError(111, "Connection refused"),
+        _while(RuntimeError("cannot stop"), ConnectionRefusedError(111, "Connection refused")),
+        RuntimeError("Job aborted\njava.lang.OutOfMemoryError: Java heap space\n\tat org.apache.spark"),
+        RuntimeError("Task 0 failed 4 times\nSparkException: Python worker exited unexpectedly (crashed)"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_killed_java_is_no_back_end_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """What helps is memory, not waiting for a server."""
+
+    def run(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(main, "_run", run)
+
+    assert _run(tmp_path, sqlite_spec(tmp_path)) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["kind"] == "died"
+    assert "spark.driver_memory" in said["text"]
+    assert "dmesg" in said["text"]
 
 
 def test_progress_of_the_stages_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
