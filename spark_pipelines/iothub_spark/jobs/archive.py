@@ -1,6 +1,6 @@
 """The job `archive`: copies the events of both logs into Parquet files, and marks up to where, so that no trimming goes past it.
 
-Knows the order of things: mark, copy, count, move the mark. Killed anywhere, the next run writes the same batch anew.
+Knows the order of things: say what is gone already, mark, copy, count, move the mark. Killed anywhere, the next run writes the same batch anew.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.errors import ConflictError, CorruptRecordError
 from iothub.records.events import Topic
+from iothub_spark import trimmed
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.sinks.archive import write_batch
 from iothub_spark.sources.events import read_events
 from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
-from iothub_spark.stores.archive import LOGS, batch_folder, required
+from iothub_spark.stores.archive import LOGS, batch_folder, note_gap, required
 from iothub_spark.stores.log import LogRange, Offsets, range_after
 from iothub_spark.stores.marks import set_job_mark
 from iothub_spark.stores.opened import opened_checkpoints, opened_log
@@ -33,11 +34,34 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     with opened_accounts(spec.sql_url_file) as accounts:
         for topic, log in LOGS.items():
             mark, wanted = _wanted(spec, report, accounts, topic)
+            if mark is None:
+                figures |= _tell_gap(spec, report, topic)
+                mark = _begin(spec, accounts, wanted)
             figures |= {f"{log}_{name}": count for name, count in _archive(spark, spec, report, mark, wanted).items()}
             if not spec.is_dry_run:
                 accounts.set_mark(JOB, log, wanted.upto, _now_ms())
                 _tell_compaction(spec, topic, wanted.upto)
     return figures
+
+
+def _tell_gap(spec: Spec, report: Report, topic: Topic) -> dict[str, str]:
+    """Say, and remember for reports, which events were gone when a copy began."""
+    with opened_log(spec.events) as log:
+        before_ms = trimmed.before_ms(log, topic, _now_ms())
+    if before_ms is None:
+        return {}
+    report.note(trimmed.told(topic, before_ms))
+    if not spec.is_dry_run:
+        note_gap(required(spec.archive), LOGS[topic], before_ms)
+    return {f"{LOGS[topic]}_missing_before": trimmed.moment(before_ms)}
+
+
+def _begin(spec: Spec, accounts: Accounts, wanted: LogRange) -> Mark:
+    """Set the marks of a copy that begins."""
+    if spec.is_dry_run:
+        return Mark(wanted.after, 0)
+    _tell_compaction(spec, wanted.topic, wanted.after)  # first: should this run fail, the next one must find everything
+    return accounts.set_mark(JOB, LOGS[wanted.topic], wanted.after, _now_ms())  # names the batch, in every attempt
 
 
 def _tell_compaction(spec: Spec, topic: Topic, offsets: Offsets) -> None:
@@ -46,8 +70,8 @@ def _tell_compaction(spec: Spec, topic: Topic, offsets: Offsets) -> None:
         set_job_mark(checkpoints, JOB, offsets, topic)
 
 
-def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tuple[Mark, LogRange]:
-    """Return what is to be copied. Raises ConflictError: events are missing that were not copied."""
+def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tuple[Mark | None, LogRange]:
+    """Return what is to be copied, behind which mark; None: a copy begins. Raises ConflictError: events are missing that were not copied."""
     name = LOGS[topic]
     mark = accounts.mark(JOB, name)
     with opened_log(spec.events) as log:
@@ -60,10 +84,7 @@ def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tup
                 ) from None
             report.note(f"the archive of {name} has a gap: {error}")
             mark, wanted = None, range_after(log, None, topic)
-    if mark is None and not spec.is_dry_run:
-        _tell_compaction(spec, topic, wanted.after)  # first: should this run fail, the next one must find everything
-        mark = accounts.set_mark(JOB, name, wanted.after, _now_ms())  # the batch is named by it, in every attempt
-    return mark or Mark(wanted.after, 0), wanted
+    return mark, wanted
 
 
 def _archive(spark: SparkSession, spec: Spec, report: Report, mark: Mark, wanted: LogRange) -> dict[str, int]:

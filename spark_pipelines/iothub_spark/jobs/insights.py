@@ -5,15 +5,13 @@ Knows the order of things; what is found is `transforms.insights`'s, how it look
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from iothub.errors import BackendError
 from iothub.records.events import Topic
+from iothub_spark import trimmed
 from iothub_spark.jobs.archive import JOB as ARCHIVE
 from iothub_spark.report import Figures, Report
 from iothub_spark.reports.findings import Cells, gathered
@@ -21,7 +19,7 @@ from iothub_spark.sources.archive import read_archive
 from iothub_spark.sources.events import read_events
 from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, opened_accounts
-from iothub_spark.stores.archive import LOGS, required
+from iothub_spark.stores.archive import LOGS, last_gap_ms, required, write_text
 from iothub_spark.stores.log import range_after
 from iothub_spark.stores.opened import opened_log
 from iothub_spark.transforms import insights
@@ -39,7 +37,11 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     days = [(first + timedelta(days=number)).date().isoformat() for number in range(DAYS)]
     with opened_accounts(spec.sql_url_file) as accounts:
         names = accounts.tenants()
+        gaps = _gaps(spec, accounts, now, first)
         sessions, statistics = [_events(spark, spec, accounts, topic, first) for topic in LOGS]
+    lacking = [trimmed.told(topic, before_ms) for topic, before_ms in gaps.items()]
+    for text in lacking:
+        report.note(f"{text}: the report counts too little of them")
     frames = {
         "churn": insights.churn(sessions),
         "disconnects": insights.disconnects(sessions),
@@ -54,9 +56,24 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
         report.stage("find", number, len(frames), "tables")
     findings = gathered(days, names, **rows)
     file = required(spec.archive) / "reports" / f"insights-{days[-1]}.html"
-    _write(file, page(findings, now.strftime("%Y-%m-%d %H:%M UTC")))
+    write_text(file, page(findings, trimmed.moment(int(now.timestamp() * 1000)), lacking))
     report.note(f"the report is {file}")
-    return {"tenants": len(findings.tenants), "days": DAYS, "report": str(file)}
+    missing = {f"{LOGS[topic]}_missing_before": trimmed.moment(before_ms) for topic, before_ms in gaps.items()}
+    return {"tenants": len(findings.tenants), "days": DAYS, "report": str(file), **missing}
+
+
+def _gaps(spec: Spec, accounts: Accounts, now: datetime, first: datetime) -> dict[Topic, int]:
+    """Return before which moment events of these days are gone that nobody has copied, for the logs that lack any."""
+    found = {}
+    for topic, name in LOGS.items():
+        moments = [last_gap_ms(required(spec.archive), name)]
+        if accounts.mark(ARCHIVE, name) is None:
+            with opened_log(spec.events) as log:
+                moments.append(trimmed.before_ms(log, topic, int(now.timestamp() * 1000)))
+        before_ms = max((each for each in moments if each is not None), default=0)
+        if before_ms > first.timestamp() * 1000:
+            found[topic] = before_ms
+    return found
 
 
 def _events(spark: SparkSession, spec: Spec, accounts: Accounts, topic: Topic, first: datetime) -> DataFrame:
@@ -67,14 +84,3 @@ def _events(spark: SparkSession, spec: Spec, accounts: Accounts, topic: Topic, f
     live = read_events(spark, spec, wanted)
     kept = read_archive(spark, required(spec.archive), LOGS[topic], first.date().isoformat())
     return insights.since(kept.unionByName(live), int(first.timestamp() * 1000)).persist()
-
-
-def _write(file: Path, text: str) -> None:
-    """Whole or not at all."""
-    fresh = file.with_suffix(".new")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, file)
-    except OSError as error:
-        raise BackendError(f"{file}: cannot be written: {error.strerror}", retryable=True) from error

@@ -30,8 +30,11 @@ _LACKING = (
 )
 
 
-def page(findings: Findings, made_at: str) -> str:
-    """Return the whole page; tenants by name, those with the most messages not first, so that a reader finds his."""
+def page(findings: Findings, made_at: str, lacking: Sequence[str] = ()) -> str:
+    """Return the whole page; tenants by name, those with the most messages not first, so that a reader finds his.
+
+    `lacking`: what events of these days nobody has.
+    """
     tenants = sorted(findings.tenants.values(), key=lambda tenant: (tenant.tenant_id == 0, tenant.name))
     first, last = (findings.days[0], findings.days[-1]) if findings.days else ("", "")
     return "\n".join(
@@ -42,6 +45,10 @@ def page(findings: Findings, made_at: str) -> str:
             f"<style>{_STYLE}</style></head><body>",
             "<h1>Insights</h1>",
             f"<p>{first} to {last} (UTC), made {escape(made_at)}. The last day is not over.</p>",
+            *[
+                f"<p><strong>What is missing: {escape(text)}; these days have too little of them.</strong></p>"
+                for text in lacking
+            ],
             "<nav>" + "".join(f'<a href="#t{t.tenant_id}">{escape(t.name)}</a>' for t in tenants) + "</nav>",
             *[part for tenant in tenants for part in _tenant(findings, tenant)],
             "" if tenants else "<p>No events of these days are in the archive or in the log.</p>",

@@ -4,17 +4,19 @@ Knows folders and marks, no event and no Spark.
 
 Theory: `events/log=LOG/batch=ID/tenant_id=N/day=YYYY-MM-DD/*.parquet`. A batch is what one run has copied; its ID says from where on (the mark
 of the run before, which moves only after the batch is whole). A run that is repeated therefore writes the same batch anew, and never a second one.
-A batch without `_SUCCESS` is not whole: nobody reads it.
+A batch without `_SUCCESS` is not whole: nobody reads it. `events/log=LOG/gap.json` says before which moment events were gone when a copy began.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from iothub.errors import BackendError, ConfigError
+from iothub.errors import BackendError, ConfigError, CorruptRecordError
 from iothub.records.events import Topic
 from iothub_spark.stores.accounts import Mark
 
@@ -22,6 +24,7 @@ LOGS = {Topic.SESSIONS: "sessions", Topic.ANALYTICS: "analytics"}
 """The words of marks and folders."""
 
 _WHOLE = "_SUCCESS"
+_GAP = "gap.json"
 
 
 def required(path: Path | None) -> Path:
@@ -44,6 +47,43 @@ def batch_folder(archive: Path, log: str, mark: Mark) -> Path:
 def whole_batches(archive: Path, log: str) -> list[Path]:
     """Return the batches that can be read, in the order in which they were begun."""
     return sorted(mark.parent for mark in (events_folder(archive) / f"log={log}").glob(f"batch=*/{_WHOLE}"))
+
+
+def note_gap(archive: Path, log: str, before_ms: int) -> None:
+    """Remember before which moment events were gone that nobody had copied. Raises BackendError."""
+    file, latest = _gap_file(archive, log), last_gap_ms(archive, log) or 0
+    write_text(file, json.dumps({"v": 1, "before_ms": max(latest, before_ms)}) + "\n")
+
+
+def last_gap_ms(archive: Path, log: str) -> int | None:
+    """Return the last moment before which the archive lacks events; None: it lacks none. Raises CorruptRecordError."""
+    file = _gap_file(archive, log)
+    try:
+        fields = json.loads(file.read_bytes())
+        return int(fields["before_ms"])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BackendError(f"{file}: cannot be read: {error.strerror}", retryable=True) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptRecordError(
+            f"{file}: damaged ({type(error).__name__}): remove it, and reports no longer say what the archive lacks"
+        ) from error
+
+
+def _gap_file(archive: Path, log: str) -> Path:
+    return events_folder(archive) / f"log={log}" / _GAP
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises BackendError."""
+    fresh = file.with_suffix(".new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, file)
+    except OSError as error:
+        raise BackendError(f"{file}: cannot be written: {error.strerror}", retryable=True) from error
 
 
 def folders_of(archive: Path, tenant_id: int) -> list[Path]:

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from iothub_spark.jobs import archive
 from iothub_spark.jobs import insights as job
 from iothub_spark.report import Report
 from iothub_spark.schemas.events import EVENTS
+from iothub_spark.stores.log_sqlite import trim
 from iothub_spark.transforms import insights
 from tests.support.event_log import append
+from tests.support.spark import Quiet
 from tests.support.statistics import house, log, spec_of
 
 DAY_MS = 86_400_000
@@ -170,3 +173,25 @@ def test_report_is_one_file_about_every_tenant(spark: SparkSession, tmp_path: Pa
     links = re.findall(r'(?:href|src)="([^"#]+)"', page)
     assert links == []
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_report_says_which_session_events_nobody_has_copied(spark: SparkSession, tmp_path: Path) -> None:
+    """Compaction trimmed them before `archive` ever ran: a count without them would look like a quiet day."""
+    acme = house(tmp_path, "acme")["acme"]
+    hour_ms = int(time.time() * 1000) // 3_600_000 * 3_600_000
+    append(tmp_path / "events.db", [connected(acme, f"d{number}", hour_ms - DAY_MS, 1) for number in range(27)])
+    append(tmp_path / "events.db", [connected(acme, "late", hour_ms, 1)])
+    trim(tmp_path / "events.db", 27)
+    moment = datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    text = f"session events before {moment} are trimmed and not in the archive"
+
+    runs: list[tuple[str, Quiet, dict[str, object]]] = []
+    for module, name in ((job, "insights"), (archive, "archive"), (job, "insights")):
+        report = Quiet()
+        runs.append((name, report, dict(module.run(spark, spec_of(tmp_path, name), report))))
+        if name == "insights":
+            assert text in Path(str(runs[-1][2]["report"])).read_text(encoding="utf-8")
+
+    for name, report, figures in runs:
+        assert any(note.startswith(text) for note in report.notes), name
+        assert figures["sessions_missing_before"] == moment
