@@ -34,6 +34,14 @@ class Task:
         other.after.append(self)
         return other
 
+    def __rrshift__(self, others: list[Task]) -> Task:
+        self.after.extend(others)
+        return self
+
+    @property
+    def name(self) -> str:
+        return str(self.options["task_id"])
+
 
 class Dag:
     """What the DAG itself says."""
@@ -53,10 +61,11 @@ class Dag:
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> tuple[Dag, list[Task]]:
-    """The DAG, run with doubles of Airflow's two classes."""
-    for name in ("airflow", "airflow.sdk", "airflow.providers.standard.operators.bash"):
+    """The DAG, run with doubles of Airflow's classes."""
+    operators = "airflow.providers.standard.operators"
+    for name in ("airflow", "airflow.sdk", f"{operators}.bash", f"{operators}.empty"):
         module = ModuleType(name)
-        vars(module).update(DAG=Dag, BashOperator=Task)
+        vars(module).update(DAG=Dag, BashOperator=Task, EmptyOperator=Task)
         monkeypatch.setitem(sys.modules, name, module)
     Task.made, Dag.made = [], []
     runpy.run_path(str(SCHEDULES / "airflow_dag.py"))
@@ -65,12 +74,34 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> tuple[Dag, list[Task]]:
 
 def test_airflow_runs_the_jobs_of_the_night_in_their_order(airflow: tuple[Dag, list[Task]]) -> None:
     """Each whatever became of the one before, none twice at a time, nothing made up for."""
-    dag, tasks = airflow
+    dag, made = airflow
+    tasks = made[: len(Jobs().nightly)]
 
-    assert [task.options["task_id"] for task in tasks] == list(Jobs().nightly)
+    assert [task.name for task in tasks] == list(Jobs().nightly)
     assert [task.after for task in tasks] == [[], *[[task] for task in tasks[:-1]]]
     assert {task.options["trigger_rule"] for task in tasks} == {"all_done"}
     assert (dag.options["schedule"], dag.options["max_active_runs"], dag.options["catchup"]) == (WHEN, 1, False)
+
+
+def ended(tasks: list[Task], failing: str) -> dict[str, str]:
+    """Return the state of each task as Airflow gives it when one fails."""
+    states: dict[str, str] = {}
+    for task in tasks:
+        is_to_run = task.options.get("trigger_rule", "all_success") == "all_done" or all(
+            states[before.name] == "success" for before in task.after
+        )
+        states[task.name] = ("failed" if task.name == failing else "success") if is_to_run else "upstream_failed"
+    return states
+
+
+@pytest.mark.parametrize("failing", ["", *Jobs().nightly])
+def test_airflow_counts_a_night_as_failed_when_any_job_has(airflow: tuple[Dag, list[Task]], failing: str) -> None:
+    """A run is what its last tasks are; the jobs after the one that failed run all the same."""
+    states = ended(airflow[1], failing)
+    leaves = {task.name for task in airflow[1]} - {before.name for task in airflow[1] for before in task.after}
+
+    assert all(states[job] == ("failed" if job == failing else "success") for job in Jobs().nightly)
+    assert all(states[leaf] == "success" for leaf in leaves) is not bool(failing)
 
 
 def is_understood(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
@@ -82,7 +113,7 @@ def is_understood(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_commands_of_airflow_are_understood(
     airflow: tuple[Dag, list[Task]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for task in airflow[1]:
+    for task in airflow[1][: len(Jobs().nightly)]:
         program, *words = task.options["bash_command"].removeprefix("exec ").split()
 
         assert program == "/opt/iothub/bin/iothub"
