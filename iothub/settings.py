@@ -483,7 +483,7 @@ class Spark:
         kinds.integer(1, 100_000), 8, "Parts that the sessions are divided into; two or three for each core."
     )
     python: Path | None = key(
-        kinds.path, None, "Python that has the extra `spark`; without it the one that runs `iothub`."
+        kinds.path, None, "Python that has iothub and its extra `spark`; without it the one that runs `iothub`."
     )
     archive: Path | None = key(
         kinds.path, None, "Folder of the events as Parquet files; without it `archive` in the data directory."

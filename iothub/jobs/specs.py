@@ -1,12 +1,13 @@
 """From the configuration to what a job's process is told, and to the command that starts it.
 
-Knows no job's inside and opens nothing.
+Knows no job's inside and opens nothing; another Python is asked what it has.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -30,6 +31,9 @@ from iothub_tenants.accounts.database import accounts_url
 
 EXTRA = "pip install 'iothub[spark]'"
 _NEEDED = ("pyspark", "pyarrow")
+_OURS = ("iothub", "iothub_spark")
+_ASK = "import sys; from importlib.util import find_spec; print(*[name for name in sys.argv[1:] if find_spec(name) is None])"
+_ASK_S = 60.0  # a Python may start slowly where much else runs
 
 
 def entry_of(job: str) -> JobEntry:
@@ -172,20 +176,42 @@ def require_spark(settings: Config, environment: Mapping[str, str]) -> None:
     """Say what is missing before a run begins.
 
     Raises:
-        ConfigError: Spark or Java is not installed, or `spark.python` is none.
+        ConfigError: Spark or Java is not installed, or `spark.python` is none, or lacks what a job imports.
         UnavailableError: `spark.python` cannot be run.
     """
     if not settings.spark.master:
         raise ConfigError('spark.master is empty: expected "local[*]" or the URL of a cluster')
-    python = settings.spark.python
-    if python is not None:
-        if not python.exists():
-            raise ConfigError(f"spark.python: {python}: no such program")
-        if not os.access(python, os.X_OK):
-            raise UnavailableError(f"spark.python: {python}: cannot be run by this user")
+    if settings.spark.python is not None:
+        _require_python(settings.spark.python, environment)
     elif missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise ConfigError(f"jobs need packages that are not installed ({', '.join(missing)}): {EXTRA}")
     _require_java(environment)
+
+
+def _require_python(python: Path, environment: Mapping[str, str]) -> None:
+    """Ask another Python for what a job's process imports: the hub's own packages are not there of themselves."""
+    if not python.exists():
+        raise ConfigError(f"spark.python: {python}: no such program")
+    if not os.access(python, os.X_OK):
+        raise UnavailableError(f"spark.python: {python}: cannot be run by this user")
+    command = [str(python), "-c", _ASK, *_OURS, *_NEEDED]
+    try:
+        asked = subprocess.run(  # noqa: S603  as the job itself
+            command, env=dict(environment), cwd="/", capture_output=True, text=True, check=False, timeout=_ASK_S
+        )
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"spark.python: {python}: did not say in {_ASK_S:.0f} s what it has") from None
+    except OSError as error:
+        raise ConfigError(f"spark.python: {python}: cannot be started: {error.strerror}") from None
+    if asked.returncode:
+        last = (asked.stderr.splitlines() or [""])[-1].strip()
+        raise ConfigError(
+            f"spark.python: {python}: is no Python that can be asked for packages: exit code {asked.returncode}, {last}"
+        )
+    if missing := asked.stdout.split():
+        raise ConfigError(
+            f"spark.python: {python} lacks {', '.join(missing)}: jobs want iothub itself there, too: {python} -m {EXTRA}"
+        )
 
 
 def _require_java(environment: Mapping[str, str]) -> None:

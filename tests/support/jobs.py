@@ -37,7 +37,8 @@ class JobHouse:
         program = self.folder / "python"
         words = " ".join(f"'{word}'" for word in (sys.executable, str(FAKE), *steps))
         written = program.with_name("python.new")
-        written.write_text(f"#!/bin/sh\nexec {words}\n")
+        asked = f'[ "$1" = -c ] && exec \'{sys.executable}\' "$@"\n'  # what it has
+        written.write_text(f"#!/bin/sh\n{asked}exec {words}\n")
         written.chmod(0o700)
         written.replace(program)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -109,11 +110,32 @@ def java_home(tmp_path: Path) -> str:
 
 
 def test_python_of_the_settings_is_used(java_home: str) -> None:
-    """Whether it has Spark is what its process says."""
+    """It is asked whether it has what a job's process imports."""
     settings = load(flags=[f"spark.python={sys.executable}"]).config
 
     assert specs.python_of(settings) == Path(sys.executable)
-    specs.require_spark(settings, {"JAVA_HOME": java_home})
+    specs.require_spark(settings, {**os.environ, "JAVA_HOME": java_home})
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            f'exec "{sys.executable}" -S -I "$@"',
+            r"lacks iothub, iothub_spark, pyspark, pyarrow: jobs want iothub itself there, too: .*/python -m pip install 'iothub\[spark\]'",
+        ),
+        ("echo no Python >&2; exit 3", "is no Python that can be asked for packages: exit code 3, no Python"),
+    ],
+    ids=["bare", "none"],
+)
+def test_python_without_what_a_job_needs_is_refused(tmp_path: Path, java_home: str, line: str, text: str) -> None:
+    """Before a run begins, as a missing package of the hub's own Python is."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{line}\n")
+    python.chmod(0o700)
+
+    with pytest.raises(ConfigError, match=text):
+        specs.require_spark(load(flags=[f"spark.python={python}"]).config, {**os.environ, "JAVA_HOME": java_home})
 
 
 def test_python_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
@@ -132,7 +154,9 @@ def test_empty_master_is_refused() -> None:
 def test_java_home_counts_before_the_path(java_home: str) -> None:
     """As Spark looks for it."""
     settings = load(flags=[f"spark.python={sys.executable}"]).config
+    environment = {**os.environ, "PATH": ""}
+    environment.pop("JAVA_HOME", None)
 
-    specs.require_spark(settings, {"JAVA_HOME": java_home, "PATH": ""})
+    specs.require_spark(settings, {**environment, "JAVA_HOME": java_home})
     with pytest.raises(ConfigError, match="there is no java in PATH"):
-        specs.require_spark(settings, {"PATH": ""})
+        specs.require_spark(settings, environment)
