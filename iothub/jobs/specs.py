@@ -47,7 +47,7 @@ def read_options(entry: JobEntry, given: Sequence[str], *, is_full: bool, is_dry
     """Return the options of one run: the two flags, and `NAME=VALUE` texts.
 
     Raises:
-        ConfigError: The job has no such option, or the value is none.
+        ConfigError: The job has no such option, or the value is none; or it wants one that is not given.
     """
     options: dict[str, Option] = {}
     for name, is_asked in (("full", is_full), ("dry_run", is_dry_run)):
@@ -58,6 +58,9 @@ def read_options(entry: JobEntry, given: Sequence[str], *, is_full: bool, is_dry
         if not equals:
             raise ConfigError(f"--option {text}: expected NAME=VALUE")
         options[name] = _value(entry, name, value)
+    for option in entry.options:
+        if option.is_required and option.name not in options:
+            raise ConfigError(f"job {entry.name} wants --option {option.name}=VALUE: {option.sentence}")
     return options
 
 

@@ -18,6 +18,7 @@ class JobOption:
     name: str
     kind: OptionKind
     sentence: str
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ CATALOGUE: dict[str, JobEntry] = {
         JobEntry(
             "erase",
             "Remove a purged tenant from archive and checkpoints.",
-            (JobOption("tenant_id", "number", "The tenant's number."), DRY_RUN),
+            (JobOption("tenant_id", "number", "The number that the deleted tenant had.", is_required=True), DRY_RUN),
         ),
     )
 }

@@ -1,6 +1,7 @@
-"""What a compaction reads, and from where: the checkpoint that counts and the log behind it, or the whole log.
+"""What a job reads, and from where: for a compaction the checkpoint that counts and the log behind it, or the whole log.
 
-Knows places, not records. Whatever would make a checkpoint without events that somebody relies on is refused by name.
+Knows places, not records, and no Spark: what is refused here is refused before it starts.
+Whatever would make a checkpoint without events that somebody relies on is refused by name.
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from dataclasses import dataclass
 
 from iothub.errors import ConflictError
 from iothub.records.checkpoint import Pointer
-from iothub.records.events import GENERATION_BITS
+from iothub.records.events import GENERATION_BITS, Topic
+from iothub_spark.spec import Spec
+from iothub_spark.stores import marks
 from iothub_spark.stores.log import Log, LogRange, Offsets, range_after, shown
+from iothub_spark.stores.opened import opened_states
+from iothub_spark.stores.rows import Checkpoints
 
 _REMEDY = (
     "restore both from one backup, or make the first checkpoint of this log from the live session states: "
@@ -31,6 +36,38 @@ class Plan:
     def is_done(self) -> bool:
         """Nothing has come since the checkpoint that counts."""
         return self.base is not None and self.base == self.pointer and self.wanted.upto == self.base.offsets
+
+
+def planned(spec: Spec, log: Log, checkpoints: Checkpoints) -> Plan:
+    """Return what a compaction reads. Raises BackendError, ConflictError, NotFoundError."""
+    pointer = checkpoints.pointer()
+    if spec.options.get("from_state") is True:
+        with opened_states(spec.state) as states:
+            return plan_from_states(log, pointer, states.applied())
+    older = [each for each in marks.kept(checkpoints) if pointer is not None and each.version < pointer.version]
+    return plan_compaction(log, pointer, older[-1] if older else None, is_full=spec.is_full)
+
+
+def plan_copy(log: Log, after: Offsets | None, topic: Topic, name: str) -> LogRange:
+    """Return what of a log is not in the archive yet. Raises ConflictError: events are gone that were not copied."""
+    try:
+        return range_after(log, after, topic)
+    except ConflictError as error:
+        raise ConflictError(
+            f"the archive of {name}: {error}; `iothub job run archive --full` goes on from where the log begins"
+        ) from error
+
+
+def require_comparable(log: Log, pointer: Pointer | None, applied: Offsets) -> None:
+    """Raise ConflictError unless checkpoint and session states can be compared with what the log has."""
+    begin = log.begin()
+    if pointer is None and not is_whole(begin):
+        raise ConflictError(
+            f"the log begins at offset {shown(begin)} and there is no checkpoint: nothing to compare with"
+        )
+    for offsets in (() if pointer is None else pointer.offsets, applied):
+        if offsets:
+            range_after(log, offsets)
 
 
 def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = None, *, is_full: bool) -> Plan:

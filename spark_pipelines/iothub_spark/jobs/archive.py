@@ -13,18 +13,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 from iothub.errors import ConflictError, CorruptRecordError
 from iothub.records.events import Topic
 from iothub_spark import trimmed
+from iothub_spark.planning import plan_copy
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.sinks.archive import write_batch
 from iothub_spark.sources.events import read_events
 from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
-from iothub_spark.stores.archive import LOGS, batch_folder, note_gap, required
+from iothub_spark.stores.archive import ARCHIVE, LOGS, batch_folder, note_gap, required
 from iothub_spark.stores.log import LogRange, Offsets, range_after
 from iothub_spark.stores.marks import set_job_mark
 from iothub_spark.stores.opened import opened_checkpoints, opened_log
 from iothub_spark.transforms.archive import archived
-
-JOB = "archive"
 
 
 def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
@@ -39,7 +38,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
                 mark = _begin(spec, accounts, wanted)
             figures |= {f"{log}_{name}": count for name, count in _archive(spark, spec, report, mark, wanted).items()}
             if not spec.is_dry_run:
-                accounts.set_mark(JOB, log, wanted.upto, _now_ms())
+                accounts.set_mark(ARCHIVE, log, wanted.upto, _now_ms())
                 _tell_compaction(spec, topic, wanted.upto)
     return figures
 
@@ -61,28 +60,26 @@ def _begin(spec: Spec, accounts: Accounts, wanted: LogRange) -> Mark:
     if spec.is_dry_run:
         return Mark(wanted.after, 0)
     _tell_compaction(spec, wanted.topic, wanted.after)  # first: should this run fail, the next one must find everything
-    return accounts.set_mark(JOB, LOGS[wanted.topic], wanted.after, _now_ms())  # names the batch, in every attempt
+    return accounts.set_mark(ARCHIVE, LOGS[wanted.topic], wanted.after, _now_ms())  # names the batch, in every attempt
 
 
 def _tell_compaction(spec: Spec, topic: Topic, offsets: Offsets) -> None:
     """Its marks are beside the checkpoints; it never trims past them."""
     with opened_checkpoints(spec.checkpoints) as checkpoints:
-        set_job_mark(checkpoints, JOB, offsets, topic)
+        set_job_mark(checkpoints, ARCHIVE, offsets, topic)
 
 
 def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tuple[Mark | None, LogRange]:
     """Return what is to be copied, behind which mark; None: a copy begins. Raises ConflictError: events are missing that were not copied."""
     name = LOGS[topic]
-    mark = accounts.mark(JOB, name)
+    mark = accounts.mark(ARCHIVE, name)
     with opened_log(spec.events) as log:
         try:
-            wanted = range_after(log, None if mark is None else mark.offsets, topic)
+            wanted = plan_copy(log, None if mark is None else mark.offsets, topic, name)
         except ConflictError as error:
             if not spec.is_full:
-                raise ConflictError(
-                    f"the archive of {name}: {error}; --full goes on from where the log begins"
-                ) from None
-            report.note(f"the archive of {name} has a gap: {error}")
+                raise
+            report.note(f"the archive of {name} has a gap: {error.__cause__}")
             mark, wanted = None, range_after(log, None, topic)
     return mark, wanted
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from iothub.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
 from iothub_spark import checking, damage
-from iothub_spark.planning import Plan, plan_compaction, plan_from_states
+from iothub_spark.planning import Plan, planned
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.retention import plan_removal, remove
 from iothub_spark.sinks.checkpoint import write_checkpoint
@@ -24,7 +24,7 @@ from iothub_spark.spec import Spec
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import Log, shown
 from iothub_spark.stores.marks import Written
-from iothub_spark.stores.opened import opened_checkpoints, opened_log, opened_states
+from iothub_spark.stores.opened import opened_checkpoints, opened_log
 from iothub_spark.stores.rows import Checkpoints
 from iothub_spark.transforms.fold import Bounds, fold_events
 
@@ -76,20 +76,10 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
 
 
 def _plan(job: _Run) -> Plan:
-    pointer = job.checkpoints.pointer()
-    if job.is_from_state:
-        with opened_states(job.spec.state) as states:
-            return plan_from_states(job.log, pointer, states.applied())
-    plan = plan_compaction(job.log, pointer, _older(job, pointer), is_full=job.spec.is_full)
+    plan = planned(job.spec, job.log, job.checkpoints)
     if plan.base is not None and not plan.is_done and not job.spec.is_dry_run:
         checking.check_rows(job.spark, job.spec, plan.base)
     return plan
-
-
-def _older(job: _Run, pointer: Pointer | None) -> Pointer | None:
-    """Return the kept checkpoint before the one that counts."""
-    kept = [each for each in marks.kept(job.checkpoints) if pointer is not None and each.version < pointer.version]
-    return kept[-1] if kept else None
 
 
 def _nothing_new(job: _Run, plan: Plan) -> Figures:

@@ -11,9 +11,10 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-from iothub.errors import ConfigError, ConflictError
+from iothub.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
 from iothub_spark import checking
+from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.report import Figures, Report
 from iothub_spark.schemas.states import FOLDED
 from iothub_spark.sinks.checkpoint import write_checkpoint
@@ -28,26 +29,15 @@ from iothub_spark.stores.rows import Checkpoints
 
 def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     """Erase the tenant with the number `tenant_id`. Raises ConflictError: it is not deleted."""
-    tenant_id = _tenant(spec)
+    tenant_id = tenant_of(spec)
     with opened_accounts(spec.sql_url_file) as accounts:
-        name = accounts.tenants().get(tenant_id)
-        if name is not None:
-            raise ConflictError(
-                f"tenant {name} has the number {tenant_id} and is there: delete it first, then erase what it left"
-            )
+        require_gone(accounts, tenant_id)
         hours = 0 if spec.is_dry_run else accounts.drop_hours(tenant_id)
     figures = _erase_files(spec, tenant_id)
     report.stage("archive", 1, 2, "stores")
     figures |= {"usage_hours": hours, "checkpoint_rows": _erase_rows(spark, spec, tenant_id)}
     report.stage("checkpoints", 2, 2, "stores")
     return figures
-
-
-def _tenant(spec: Spec) -> int:
-    tenant_id = spec.options.get("tenant_id")
-    if not isinstance(tenant_id, int) or isinstance(tenant_id, bool) or tenant_id <= 0:
-        raise ConfigError("options.tenant_id: is missing, expected the number that the deleted tenant had")
-    return tenant_id
 
 
 def _erase_files(spec: Spec, tenant_id: int) -> dict[str, int]:

@@ -12,15 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from iothub.records.events import Topic
 from iothub_spark import trimmed
-from iothub_spark.jobs.archive import JOB as ARCHIVE
+from iothub_spark.planning import plan_copy
 from iothub_spark.report import Figures, Report
 from iothub_spark.reports.findings import Cells, gathered
 from iothub_spark.sources.archive import read_archive
 from iothub_spark.sources.events import read_events
 from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, opened_accounts
-from iothub_spark.stores.archive import LOGS, last_gap_ms, required, write_text
-from iothub_spark.stores.log import range_after
+from iothub_spark.stores.archive import ARCHIVE, LOGS, last_gap_ms, required, write_text
 from iothub_spark.stores.opened import opened_log
 from iothub_spark.transforms import insights
 
@@ -80,7 +79,7 @@ def _events(spark: SparkSession, spec: Spec, accounts: Accounts, topic: Topic, f
     """Return what the archive has of these days, and what the log has beyond it."""
     mark = accounts.mark(ARCHIVE, LOGS[topic])
     with opened_log(spec.events) as log:
-        wanted = range_after(log, None if mark is None else mark.offsets, topic)
+        wanted = plan_copy(log, None if mark is None else mark.offsets, topic, LOGS[topic])
     live = read_events(spark, spec, wanted)
     kept = read_archive(spark, required(spec.archive), LOGS[topic], first.date().isoformat())
     return insights.since(kept.unionByName(live), int(first.timestamp() * 1000)).persist()

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.errors import CorruptRecordError
 from iothub.records.checkpoint import Pointer
 from iothub_spark import checking
-from iothub_spark.planning import is_whole, reaches
+from iothub_spark.planning import is_whole, reaches, require_comparable
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.sources.events import read_stored
 from iothub_spark.sources.states import read_checkpoint, read_states
@@ -67,14 +67,11 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     ):
         pointer, kept = checkpoints.pointer(), marks.kept(checkpoints)
         applied, end = states.applied(), log.end()
+        require_comparable(log, pointer, applied)
         views = _Views(spark, spec, log, end)
         if pointer is not None:
             checking.check_rows(spark, spec, pointer)
         sides = _sides(views, log, pointer, kept)
-        if not sides:
-            raise ConflictError(
-                f"the log begins at offset {shown(log.begin())} and there is no checkpoint: nothing to compare with"
-            )
         if applied:
             sides.append(("live session states", views.from_states(applied)))
         return _compared(spark, report, sides, end)

@@ -20,6 +20,9 @@ from iothub.errors import BackendError, ConfigError, CorruptRecordError
 from iothub.records.events import Topic
 from iothub_spark.stores.accounts import Mark
 
+ARCHIVE = "archive"
+"""The job by whose marks it is known how far the copies are."""
+
 LOGS = {Topic.SESSIONS: "sessions", Topic.ANALYTICS: "analytics"}
 """The words of marks and folders."""
 

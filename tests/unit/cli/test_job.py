@@ -194,6 +194,7 @@ def test_night_that_is_interrupted_goes_on_with_nothing(cli: Cli, fake: Fake, mo
         (("archive", "--option", "full"), 2, "expected NAME=VALUE"),
         (("archive", "--option", "full=1"), 2, "expected true or false"),
         (("erase", "--option", "tenant_id=x"), 2, "expected a whole number"),
+        (("erase",), 2, "job erase wants --option tenant_id=VALUE: The number that the deleted tenant had."),
         (("usage", "--wait", "long"), 2, "--wait 'long': expected a duration"),
     ],
 )

@@ -123,7 +123,7 @@ def test_gap_is_refused_until_somebody_says_go_on(spark: SparkSession, tmp_path:
     with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
         connection.execute(f"DELETE FROM {EVENT_TABLES[Topic.ANALYTICS]} WHERE offset <= 3")
 
-    with pytest.raises(ConflictError, match=r"archive of analytics: the log begins at offset 4.*--full goes on"):
+    with pytest.raises(ConflictError, match=r"archive of analytics: the log begins at offset 4.*--full` goes on"):
         run(spark, tmp_path)
     run(spark, tmp_path, full=True)
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from iothub.errors import CorruptRecordError, IotHubError, NotFoundError
+from iothub.errors import ConfigError, ConflictError, CorruptRecordError, IotHubError, NotFoundError
 from iothub_spark import before, main
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.spec import write_spec
+from iothub_spark.stores.accounts import opened_accounts
+from iothub_spark.stores.log_sqlite import trim
 from tests.support.event_log import EventMill, append, make_log
-from tests.support.spark import sqlite_spec
+from tests.support.spark import live_states, sqlite_spec
+from tests.support.statistics import house, spec_of
 
 
 @pytest.fixture
@@ -55,7 +60,67 @@ def test_job_that_reads_states_wants_them(folder: Path) -> None:
 
 def test_job_that_reads_no_log_needs_none(tmp_path: Path) -> None:
     """A tenant can be erased where nothing else is."""
-    before.look(sqlite_spec(tmp_path, "erase", tenant_id=7))
+    house(tmp_path)
+    (tmp_path / "events.db").unlink()
+
+    before.look(spec_of(tmp_path, "erase", tenant_id=7))
+
+
+def test_tenant_that_is_there_is_not_erased_nor_one_without_a_number(tmp_path: Path) -> None:
+    acme = house(tmp_path, "acme")["acme"]
+
+    with pytest.raises(ConflictError, match="tenant acme has the number 1 and is there: delete it first"):
+        before.look(spec_of(tmp_path, "erase", tenant_id=acme))
+    with pytest.raises(ConfigError, match=r"options\.tenant_id: is missing"):
+        before.look(spec_of(tmp_path, "erase"))
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "text"),
+    [
+        ("compact_events", {}, r"begins at offset 21, not at its first event.*from_state=true"),
+        ("compact_events", {"full": True}, "begins at offset 21, not at its first event"),
+        ("archive", {}, r"the archive of sessions: the log begins at offset 21, it is needed from 6.*--full"),
+        ("insights", {}, r"the archive of sessions: the log begins at offset 21, it is needed from 6"),
+    ],
+)
+def test_trimmed_log_is_refused(tmp_path: Path, job: str, options: dict[str, bool], text: str) -> None:
+    house(tmp_path)
+    append(tmp_path / "events.db", EventMill(10, 2).events(50))
+    trim(tmp_path / "events.db", 20)
+    with opened_accounts(tmp_path / "accounts.url") as accounts:
+        accounts.set_mark("archive", "sessions", (5,), 1)
+
+    with pytest.raises(ConflictError, match=text):
+        before.look(spec_of(tmp_path, job, **options))
+
+
+def test_copy_may_begin_anew_behind_what_is_gone(tmp_path: Path) -> None:
+    """`--full` is how a person says so."""
+    house(tmp_path)
+    append(tmp_path / "events.db", EventMill(10, 2).events(50))
+    trim(tmp_path / "events.db", 20)
+    with opened_accounts(tmp_path / "accounts.url") as accounts:
+        accounts.set_mark("archive", "sessions", (5,), 1)
+
+    before.look(spec_of(tmp_path, "archive", full=True))
+
+
+def test_log_with_a_hole_is_refused(folder: Path) -> None:
+    """As when a damaged file was saved."""
+    with closing(sqlite3.connect(folder / "events.db")) as file, file:
+        file.execute("DELETE FROM session_event WHERE offset = 7")
+
+    with pytest.raises(ConflictError, match="the log lacks 1 events between offset 0 and 50"):
+        before.look(sqlite_spec(folder))
+
+
+def test_nothing_to_compare_with_is_said(folder: Path) -> None:
+    live_states(folder)
+    trim(folder / "events.db", 20)
+
+    with pytest.raises(ConflictError, match="there is no checkpoint: nothing to compare with"):
+        before.look(sqlite_spec(folder, "verify"))
 
 
 def test_options_that_do_not_go_together_are_refused(folder: Path) -> None:
