@@ -50,7 +50,7 @@ _ERRORS: dict[str, type[IotHubError]] = {
 _BY_CODE: dict[int, type[IotHubError]] = {
     kind.exit_code: kind for kind in (ConfigError, ConflictError, UnavailableError)
 }
-_HISTORY = ("run", "job", "result", "started", "seconds", "by", "host", "text")
+_HISTORY = ("run", "job", "options", "result", "started", "seconds", "by", "host", "text")
 
 
 @verb(command, "list")

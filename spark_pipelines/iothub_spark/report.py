@@ -49,10 +49,11 @@ class Report:
 def watched(spark: SparkSession, report: Report, names: tuple[str, ...], of: int) -> Iterator[None]:
     """Report once a second how far the Spark stages inside are; the first is called by the first of `names`, later ones by the next, then the last.
 
-    A stage counts tasks; what is reported is their share of `of` records.
+    A stage counts tasks; what is reported is their share of `of` records. One that another follows has done all of them.
     """
     is_over = threading.Event()
     seen: list[int] = []
+    reached: list[int] = []  # places of `names`: only forward, for stages may be at work together
     before = set(spark.sparkContext.statusTracker().getActiveStageIds())
 
     def look() -> None:
@@ -60,10 +61,15 @@ def watched(spark: SparkSession, report: Report, names: tuple[str, ...], of: int
         while not is_over.wait(_EVERY_S):
             for number in sorted(set(tracker.getActiveStageIds()) - before):
                 seen.extend([number] if number not in seen else [])
-                stage = tracker.getStageInfo(number)
-                if stage is not None:
-                    name = names[min(seen.index(number), len(names) - 1)]
-                    report.stage(name, of * stage.numCompletedTasks // max(1, stage.numTasks), of)
+                stage, place = tracker.getStageInfo(number), min(seen.index(number), len(names) - 1)
+                if stage is not None and place >= max(reached, default=0):
+                    end_before(place)
+                    reached.append(place)
+                    report.stage(names[place], of * stage.numCompletedTasks // max(1, stage.numTasks), of)
+
+    def end_before(place: int) -> None:
+        if reached and reached[-1] < place:
+            report.stage(names[reached[-1]], of, of)
 
     watcher = threading.Thread(target=look, name="progress", daemon=True)
     watcher.start()
@@ -72,4 +78,5 @@ def watched(spark: SparkSession, report: Report, names: tuple[str, ...], of: int
     finally:
         is_over.set()
         watcher.join()
+    end_before(len(names) - 1)
     report.stage(names[-1], of, of)

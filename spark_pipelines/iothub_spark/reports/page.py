@@ -18,12 +18,14 @@ _STYLE = """
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
 h3 { font-size: 1rem; margin-bottom: .3rem; } p, td.none { color: var(--soft); }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
 .plots svg { width: 100%; height: auto; } .tables { display: flex; flex-wrap: wrap; gap: 0 2.5rem; }
+.tables > div { max-width: 100%; overflow-x: auto; } code, h2, nav { overflow-wrap: anywhere; }
 table { border-collapse: collapse; } th, td { text-align: left; padding: .15rem .9rem .15rem 0; border-bottom: 1px solid var(--line); }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } nav a { color: inherit; margin-right: 1rem; }
 """
 
+_OF_WHOM = "<p>Connects are of all sessions; why connections ended is known of kept sessions alone, so their numbers need not agree.</p>"
 _LACKING = (
     "<p>What the log does not have: a SUBSCRIBE that rules refuse (metric <code>iothub_tenant_authorizations_denied_total</code>), "
     "and who stood behind a limit that is counted for the tenant: such refusals name no device.</p>"
@@ -99,6 +101,8 @@ def _tables(findings: Findings, tenant: TenantFindings) -> Iterator[str]:
     names = ("device", "connects", "drops", "refusals", "failed_logins")
     rows = [tuple(device[name] for name in names) for device in tenant.devices]
     yield _table("Devices that stand out", tuple(name.replace("_", " ") for name in names), rows)
+    if tenant.disconnects or rows:
+        yield _OF_WHOM
     if refused or rows:
         yield _LACKING
 

@@ -29,6 +29,7 @@ _STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+_DASHES = ("-", "--", ":")  # a line that lies on an equal one lets it be seen
 _SIZE = (6.4, 2.4)  # inches
 _HEAD = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 _META = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
@@ -39,7 +40,8 @@ def lines(title: str, days: Sequence[str], series: Mapping[str, Sequence[float]]
     with style.context(_STYLE):
         figure, axes = _drawing()
         for number, (name, values) in enumerate(series.items()):
-            axes.plot(range(len(days)), values, label=name, color=_COLOURS[number % len(_COLOURS)], marker="o", ms=3)
+            colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[number % len(_DASHES)]
+            axes.plot(range(len(days)), values, label=name, color=colour, linestyle=dashes, marker="o", ms=3)
         _finish(axes, title, days)
         return _svg(figure)
 

@@ -205,6 +205,17 @@ def test_what_cannot_be_run_is_refused_before_anything_begins(
     assert cli.rows("job", "history") == []
 
 
+def test_dry_run_is_told_apart_in_the_history(cli: Cli, fake: Fake) -> None:
+    fake.steps["usage"] = ("done:{}",)
+    cli("job", "run", "usage", "--dry-run")
+    cli("job", "run", "usage")
+
+    _, real, dry = cli("job", "history").out.splitlines()
+
+    assert "dry_run=yes" in dry
+    assert "dry_run" not in real
+
+
 def test_missing_spark_is_said_with_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(specs, "find_spec", lambda _: None)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -150,3 +153,51 @@ def test_progress_of_the_stages_is_reported(spark: SparkSession, monkeypatch: py
     said = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert said[-1] == {"event": "stage", "name": "fold", "done": 1_000, "of": 1_000, "unit": "records"}
     assert all(0 <= line["done"] <= 1_000 for line in said)
+
+
+class Stages:
+    """Spark as far as `watched` asks it: which stages are at work at each look, and how many of their tasks are done."""
+
+    def __init__(self, *looks: dict[int, tuple[int, int]]) -> None:
+        self.sparkContext = self
+        self._looks = iter([{}, *looks])
+        self._now: dict[int, tuple[int, int]] = {}
+        self.is_over = threading.Event()
+
+    def statusTracker(self) -> Stages:
+        return self
+
+    def getActiveStageIds(self) -> list[int]:
+        found = next(self._looks, None)
+        if found is None:
+            self.is_over.set()
+        self._now = found or {}
+        return list(self._now)
+
+    def getStageInfo(self, number: int) -> SimpleNamespace:
+        done, of = self._now[number]
+        return SimpleNamespace(numCompletedTasks=done, numTasks=of)
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        (
+            [{1: (0, 4)}, {1: (2, 4), 2: (0, 2)}, {2: (1, 2)}],
+            [("read", 0), ("read", 50), ("read", 100), ("fold", 0), ("fold", 50), ("fold", 100)],
+        ),
+        ([{1: (0, 4)}], [("read", 0), ("read", 100), ("fold", 100)]),
+    ],
+    ids=["two_seen", "one_seen"],
+)
+def test_stage_that_another_follows_ends_with_all_that_it_read(
+    monkeypatch: pytest.MonkeyPatch, looks: list[dict[int, tuple[int, int]]], expected: list[tuple[str, int]]
+) -> None:
+    """Its last tasks end between two looks."""
+    monkeypatch.setattr("iothub_spark.report._EVERY_S", 0.001)
+    stages, lines = Stages(*looks), io.StringIO()
+    with watched(cast(SparkSession, stages), Report(lines), ("read", "fold"), 100):
+        stages.is_over.wait(30)
+
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [(line["name"], line["done"]) for line in said] == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from iothub_spark.reports.findings import Change, gathered
@@ -94,6 +96,35 @@ def test_same_numbers_give_the_same_plot_in_the_colours_of_the_page() -> None:
     assert "#010203" not in first
     assert "a $ b $" in first
     assert "<svg" in stacks("x", DAYS, {"in": [0, 0, 0], "out": [1, 1, 1]})
+
+
+def test_line_below_an_equal_one_is_seen() -> None:
+    """As many messages go out as the fan-out says where nothing is dropped: the later line has gaps."""
+    plot = lines("x", DAYS, {"in": [5, 5, 5], "out": [1, 2, 3], "fanout": [1, 2, 3]})
+    dashes = re.findall(
+        r'<path d="[^"]*" clip-path="[^"]*" style="fill: none; stroke(?:-dasharray: ([^;]*);[^"]*)?', plot
+    )
+
+    assert len(dashes) == 3
+    assert dashes[0] == ""
+    assert all(dashes[1:])
+
+
+def test_page_fits_a_narrow_window() -> None:
+    """A plot is as wide as the window, a wide table is moved by itself."""
+    text = page(gathered(DAYS, {}, **EMPTY), "now")
+
+    assert "minmax(min(26rem, 100%), 1fr)" in text
+    assert ".tables > div { max-width: 100%; overflow-x: auto; }" in text
+
+
+def test_page_says_of_which_sessions_a_figure_is() -> None:
+    """Connections are of all sessions, the reasons why they ended of kept ones alone."""
+    device = {"tenant_id": 1, "device": "pump", "connects": 9, "drops": 0, "refusals": 0, "failed_logins": 0, "rank": 1}
+    gone = {"tenant_id": 1, "day": DAYS[0], "reason": "network", "times": 2}
+    text = page(gathered(DAYS, {1: "acme"}, **{**EMPTY, "devices": [device], "disconnects": [gone]}), "now")
+
+    assert "Connects are of all sessions; why connections ended is known of kept sessions alone" in text
 
 
 def test_page_without_findings_says_so() -> None:
