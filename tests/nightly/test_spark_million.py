@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from iothub_spark.report import Figures
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, Replay, append, make_log, replay
 from tests.support.spark import Quiet, facts_of, require_same, spark, sqlite_spec, states_of_checkpoint
-from tests.support.spark_child import started
+from tests.support.spark_child import ALL, require_hits, started
 
 __all__ = ["spark"]
 
@@ -98,23 +99,26 @@ def test_start_from_the_checkpoint_is_ten_times_as_fast(spark: SparkSession, gro
 
 
 def test_twenty_kills_at_random_moments_spoil_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Kill -9 of the driver, anywhere: the pointer names a whole version; the last run makes what nobody disturbed would have made."""
+    """Kill -9 of driver, Java or workers, anywhere: the pointer names a whole version; the last run makes what nobody disturbed would have made."""
     chance, mill = random.Random(SEED), EventMill(5_000, TENANTS, SEED)
     make_log(tmp_path / "events.db")
     append(tmp_path / "events.db", mill.events(KILLED_EVENTS))
-    usual_s = _length_s(tmp_path)
-    total = KILLED_EVENTS
+    _length_s(tmp_path)
+    append(tmp_path / "events.db", mill.events(500))
+    usual_s = _length_s(tmp_path)  # of a run like those that are killed: it reads what is new
+    total, hits = KILLED_EVENTS + 500, Counter[str]()
     for _ in range(KILLS):
         append(tmp_path / "events.db", mill.events(500))
         total += 500
-        until = time.monotonic() + chance.uniform(0.3, 1.1) * usual_s
+        whom, until = chance.choice(ALL), time.monotonic() + chance.uniform(0.2, 1.0) * usual_s
         with started(sqlite_spec(tmp_path), tmp_path) as child:
-            child.end_at(until)
+            hits[whom] += child.kill_at(until, whom)
         with closing(SqliteCheckpoints(tmp_path / "checkpoints.db")) as store:
             has_pointer = store.pointer() is not None
         if has_pointer:
             states_of_checkpoint(tmp_path)  # raises unless every row is as the pointer counted
 
+    require_hits(hits, KILLS)
     _compact(spark, tmp_path)
     expected = replay(EventMill(5_000, TENANTS, SEED).events(total))
     found = states_of_checkpoint(tmp_path)

@@ -9,6 +9,7 @@ import os
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -30,7 +31,7 @@ from tests.support.kafka import own_topics
 from tests.support.own_tables import made_tables
 from tests.support.server_log import append_to_kafka, servers_spec
 from tests.support.spark import Quiet, require_same, spark, states_from
-from tests.support.spark_child import started
+from tests.support.spark_child import ALL, require_hits, started
 
 __all__ = ["spark"]
 
@@ -85,20 +86,24 @@ def test_million_events_on_the_servers_equal_a_plain_replay(
 def test_random_kills_on_the_servers_spoil_nothing(
     spark: SparkSession, services: Services, kafka: Kafka, tables: Tables, tmp_path: Path
 ) -> None:
-    """Kill -9 of the driver, anywhere: the pointer names a whole version; the last run makes what nobody disturbed would have made."""
+    """Kill -9 of driver, Java or workers, anywhere: the pointer names a whole version; the last run makes what nobody disturbed would have made."""
     chance, mill = random.Random(SEED), EventMill(5_000, TENANTS, SEED)
     spec = servers_spec(services, kafka, tables.namespace, tmp_path)
     append_to_kafka(kafka, mill.events(KILLED_EVENTS))
-    usual_s, total = _length_s(spec, tmp_path), KILLED_EVENTS
+    _length_s(spec, tmp_path)
+    append_to_kafka(kafka, mill.events(500))
+    usual_s = _length_s(spec, tmp_path)  # of a run like those that are killed: it reads what is new
+    total, hits = KILLED_EVENTS + 500, Counter[str]()
     with caller(services) as own:
         for _ in range(KILLS):
             append_to_kafka(kafka, mill.events(500))
             total += 500
-            until = time.monotonic() + chance.uniform(0.3, 1.1) * usual_s
+            whom, until = chance.choice(ALL), time.monotonic() + chance.uniform(0.2, 1.0) * usual_s
             with started(spec, tmp_path) as child:
-                child.end_at(until)
+                hits[whom] += child.kill_at(until, whom)
             states_from(HubCheckpoints(own, tables))  # raises unless every row is as the pointer counted
 
+        require_hits(hits, KILLS)
         compact_events.run(spark, spec, Quiet())
         found = states_from(HubCheckpoints(own, tables))
     require_same(found, replay(EventMill(5_000, TENANTS, SEED).events(total), PARTITIONS))

@@ -9,9 +9,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Literal, get_args
 
 import psutil  # type: ignore[import-untyped]
 
@@ -21,6 +22,9 @@ from iothub_spark.spec import Spec, write_spec
 
 WAIT_S = 400.0  # for Java on a busy machine
 _POLL_S = 0.01
+
+Whom = Literal["driver", "java", "workers"]
+ALL: tuple[Whom, ...] = get_args(Whom)
 
 
 class Child:
@@ -57,16 +61,20 @@ class Child:
         self._await(is_time)
         if are_workers_killed:
             _kill_workers(self._process.pid)
-        for process in psutil.Process(self._process.pid).children():
-            process.kill()
+        _kill_java(self._process.pid)
 
-    def end_at(self, moment: float) -> None:
-        """Kill -9 the driver at a moment of the monotonic clock, unless it ends before."""
+    def kill_at(self, moment: float, whom: Whom) -> bool:
+        """Kill -9 at a moment of the monotonic clock, and let the run end as it will. Returns whether there was anybody to kill."""
         try:
             self._process.wait(max(0.0, moment - time.monotonic()))
+            return False
         except subprocess.TimeoutExpired:
-            os.kill(self._process.pid, signal.SIGKILL)
+            is_hit = _KILLS[whom](self._process.pid) > 0
+        if whom == "driver":
             self._process.wait(WAIT_S)
+        else:
+            self._process.communicate(timeout=WAIT_S)
+        return is_hit
 
     def finish(self) -> tuple[int, list[dict[str, object]]]:
         """Wait for the end; returns the exit code and what it said."""
@@ -100,6 +108,13 @@ def started(spec: Spec, folder: Path) -> Iterator[Child]:
         child.close()
 
 
+def require_hits(hits: Mapping[str, int], tried: int) -> None:
+    """Fail unless at least half of the kills that were tried have hit somebody, and each kind one where many were tried."""
+    print(f"kills that hit, of {tried}: {dict(hits)}")
+    assert sum(hits.values()) >= tried / 2, hits
+    assert tried < 10 or all(hits[whom] for whom in ALL), hits
+
+
 def seen(folder: Path, statement: str) -> bool:
     """Say whether a statement finds a row in `checkpoints.db`; False while there is no such table."""
     path = folder / "checkpoints.db"
@@ -112,13 +127,33 @@ def seen(folder: Path, statement: str) -> bool:
         return False
 
 
+def _kill_driver(pid: int) -> int:
+    os.kill(pid, signal.SIGKILL)
+    return 1
+
+
+def _kill_java(pid: int) -> int:
+    return _killed(psutil.Process(pid).children())
+
+
 def _kill_workers(pid: int) -> int:
+    return _killed(filter(_is_worker, psutil.Process(pid).children(recursive=True)))
+
+
+_KILLS: dict[Whom, Callable[[int], int]] = {"driver": _kill_driver, "java": _kill_java, "workers": _kill_workers}
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return process.name().startswith("python") and daemon.NAME in process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+
+
+def _killed(processes: Iterable[psutil.Process]) -> int:
     killed = 0
-    for process in psutil.Process(pid).children(recursive=True):
-        try:
-            if process.name().startswith("python") and daemon.NAME in process.cmdline():
-                process.kill()
-                killed += 1
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+            killed += 1
     return killed
