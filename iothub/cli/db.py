@@ -10,16 +10,23 @@ from pathlib import Path
 import click
 
 from iothub.cli.app import App, noun, verb
+from iothub.cli.files import NamedPath, cannot_be_read
 from iothub.cli.progress import Progress
 from iothub.errors import ConfigError
 from iothub.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts import installations
-from iothub_tenants.accounts.copying import copy_accounts
-from iothub_tenants.accounts.database import accounts_url, open_engine
+from iothub_tenants.accounts.copying import How, copy_accounts
+from iothub_tenants.accounts.database import open_engine, read_url
 from iothub_tenants.accounts.store import create_schema, errors_translated
 
 command = noun("db", "The accounts database: tenants, devices, rules, plans, limits.")
+
+_HOW = {
+    How.AT_ONCE: "copied",
+    How.RESUMED: "an earlier copy was completed",
+    How.BEGUN_ANEW: "copied from the beginning, because the accounts had changed since an earlier copy was cut short",
+}
 
 
 @verb(command, "status")
@@ -68,7 +75,7 @@ def upgrade(app: App) -> None:
 @verb(command, "copy")
 @click.option(
     "--to-url-file",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     required=True,
     metavar="FILE",
     help="File with the SQLAlchemy URL of the other database, as for sql.url_file.",
@@ -83,25 +90,29 @@ def copy(app: App, to_url_file: Path) -> None:
     Example:
       iothub --data-dir ./hub db copy --to-url-file ./mariadb.url
     """
-    source, target = app.accounts_url(), accounts_url(to_url_file, to_url_file)
+    source = app.accounts_url()
+    try:
+        target = read_url(to_url_file, str(to_url_file))
+    except OSError as error:
+        raise cannot_be_read(to_url_file, error) from None
     store = app.store()
     if source == target:
         raise ConfigError(f"{to_url_file}: names the accounts database that is in use; expected another one")
     lock = app.data_dir.lock("iothub db copy")
     try:
         with Progress("rows") as progress:
-            copied = copy_accounts(store.url, target, progress)
+            copied = copy_accounts(store.url, target, progress, begun=progress.begin, named=str(to_url_file))
     finally:
         lock.release()
     for name, count in copied.rows.items():
         app.say(f"{name}: {count} rows, equal on both sides")
-    how = "an earlier copy was completed" if copied.was_resumed else "copied"
     app.done(
-        f"{how}: {sum(copied.rows.values())} rows; next: set sql.url_file to {to_url_file.absolute()} and start the hub",
+        f"{_HOW[copied.how]}: {sum(copied.rows.values())} rows; next: set sql.url_file to {to_url_file.absolute()} and start the hub",
         {
             "name": "accounts",
             "rows": copied.rows,
-            "was_resumed": copied.was_resumed,
+            "was_resumed": copied.how is How.RESUMED,
+            "was_begun_anew": copied.how is How.BEGUN_ANEW,
             "installation": copied.installation,
         },
     )

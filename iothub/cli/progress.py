@@ -25,15 +25,20 @@ class Progress:
         self._is_terminal = sys.stderr.isatty()
         self._interval_s = TERMINAL_INTERVAL_S if self._is_terminal else LOG_INTERVAL_S
         self._began = self._said = clock.monotonic()
+        self._before = 0
         self._width = 0
+
+    def begin(self, done: int) -> None:
+        """Note that the work goes on where `done` is there already, or begins anew: the rate counts from here."""
+        self._began, self._before = self._clock.monotonic(), done
 
     def __call__(self, done: int, of: int) -> None:
         """Note how far it is, and say so when it is time."""
         now = self._clock.monotonic()
         if now - self._said >= self._interval_s:
             self._said = now
-            per_s = done / (now - self._began)
-            left = f"{_words((of - done) / per_s)} left" if done else "no telling how long"
+            per_s = (done - self._before) / (now - self._began)
+            left = f"{_words((of - done) / per_s)} left" if per_s else "no telling how long"
             self._say(f"{done} of {of} {self._what}, {per_s:.0f} per second, {left}")
 
     def __enter__(self) -> Progress:

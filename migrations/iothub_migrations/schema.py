@@ -112,7 +112,8 @@ def _check(connection: Connection) -> SchemaState:
     stored = _stored(connection) if "schema_info" in tables else {}
     if _COPYING in stored:
         raise ConflictError(
-            f"the accounts database {_name(connection)} is an unfinished copy: run the same `iothub db copy` again, it goes on"
+            f"the accounts database {_name(connection)} is an unfinished copy: "
+            "give the same `db copy --to-url-file` again, with the data directory it was begun with; it goes on"
         )
     version = stored.get("version", 0)
     if stored.get("compat_version", 0) > SCHEMA_VERSION:

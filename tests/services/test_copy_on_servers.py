@@ -15,7 +15,7 @@ from iothub.clock import SystemClock
 from iothub.doctor import sql
 from iothub.doctor.findings import State
 from iothub_tenants.accounts import devices, groups, installations, tenants
-from iothub_tenants.accounts.copying import copy_accounts
+from iothub_tenants.accounts.copying import How, copy_accounts
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
@@ -64,7 +64,7 @@ def test_accounts_go_round_all_databases(mariadb: Services, postgresql: Services
         for source, target in pairwise(stops):
             _killed(source, target)
             copied = copy_accounts(source, target)
-            assert copied.was_resumed
+            assert copied.how is How.RESUMED
             assert copied.rows["device"] == DEVICES
 
     with closing(AccountStore(first)) as begun, closing(AccountStore(last, pepper=PEPPER)) as ended:

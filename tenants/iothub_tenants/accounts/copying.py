@@ -12,17 +12,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from sqlalchemy import Connection, Engine, Row, Table, func, inspect, select, text
-from sqlalchemy.exc import IntegrityError
 
-from iothub.errors import BackendError, ConflictError
+from iothub.errors import BackendError, ConflictError, IotHubError
 from iothub_migrations import schema
 from iothub_tenants.accounts import counters, tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
+from iothub_tenants.accounts.gate import OUR_URL
 from iothub_tenants.accounts.store import create_schema, errors_translated
 
 BATCH = 200  # rows; far below what a server takes in one packet
@@ -33,13 +34,24 @@ _SUM_BITS = 256
 Told = Callable[[int, int], None]
 """Gets the number of rows that are there, and of all."""
 
+Begun = Callable[[int], None]
+"""Gets the number of rows that are there before any is copied, and once more when a copy begins anew."""
+
+
+class How(Enum):
+    """How a copy came about."""
+
+    AT_ONCE = auto()
+    RESUMED = auto()  # an earlier one was cut short, and went on
+    BEGUN_ANEW = auto()  # an earlier one was cut short, and the accounts had changed since
+
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy did. `rows`: by table, all compared; `was_resumed`: an earlier one was cut short; `installation`: whose accounts they are."""
+    """What a copy did. `rows`: by table, all compared; `installation`: whose accounts they are."""
 
     rows: dict[str, int]
-    was_resumed: bool
+    how: How
     installation: str
 
 
@@ -49,24 +61,37 @@ class _Digest:
     total: int
 
 
-def copy_accounts(source_url: str, target_url: str, told: Told = lambda done, of: None) -> Copied:
-    """Copy, or go on where an earlier copy of the same accounts was cut short.
+def copy_accounts(
+    source_url: str,
+    target_url: str,
+    told: Told = lambda done, of: None,
+    *,
+    begun: Begun = lambda done: None,
+    named: str = "the target",
+) -> Copied:
+    """Copy, or go on where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
 
     Raises:
         ConfigError: A url cannot be read.
         ConflictError: The target has accounts; or the source was changed meanwhile, by a hub or a command; or a later program made it.
         BackendError: A database failed. The same call goes on.
     """
-    source, target = open_engine(source_url, _BOUNDS), open_engine(target_url, _BOUNDS)
+    source = open_engine(source_url, _BOUNDS)
+    with _of_target(named):
+        target = open_engine(target_url, _BOUNDS)
     try:
         with errors_translated():
             _require_known(source)
-            was_resumed = _take(target, target_url)
+            with source.connect() as connection:
+                installation = _installation(connection)
+            with _of_target(named):
+                was_resumed = _take(target, target_url, installation)
             reading = source.execution_options(**read_options(source))
             with reading.connect() as connection:
-                copied = _Copy(connection, target, told).run(was_resumed=was_resumed)
+                copied = _Copy(connection, target, told, begun, named).run(was_resumed=was_resumed)
             _require_still(source, copied[1])
-            schema.end_copying(target)
+            with _of_target(named):
+                schema.end_copying(target)
             return copied[0]
     finally:
         source.dispose()
@@ -76,20 +101,24 @@ def copy_accounts(source_url: str, target_url: str, told: Told = lambda done, of
 class _Copy:
     """One run. `connection`: its reads see one moment of the source."""
 
-    def __init__(self, connection: Connection, target: Engine, told: Told) -> None:
+    def __init__(self, connection: Connection, target: Engine, told: Told, begun: Begun, named: str) -> None:
         self._source = connection
         self._target = target.execution_options(**{WRITE: True})
         self._told = told
+        self._begun = begun
+        self._named = named
 
     def run(self, *, was_resumed: bool) -> tuple[Copied, int]:
         """Return what was done, and how far the source's counters were."""
         counted = _counted(self._source)
+        how = How.RESUMED if was_resumed else How.AT_ONCE
         with (
-            suppress(IntegrityError) if was_resumed else nullcontext()
+            suppress(ConflictError) if was_resumed else nullcontext()
         ):  # by place, some rows of a changed source come again
             self._copy_all()
         expected, found = self._digests()
         if expected != found and was_resumed:  # the source has changed between the two runs: from the beginning
+            how = How.BEGUN_ANEW
             self._empty()
             self._copy_all()
             expected, found = self._digests()
@@ -99,36 +128,53 @@ class _Copy:
                 f"the copy differs from its source in {', '.join(wrong)}: run the same command again, and report it if that does not help",
                 retryable=True,
             )
-        counters.carry_over(self._source, self._target)
-        installation = self._source.execute(select(tables.installation.c.id)).scalar_one()
-        return Copied({name: digest.count for name, digest in expected.items()}, was_resumed, installation), counted
+        with _of_target(self._named):
+            counters.carry_over(self._source, self._target)
+        installation = _installation(self._source)
+        return Copied({name: digest.count for name, digest in expected.items()}, how, installation), counted
 
     def _copy_all(self) -> None:
         counts = {table.name: _count(self._source, table) for table in _TABLES}
-        done, of = 0, sum(counts.values())
+        with self._writing() as connection:
+            there = {table.name: _count(connection, table) for table in _TABLES}
+        done, of = sum(there.values()), sum(counts.values())
+        self._begun(done)
         for table in _TABLES:
-            with self._target.begin() as connection:
-                there = _count(connection, table)
-            done += there
-            for batch in _batches(self._source, table, there):
-                with self._target.begin() as connection:
+            for batch in _batches(self._source, table, there[table.name]):
+                with self._writing() as connection:
                     connection.execute(table.insert(), [row._asdict() for row in batch])
                 done += len(batch)
                 self._told(done, of)
 
     def _empty(self) -> None:
-        with self._target.begin() as connection:
+        with self._writing() as connection:
             for table in reversed(_TABLES):
                 connection.execute(table.delete())
 
     def _digests(self) -> tuple[dict[str, _Digest], dict[str, _Digest]]:
-        with self._target.connect() as connection:
+        with _of_target(self._named), self._target.connect() as connection:
             found = {table.name: _digest(connection, table) for table in _TABLES}
         return {table.name: _digest(self._source, table) for table in _TABLES}, found
 
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with _of_target(self._named), self._target.begin() as connection:
+            yield connection
 
-def _take(target: Engine, url: str) -> bool:
-    """Make the target ready for rows; returns whether it has some of an earlier copy. Raises ConflictError."""
+
+@contextmanager
+def _of_target(named: str) -> Iterator[None]:
+    """Let errors say that the target is meant, and whose url."""
+    try:
+        with errors_translated():
+            yield
+    except IotHubError as error:
+        error.args = (f"{named}: {str(error).replace(OUR_URL, 'the url in this file')}",)
+        raise
+
+
+def _take(target: Engine, url: str, installation: str) -> bool:
+    """Make the target ready for rows; returns whether it has some of an earlier copy of this installation's. Raises ConflictError."""
     path = file_of(url)
     if path is not None:
         create_file(path)
@@ -137,6 +183,12 @@ def _take(target: Engine, url: str) -> bool:
     if schema.check(target) is not schema.SchemaState.FRESH and inspect(target).has_table("tenant"):
         with target.connect() as connection:
             count = connection.execute(text("SELECT count(*) FROM tenant")).scalar_one()
+            is_ours = inspect(connection).has_table("installation") and _installation(connection) == installation
+        if count and is_ours:
+            raise ConflictError(
+                f"is a finished copy of these accounts, with {count} tenants: name the file in sql.url_file of every hub; "
+                "for a new copy choose an empty database"
+            )
         if count:
             raise ConflictError(
                 f"the target has accounts, of {count} tenants: expected an empty database, or one that an unfinished copy has left; choose another"
@@ -147,6 +199,10 @@ def _take(target: Engine, url: str) -> bool:
             connection.execute(table.delete())
         schema.mark_copying(connection)
     return False
+
+
+def _installation(connection: Connection) -> str:
+    return str(connection.execute(select(tables.installation.c.id)).scalar_one())
 
 
 def _require_known(source: Engine) -> None:

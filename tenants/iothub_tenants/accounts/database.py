@@ -46,13 +46,19 @@ def accounts_url(url_file: Path | None, file: Path) -> str:
     if url_file is None:
         return sqlite_url(file)
     try:
-        url = url_file.read_text(encoding="utf-8")[:_URL_LIMIT].strip()
+        return read_url(url_file, f"sql.url_file {url_file}")
     except OSError as error:
         raise UnavailableError(f"sql.url_file {url_file}: cannot be read: {error.strerror}") from None
+
+
+def read_url(file: Path, named: str) -> str:
+    """Return the text of a file with a url, which errors call `named`. Raises OSError; ConfigError if it is empty, or no text."""
+    try:
+        url = file.read_text(encoding="utf-8")[:_URL_LIMIT].strip()
     except UnicodeDecodeError:
-        raise ConfigError(f"sql.url_file {url_file}: is not UTF-8 text, expected a SQLAlchemy URL") from None
+        raise ConfigError(f"{named}: is not UTF-8 text, expected a SQLAlchemy URL") from None
     if not url:
-        raise ConfigError(f"sql.url_file {url_file}: is empty, expected a SQLAlchemy URL")
+        raise ConfigError(f"{named}: is empty, expected a SQLAlchemy URL")
     return url
 
 

@@ -13,6 +13,7 @@ from iothub.clock import Clock
 from iothub.errors import BackendError, ConfigError
 
 PROBE_S = 1.0
+OUR_URL = "the url in the file of sql.url_file"  # what errors call it
 
 
 class GoneError(BackendError):

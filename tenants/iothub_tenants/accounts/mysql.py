@@ -14,9 +14,8 @@ from sqlalchemy.engine import URL
 
 from iothub.errors import ConfigError
 from iothub_tenants.accounts.bounds import SqlBounds
-from iothub_tenants.accounts.gate import RefusedError
+from iothub_tenants.accounts.gate import OUR_URL, RefusedError
 
-_URL = "the url in the file of sql.url_file"
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -70,7 +69,7 @@ def connect(tls: Tls | None, dialect: Any, _record: Any, positional: Any, option
     try:
         return dialect.connect(*positional, **options, **beside)
     except TypeError as error:
-        raise RefusedError(f"{_URL}: PyMySQL cannot use its parameters: {error}") from error
+        raise RefusedError(f"{OUR_URL}: PyMySQL cannot use its parameters: {error}") from error
 
 
 def prepare(bounds: SqlBounds, connection: Any, _entry: Any) -> None:
@@ -89,21 +88,21 @@ def _context(tls: Tls) -> ssl.SSLContext:
     try:
         return tls.context()
     except OSError as error:
-        raise RefusedError(f"{_URL}: a file for TLS cannot be used: {error.strerror or error}") from error
+        raise RefusedError(f"{OUR_URL}: a file for TLS cannot be used: {error.strerror or error}") from error
     except ValueError as error:
-        raise RefusedError(f"{_URL}: {error}") from error
+        raise RefusedError(f"{OUR_URL}: {error}") from error
 
 
 def _text(name: str, value: str | tuple[str, ...]) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{_URL}: {name} is there more than once")
+        raise ConfigError(f"{OUR_URL}: {name} is there more than once")
     return value
 
 
 def _switch(name: str, value: str | tuple[str, ...]) -> bool:
     word = _text(name, value).lower()
     if word not in _WORDS:
-        raise ConfigError(f"{_URL}: {name} is {word!r}, expected true or false")
+        raise ConfigError(f"{OUR_URL}: {name} is {word!r}, expected true or false")
     return _WORDS[word]
 
 

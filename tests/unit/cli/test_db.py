@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from iothub.datadir import DataDir
 from iothub.installation import installation_of
 from iothub.settings import Config
+from iothub_tenants.accounts import copying
+from iothub_tenants.accounts.database import sqlite_url
 from tests.support.command import Cli
 
 OTHER = "0123456789abcdef" * 2
@@ -71,3 +77,77 @@ def test_nothing_is_adopted_while_a_hub_runs(acme: Cli) -> None:
         assert "is in use by" in acme("db", "adopt", OTHER, code=4).err
     finally:
         lock.release()
+
+
+def _url_file(tmp_path: Path, url: str) -> str:
+    file = tmp_path / "target.url"
+    file.write_text(f"{url}\n")
+    return str(file)
+
+
+def test_copy_says_what_comes_next_and_afterwards_that_it_is_done(acme: Cli, tmp_path: Path) -> None:
+    """The same command again finds its own work, and says so."""
+    file = _url_file(tmp_path, sqlite_url(tmp_path / "target.db"))
+
+    assert f"next: set sql.url_file to {file}" in acme("db", "copy", "--to-url-file", file).err
+
+    again = acme("db", "copy", "--to-url-file", file, code=4).err
+    assert f"{file}: is a finished copy of these accounts" in again
+    assert "name the file in sql.url_file" in again
+
+
+def test_copy_into_accounts_of_others_names_the_file(acme: Cli, tmp_path: Path) -> None:
+    """They are of another installation."""
+    other = Cli(tmp_path / "other", acme.call)
+    other("init")
+    other("tenant", "create", "theirs")
+    file = _url_file(tmp_path, sqlite_url(tmp_path / "other" / "accounts.db"))
+
+    assert f"{file}: the target has accounts, of 1 tenants" in acme("db", "copy", "--to-url-file", file, code=4).err
+
+
+def test_copy_that_begins_anew_says_so(acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that it has completed an earlier one."""
+    file = _url_file(tmp_path, sqlite_url(tmp_path / "target.db"))
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(copying.schema, "end_copying", die)
+        acme("db", "copy", "--to-url-file", file, code=130)
+    with monkeypatch.context() as there:
+        there.setenv("IOTHUB_SQL__URL_FILE", file)
+        refused = Cli(tmp_path / "third", acme.call)("init", code=4).err
+    assert "give the same `db copy --to-url-file` again, with the data directory it was begun with" in refused
+    acme("tenant", "create", "beta")
+
+    told = acme("db", "copy", "--to-url-file", file).err
+
+    assert "copied from the beginning, because the accounts had changed since an earlier copy was cut short" in told
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "problem"),
+    [
+        (None, 2, "cannot be read: No such file"),
+        (b" ", 2, "is empty, expected a SQLAlchemy URL"),
+        (b"\xff", 2, "is not UTF-8 text"),
+        (b"accounts.db", 2, "expected for example sqlite:///"),
+        (b"mysql+pymysql://u@127.0.0.1:1/x?ssl_ca=/nowhere", 2, "a file for TLS cannot be used"),
+        (b"mysql+pymysql://u@127.0.0.1:1/x", 7, "does not answer"),
+    ],
+)
+def test_copy_names_the_file_that_is_wrong(
+    acme: Cli, tmp_path: Path, content: bytes | None, code: int, problem: str
+) -> None:
+    """And not the setting, which says something else here, or nothing."""
+    file = tmp_path / "target.url"
+    if content is not None:
+        file.write_bytes(content)
+
+    told = acme("db", "copy", "--to-url-file", str(file), code=code).err
+
+    assert problem in told
+    assert f"{file}: " in told
+    assert "sql.url_file" not in told

@@ -56,6 +56,24 @@ def test_progress_stays_on_one_line_of_a_terminal(
     assert said.count("\n") == 1
 
 
+def test_work_that_goes_on_counts_what_it_does_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it begins is told; what was there before says nothing of the time left."""
+    clock = ManualClock()
+    with Progress("rows", clock) as progress:
+        progress.begin(900)
+        clock.advance(10)
+        progress(950, 1000)
+        clock.advance(100)
+        progress.begin(0)
+        clock.advance(10)
+        progress(100, 1000)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "950 of 1000 rows, 5 per second, 10 s left",
+        "100 of 1000 rows, 10 per second, 1 min 30 s left",
+    ]
+
+
 @pytest.mark.parametrize(("of", "left"), [(1000, "40 s left"), (10_000, "8 min 10 s left")])
 def test_time_left_has_two_units_at_most(capsys: pytest.CaptureFixture[str], of: int, left: str) -> None:
     run(ManualClock(), 10, of=of)

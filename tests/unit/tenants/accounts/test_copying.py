@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from iothub.errors import ConflictError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import copying, devices, installations, tenants
-from iothub_tenants.accounts.copying import copy_accounts
+from iothub_tenants.accounts.copying import How, copy_accounts
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.initial import init_store
@@ -54,7 +54,7 @@ def test_copy_is_equal_and_of_the_same_installation(source: AccountStore, target
     copied = copy_accounts(source.url, target_url)
 
     assert copied.rows["device"] == 6
-    assert not copied.was_resumed
+    assert copied.how is How.AT_ONCE
     with closing(AccountStore(target_url, pepper=PEPPER)) as target:
         assert installations.own(target) == installations.own(source) == copied.installation
         assert devices.show(target, "acme", "dev1") == devices.show(source, "acme", "dev1")
@@ -78,14 +78,14 @@ def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(
 
     with pytest.raises(Killed):
         copy_accounts(source.url, target_url, die)
-    with pytest.raises(ConflictError, match="unfinished copy: run the same `iothub db copy` again"):
+    with pytest.raises(ConflictError, match="unfinished copy: give the same `db copy --to-url-file` again"):
         AccountStore(target_url)
     first = told[-1][0]
     told.clear()
 
     copied = copy_accounts(source.url, target_url, lambda done, of: told.append((done, of)))
 
-    assert copied.was_resumed
+    assert copied.how is How.RESUMED
     assert told[0][0] == first + 2 or told[0][0] == first + 1
     assert told[-1][0] == told[-1][1]
     with closing(AccountStore(target_url)) as target:
@@ -138,7 +138,7 @@ def test_rows_that_came_before_others_between_two_runs_do_not_stand_in_the_way(
 
     copied = copy_accounts(source.url, target_url)
 
-    assert copied.was_resumed
+    assert copied.how is How.BEGUN_ANEW
     assert copied.rows["usage_hour"] == 18
 
 
