@@ -12,6 +12,8 @@ import click
 from iothub.cli.app import App, noun, verb
 from iothub.cli.limits import with_values, words_of
 from iothub.cli.output import Row
+from iothub.errors import IotHubError
+from iothub.verbs import Verb
 from iothub_services.quota.grammar import parse_name
 from iothub_tenants.accounts import quotas
 from iothub_tenants.accounts.plain import plain
@@ -21,6 +23,12 @@ command = noun(
     "Limits. A device's own come before its tenant's, those before the plan's. LIMIT: name=value, with a window for "
     "rates: connections=100, publish_messages=50/1s,1000000/1d, queued_bytes=1GiB, connects=unlimited.",
 )
+PING_TIMEOUT_S = 3.0
+_ASK = "see `iothub status`"
+_NOTES = {  # what a hub says of limits that do not hold over all hubs now
+    "degraded": f"degraded: the quota ledger on Redis does not answer, each hub keeps its last share of them; {_ASK}",
+    "settling": f"settling: the quota ledger on Redis was empty, the hubs tell it what is in use, and grant nothing more until then; {_ASK}",
+}
 DEVICE = click.option("--device", help="Of this device instead of the whole tenant.")
 
 
@@ -101,8 +109,24 @@ def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> 
 
 
 def _show(app: App, rows: Sequence[Row], *columns: str) -> None:
-    """The limits as an object for a script; in a table, where the name has its own column, the value alone."""
+    """The limits as an object for a script; in a table, where the name has its own column, the value alone. Then how they hold."""
     if app.form in {"json", "jsonl"}:
         app.rows([with_values(row) for row in rows], *columns)
     else:
         app.rows([{**row, "limits": words_of(str(row["limits"]))} for row in rows], *columns)
+    note = _note(app)
+    if note:
+        app.say(f"iothub: note: limits are {note}")
+
+
+def _note(app: App) -> str:
+    """Ask the hub that runs here, if hubs share their limits, how these hold; empty: as they should."""
+    settings = app.loaded.config
+    holder = app.data_dir.holder() if settings.quota.ledger == "redis" else None
+    if holder is None or holder.command != "iothub serve":
+        return ""
+    try:
+        mode = app.ask_hub("", Verb.PING, {"node": settings.node.number}, PING_TIMEOUT_S).get("quota")
+    except IotHubError as error:
+        return f"as set, but the hub does not say whether they hold over all hubs now: {error}"
+    return _NOTES.get(str(mode), "")

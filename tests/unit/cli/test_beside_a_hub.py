@@ -108,6 +108,42 @@ def test_accounts_are_changed_beside_a_running_hub(cli: Cli) -> None:
         cli("tenant", "suspend", "acme")
 
 
+@pytest.mark.parametrize("words", [("show", "acme"), ("explain", "acme", "connections"), ("list", "acme")])
+def test_limits_that_do_not_hold_over_all_hubs_say_so(
+    acme: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """On standard error: what a script reads stays as it is."""
+    monkeypatch.setenv("IOTHUB_QUOTA__LEDGER", "redis")
+    monkeypatch.setenv("IOTHUB_REDIS__ADDRESSES", '["127.0.0.1:1"]')
+    alone = acme("quota", *words, "-o", "json")
+    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "shared"}):
+        shared = acme("quota", *words, "-o", "json")
+    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "degraded"}):
+        degraded = acme("quota", *words, "-o", "json")
+    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "settling"}):
+        settling = acme("quota", *words, "-o", "json")
+
+    assert "degraded: the quota ledger on Redis does not answer, each hub keeps its last share" in degraded.err
+    assert "iothub --data-dir" in degraded.err
+    assert "settling" in settling.err
+    assert alone.err == shared.err == ""
+    assert alone.out == shared.out == degraded.out == settling.out
+
+
+def test_limits_beside_a_hub_that_does_not_answer(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are shown all the same; whose limits are its own is not asked at all."""
+    monkeypatch.setattr("iothub.cli.quota.PING_TIMEOUT_S", 0.05)
+    with AnsweringHub(acme.data_dir, None) as hub:
+        assert acme("quota", "show", "acme").err == ""
+        monkeypatch.setenv("IOTHUB_QUOTA__LEDGER", "redis")
+        monkeypatch.setenv("IOTHUB_REDIS__ADDRESSES", '["127.0.0.1:1"]')
+
+        told = acme("quota", "show", "acme").err
+
+    assert "the hub does not say whether they hold over all hubs now" in told
+    assert hub.seen == []
+
+
 def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub empties queues and retained messages, which it holds open; the command sees the name become free."""
     is_deleting = threading.Event()
