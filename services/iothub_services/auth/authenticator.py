@@ -205,8 +205,8 @@ class Authenticator:
                     self._observer.proven(proven)
                     return proven
             raise _Refused(Reason.SERVER_UNAVAILABLE, "accounts_changing")
-        except StoreDownError:
-            return self._refuse(shown, tenant, _Refused(Reason.SERVER_UNAVAILABLE, "store"), reply_after_s)
+        except StoreDownError as error:
+            return self._refuse(shown, tenant, _Refused(Reason.SERVER_UNAVAILABLE, error.cause), reply_after_s)
         except _Refused as refused:
             return self._refuse(shown, tenant, refused, reply_after_s)
 

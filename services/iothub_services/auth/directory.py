@@ -3,9 +3,10 @@
 Knows no credentials and no decisions. A record that was being read while the accounts changed is used by nobody and kept by
 nobody: `changes` tells a caller to ask again.
 
-Few questions are in the hands of the pool at once; the others wait in front of it, so that whoever follows the accounts' changes does not wait
-behind a storm of CONNECTs. What is asked after a change of a device that is connected is urgent: it waits for no other question. That a device is
-not there is remembered for those who knock, and not when it was asked urgently: a successor may be made at once, and is let in then.
+Few questions are in the hands of the pool at once; the others wait in front of it, where tenants take turns, so that whoever follows the accounts'
+changes does not wait behind a storm of CONNECTs. What is asked after a change of a device that is connected is urgent: it waits for no other
+question. That a device is not there is remembered for those who knock, and not when it was asked urgently: a successor may be made at once, and is
+let in then.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from twisted.internet.defer import DeferredSemaphore
-
 from iothub.clock import Clock
 from iothub.errors import UnavailableError
 from iothub_services.auth.flights import Flights
 from iothub_services.auth.horizon import AsOf, Horizon
 from iothub_services.auth.lru import Lru, LruSettings, Missing
 from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
+from iothub_services.auth.turns import Turns
 
 T = TypeVar("T")
 _Answer = tuple[T | None, float]
@@ -32,17 +32,29 @@ _Answer = tuple[T | None, float]
 
 
 class StoreDownError(UnavailableError):
-    """The accounts cannot be read now, or too many wait for them."""
+    """The accounts cannot be read now. `cause`: what the log calls it."""
+
+    cause = "store"
+
+
+class TooManyWaitError(StoreDownError):
+    """Too many wait for the accounts already."""
+
+    cause = "accounts_busy"
 
 
 @dataclass(frozen=True, slots=True)
 class DirectorySettings:
-    """`loads`: questions to the store that wait at once; `tenant_loads`: of them for one tenant, or for tenants by name; `asked`: under way."""
+    """`loads`: questions to the store that wait at once; of them `tenant_loads` for devices of one tenant, `name_loads` for tenants by name.
+
+    `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; of a tenant, however many come, is asked once.
+    """
 
     tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
     devices: LruSettings = field(default_factory=lambda: LruSettings(entries=50_000))
-    loads: int = 1024
-    tenant_loads: int = 512
+    loads: int = 10_000
+    tenant_loads: int = 5_000
+    name_loads: int = 512
     asked: int = 4
 
 
@@ -83,7 +95,7 @@ class Directory:
         self._shared = shared
         self._tenant_flights: Flights[tuple[int, str, bool], _Answer[TenantRecord]] = Flights()
         self._device_flights: Flights[tuple[int, int, str, bool], _Answer[DeviceRecord]] = Flights()
-        self._turns = DeferredSemaphore(settings.asked)
+        self._turns = Turns(settings.asked)
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
         self._names: dict[int, str] = {}
@@ -207,13 +219,17 @@ class Directory:
     async def _load(self, tenant_id: int, call: str, find: Callable[[], T], is_urgent: bool) -> T:
         if is_urgent:
             return await self._ask(call, find)
-        if self._loads >= self._settings.loads or self._tenant_loads[tenant_id] >= self._settings.tenant_loads:
-            raise StoreDownError("the accounts do not answer fast enough; too many wait for them")
+        most = self._settings.tenant_loads if tenant_id else self._settings.name_loads
+        if self._loads >= self._settings.loads or self._tenant_loads[tenant_id] >= most:
+            raise TooManyWaitError("the accounts do not answer fast enough; too many wait for them")
         self._loads += 1
         self._tenant_loads[tenant_id] += 1
         try:
-            async with self._turns:
+            await self._turns.take(tenant_id)
+            try:
                 return await self._ask(call, find)
+            finally:
+                self._turns.give_back()
         finally:
             self._loads -= 1
             self._tenant_loads[tenant_id] -= 1

@@ -32,6 +32,7 @@ LOGIN_CAUSES = (
     "address_denied",
     "banned",
     "store",
+    "accounts_busy",
     "accounts_changing",
     "token_too_large",
     "token_malformed",

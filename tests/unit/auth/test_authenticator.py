@@ -435,6 +435,19 @@ def test_review_tells_who_may_stay() -> None:
     assert review().reason is Reason.CREDENTIAL_REVOKED
 
 
+def test_too_many_that_wait_for_the_accounts_have_a_cause_of_their_own() -> None:
+    """The accounts answer: whoever reads the log need not look for what is wrong with them."""
+    house = House(directory=DirectorySettings(loads=1))
+    house.connect()
+    house.threads.is_held = True
+    house.begin("made-up")
+
+    refusal = house.connect("nobody")
+
+    assert (refusal.reason, refusal.cause) == (Reason.SERVER_UNAVAILABLE, "accounts_busy")
+    assert house.told.failures == []
+
+
 def test_review_waits_for_no_flood_of_other_questions() -> None:
     """Whoever asks for made-up names must not keep a revoked device connected."""
     house = House(directory=DirectorySettings(loads=1, asked=1))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
-from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError
+from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError, TooManyWaitError
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 
 ACME = TenantRecord(1, "acme")
@@ -115,15 +115,44 @@ def test_nothing_is_remembered_when_what_changed_is_not_known() -> None:
 
 def test_waiting_questions_are_bounded_for_all_and_per_tenant() -> None:
     """A slow store and made-up names of one tenant leave room for others."""
-    directory, threads, _ = make(loads=3, tenant_loads=2)
+    directory, threads, _ = make(loads=4, tenant_loads=2, name_loads=1)
     for name in "ab":
         begin(directory.device(ACME, name))
 
-    assert isinstance(begin(directory.device(ACME, "c"))[0], StoreDownError)
+    assert isinstance(begin(directory.device(ACME, "c"))[0], TooManyWaitError)
     assert begin(directory.device(BMCE, "c")) == []
-    assert isinstance(begin(directory.tenant("x"))[0], StoreDownError)
-    threads.finish()
     assert begin(directory.tenant("x")) == []
+    assert isinstance(begin(directory.tenant("y"))[0], TooManyWaitError)
+    assert isinstance(begin(directory.device(BMCE, "d"))[0], TooManyWaitError)
+    threads.finish()
+    assert begin(directory.device(BMCE, "d")) == []
+
+
+def test_fleet_of_one_tenant_waits_for_a_cold_store_and_holds_up_nobody() -> None:
+    """After a restart all come at once: none is refused, and a device of another tenant does not wait behind them."""
+    directory, threads, _ = make()
+    fleet = [begin(directory.device(ACME, f"dev{number}")) for number in range(5_000)]
+    other = begin(directory.device(BMCE, "late"))
+
+    for _ in range(6):  # those under way, then one of each tenant in turn
+        threads.finish()
+
+    assert other[0].name == "late"
+    while threads.calls:
+        threads.finish()
+    assert [answer[0].name for answer in fleet] == [f"dev{number}" for number in range(5_000)]
+
+
+def test_whoever_waits_is_told_when_the_store_is_gone() -> None:
+    """All of them at once, however many: none of their answers is part of another's."""
+    directory, threads, _ = make()
+    fleet = [begin(directory.device(ACME, f"dev{number}")) for number in range(3_000)]
+    directory._run = lambda *_: fail(OSError())  # type: ignore[assignment]
+
+    while threads.calls:
+        threads.calls.pop()[1].errback(OSError())
+
+    assert {type(answer[0]) for answer in fleet} == {StoreDownError}
 
 
 def test_questions_wait_in_front_of_the_pool() -> None:

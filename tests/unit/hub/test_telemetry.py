@@ -15,6 +15,7 @@ from iothub.telemetry import AuthTelemetry, ByTenant, Telemetry
 from iothub.testing.clock import ManualClock
 from iothub_services.auth import authenticator
 from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
+from iothub_services.auth.directory import StoreDownError, TooManyWaitError
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.auth.token_proof import TokenFault
 from iothub_services.metrics import metrics
@@ -101,6 +102,7 @@ def test_every_cause_of_a_refused_login_is_a_known_label() -> None:
     """The list in the metric begins at 0; a cause that is missing there would come out of nowhere."""
     causes = set(re.findall(r'_Refused\(Reason\.\w+, "(\w+)"', inspect.getsource(authenticator)))
     causes -= {"credential_changed", "token_issuer_changed"}  # of a review: no login, and nobody is told
+    causes |= {StoreDownError.cause, TooManyWaitError.cause}
     causes |= {fault.value for fault in TokenFault}
     assert causes == set(metrics.LOGIN_CAUSES)
 

@@ -1,0 +1,49 @@
+"""Who may do something of which only a few are done at once: tenants take turns, each in the order of its own.
+
+Knows no work. Whoever was given a turn gives it back, whatever has become of the work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from twisted.internet.defer import Deferred
+
+
+class Turns:
+    """`count` at once; must be used on the reactor thread."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: dict[int, deque[Deferred[None]]] = {}  # by tenant id, the next one first; none is empty
+        self._is_giving = False
+
+    async def take(self, tenant_id: int) -> None:
+        """Wait for a turn. Nobody may give up waiting."""
+        if self._free:
+            self._free -= 1
+            return
+        turn: Deferred[None] = Deferred()
+        self._waiting.setdefault(tenant_id, deque()).append(turn)
+        await turn
+
+    def give_back(self) -> None:
+        """End a turn; whoever is next begins. Work that fails at once makes this a loop, not a recursion."""
+        self._free += 1
+        if self._is_giving:
+            return
+        self._is_giving = True
+        try:
+            while self._free and self._waiting:
+                self._free -= 1
+                self._next().callback(None)
+        finally:
+            self._is_giving = False
+
+    def _next(self) -> Deferred[None]:
+        tenant_id = next(iter(self._waiting))
+        line = self._waiting.pop(tenant_id)
+        turn = line.popleft()
+        if line:
+            self._waiting[tenant_id] = line  # behind the others
+        return turn
