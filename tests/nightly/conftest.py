@@ -25,10 +25,20 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 @pytest.fixture
 def services() -> Iterator[Services]:
     """The real servers, up. Those that did not run before are stopped afterwards; a paused one goes on, and so stops in good order."""
+    yield from _up()
+
+
+@pytest.fixture
+def accounts_servers() -> Iterator[Services]:
+    """The same of MariaDB and Redis alone."""
+    yield from _up("mariadb", "redis")
+
+
+def _up(*names: str) -> Iterator[Services]:
     services = Services(say=print)
     before = {report.name for report in services.reports() if report.state != "down"}
-    services.up()
+    services.up(*names)
     yield services
-    for name in reversed(ALWAYS):
+    for name in reversed(names or ALWAYS):
         if name not in before:
             services.down(name)
