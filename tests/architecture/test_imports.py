@@ -29,6 +29,7 @@ ALLOWED = {
         "iothub_services.events.kafka",
         "iothub_services.events.kafka_cluster",
         "iothub_services.events.kafka_connections",
+        "iothub_services.events.kafka_metadata",
         "iothub_services.events.kafka_reader",
         "iothub_services.events.kafka_topics",
         "iothub_services.events.kafka_writer",
