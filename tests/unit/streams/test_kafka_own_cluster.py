@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,7 +17,12 @@ def test_no_client_is_made_before_the_topics_are_ours(monkeypatch: pytest.Monkey
     """A server that is away, and an installation that is another one, are asked again by the next client; who is ours is asked once."""
     answers: list[Exception | None] = [BackendError("away", retryable=True), ConflictError("belongs to another"), None]
     made: list[object] = []
-    monkeypatch.setattr(KafkaCluster, "_made", lambda _self, make, **_options: made.append(make))
+
+    def make_client(_cluster: KafkaCluster, make: object, **_options: object) -> Mock:
+        made.append(make)
+        return Mock()
+
+    monkeypatch.setattr(KafkaCluster, "_made", make_client)
 
     def claim() -> None:
         answer = answers.pop(0)
