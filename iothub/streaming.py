@@ -13,7 +13,7 @@ from iothub import log
 from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
-from iothub.errors import ConflictError, UnavailableError
+from iothub.errors import ConflictError, IotHubError, UnavailableError
 from iothub.settings import Config
 from iothub.stream_drivers import MakeTopic, StreamDrivers
 from iothub_services.auth.port import Run
@@ -204,7 +204,7 @@ class Streaming:
         return False
 
     async def delete_topics(self, tenant_id: int, tenant: str) -> bool:
-        """Delete the topics of a tenant that is being deleted; False: Kafka does not answer, does not let us, or is another installation's."""
+        """Delete the topics of a tenant that is being deleted; False: Kafka does not answer, or does not let us."""
         found: Sequence[Stream] = await self._run(
             "accounts.streams", accounts.of_tenant, self._accounts, tenant_id, tenant
         )
@@ -212,7 +212,11 @@ class Streaming:
             return True
         try:
             await self._run("housekeeping.topics", self.topics.delete, found)
-        except (UnavailableError, ConflictError) as error:
+        except ConflictError as error:  # what is there is somebody else's
+            self._log.warning(
+                "the topics of a deleted tenant are not this installation's, and stay", tenant=tenant, error=str(error)
+            )
+        except IotHubError as error:
             self._log.warning(
                 "the topics of a deleted tenant could not be deleted yet", tenant=tenant, error=str(error)
             )

@@ -118,12 +118,14 @@ def create(
       iothub --data-dir ./hub stream create acme commands 'devices/+/cmd' --direction in --partitions 1
     """
     settings, topics = app.loaded.config.streams, _topics(app)
-    _owned(app).claim()
+    owned = _owned(app)
+    owned.check()
     kept_s = settings.retention_s if retention_s is None else retention_s
     wanted = Wanted(name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000))
     found = topics.there([_topic(app, tenant, name, wanted.direction)])
     made = streams.create(app.store(), tenant, wanted)
     try:
+        owned.claim()
         topics.make(made)
     except BaseException:
         streams.remove(app.store(), tenant, name)

@@ -172,7 +172,7 @@ def environment_of(settings: Config, folder: Path, environment: Mapping[str, str
 
 
 def python_of(settings: Config) -> Path:
-    return settings.spark.python or Path(sys.executable)
+    return Path(sys.executable) if settings.spark.python is None else settings.spark.python.absolute()
 
 
 def require_spark(settings: Config, environment: Mapping[str, str]) -> None:
@@ -185,7 +185,7 @@ def require_spark(settings: Config, environment: Mapping[str, str]) -> None:
     if not settings.spark.master:
         raise ConfigError('spark.master is empty: expected "local[*]" or the URL of a cluster')
     if settings.spark.python is not None:
-        _require_python(settings.spark.python, environment)
+        _require_python(python_of(settings), environment)
     elif missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise ConfigError(f"jobs need packages that are not installed ({', '.join(missing)}): {EXTRA}")
     _require_java(environment)

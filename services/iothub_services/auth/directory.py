@@ -27,8 +27,8 @@ from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
 from iothub_services.auth.turns import Turns
 
 T = TypeVar("T")
-_Answer = tuple[T | None, float]
-"""What was found, and for how many seconds it may be remembered at most."""
+_Answer = tuple[T | None, float, int]
+"""What was found, for how many seconds it may be remembered at most, and how often anything had changed when it was asked for."""
 
 
 class StoreDownError(UnavailableError):
@@ -47,7 +47,8 @@ class TooManyWaitError(StoreDownError):
 class DirectorySettings:
     """`loads`: questions to the store that wait at once; of them `tenant_loads` for devices of one tenant, `name_loads` for tenants by name.
 
-    `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; of a tenant, however many come, is asked once.
+    `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; of a tenant, however many come, is asked once. Where `loads` are
+    used up by large fleets, a tenant with fewer than `few_loads` still gets in.
     """
 
     tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
@@ -55,6 +56,7 @@ class DirectorySettings:
     loads: int = 10_000
     tenant_loads: int = 5_000
     name_loads: int = 512
+    few_loads: int = 64
     asked: int = 4
 
 
@@ -132,8 +134,8 @@ class Directory:
         changes = self.changes
         # A question asked before a change is not joined after it: its answer may be the old one.
         key = (changes, name, is_urgent)
-        tenant, most_s = await self._tenant_flights.join(key, lambda: self._find_tenant(name, is_urgent))
-        if changes == self.changes:
+        tenant, most_s, asked_at = await self._tenant_flights.join(key, lambda: self._find_tenant(name, is_urgent))
+        if asked_at == self.changes:
             self._keep(name, tenant, most_s)
         return tenant
 
@@ -147,14 +149,12 @@ class Directory:
         device = self._devices.get(key)
         if not isinstance(device, Missing):
             return device
-        stamp = self.stamp(tenant.id)
-        device, most_s = await self._device_flights.join(
-            (tenant.id, stamp, name, is_urgent), lambda: self._find_device(tenant.id, name, is_urgent)
-        )
-        if stamp == self.stamp(tenant.id) and not (device is None and is_urgent):
-            if device is not None:
-                key = (*key[:2], device.name)  # not another copy of the name
-            self._devices.put(key, device, most_s)
+        flight = (tenant.id, self.stamp(tenant.id), name, is_urgent)
+        find = partial(self._find_device, tenant.id, name, is_urgent)
+        device, most_s, asked_at = await self._device_flights.join(flight, find)
+        if asked_at == self.stamp(tenant.id) and not (device is None and is_urgent):
+            kept = name if device is None else device.name  # not another copy of the name
+            self._devices.put((tenant.id, self._generations.get(tenant.id, 0), kept), device, most_s)
         return device
 
     def invalidate(self, tenant_id: int, device: str | None) -> None:
@@ -188,46 +188,53 @@ class Directory:
         """Ask the second level, then the store, whose answer the second level gets."""
         shared = self._shared
         if shared is None:
-            return await self._load_tenant(name, is_urgent), math.inf
+            return await self._load_tenant(name, is_urgent)
+        changes = self.changes
         found = await shared.tenant(name)
         if not isinstance(found, Missing):
-            return found, shared.horizon.left_s()
+            return found, shared.horizon.left_s(), changes
         as_of = shared.horizon.as_of()
-        tenant = await self._load_tenant(name, is_urgent)
-        shared.put_tenant(name, as_of, tenant)
-        return tenant, math.inf
+        answer = await self._load_tenant(name, is_urgent)
+        shared.put_tenant(name, as_of, answer[0])
+        return answer
 
     async def _find_device(self, tenant_id: int, name: str, is_urgent: bool) -> _Answer[DeviceRecord]:
         shared = self._shared
         if shared is None:
-            return await self._load_device(tenant_id, name, is_urgent), math.inf
+            return await self._load_device(tenant_id, name, is_urgent)
+        stamp = self.stamp(tenant_id)
         found = await shared.device(tenant_id, name)
         if not isinstance(found, Missing):
-            return found, shared.horizon.left_s()
+            return found, shared.horizon.left_s(), stamp
         as_of = shared.horizon.as_of()
-        device = await self._load_device(tenant_id, name, is_urgent)
-        shared.put_device(tenant_id, name, as_of, device)
-        return device, math.inf
+        answer = await self._load_device(tenant_id, name, is_urgent)
+        shared.put_device(tenant_id, name, as_of, answer[0])
+        return answer
 
-    async def _load_tenant(self, name: str, is_urgent: bool) -> TenantRecord | None:
-        return await self._load(0, "accounts.tenant", lambda: self._accounts.find_tenant(name), is_urgent)
+    async def _load_tenant(self, name: str, is_urgent: bool) -> _Answer[TenantRecord]:
+        find = partial(self._accounts.find_tenant, name)
+        return await self._load(0, "accounts.tenant", find, lambda: self.changes, is_urgent)
 
-    async def _load_device(self, tenant_id: int, name: str, is_urgent: bool) -> DeviceRecord | None:
+    async def _load_device(self, tenant_id: int, name: str, is_urgent: bool) -> _Answer[DeviceRecord]:
         find = partial(self._accounts.find_device, tenant_id, name)
-        return await self._load(tenant_id, "accounts.device", find, is_urgent)
+        return await self._load(tenant_id, "accounts.device", find, lambda: self.stamp(tenant_id), is_urgent)
 
-    async def _load(self, tenant_id: int, call: str, find: Callable[[], T], is_urgent: bool) -> T:
+    async def _load(
+        self, tenant_id: int, call: str, find: Callable[[], T | None], changes: Callable[[], int], is_urgent: bool
+    ) -> _Answer[T]:
+        """What changes while the question waits for its turn is in the answer."""
         if is_urgent:
-            return await self._ask(call, find)
-        most = self._settings.tenant_loads if tenant_id else self._settings.name_loads
-        if self._loads >= self._settings.loads or self._tenant_loads[tenant_id] >= most:
+            return await self._ask(call, find, changes())
+        settings, waiting = self._settings, self._tenant_loads[tenant_id]
+        is_full = self._loads >= settings.loads and waiting >= settings.few_loads
+        if is_full or waiting >= (settings.tenant_loads if tenant_id else settings.name_loads):
             raise TooManyWaitError("the accounts do not answer fast enough; too many wait for them")
         self._loads += 1
         self._tenant_loads[tenant_id] += 1
         try:
             await self._turns.take(tenant_id)
             try:
-                return await self._ask(call, find)
+                return await self._ask(call, find, changes())
             finally:
                 self._turns.give_back()
         finally:
@@ -236,9 +243,9 @@ class Directory:
             if not self._tenant_loads[tenant_id]:
                 del self._tenant_loads[tenant_id]
 
-    async def _ask(self, call: str, find: Callable[[], T]) -> T:
+    async def _ask(self, call: str, find: Callable[[], T | None], asked_at: int) -> _Answer[T]:
         try:
-            return await self._run(call, find)
+            return await self._run(call, find), math.inf, asked_at
         except Exception as error:  # the edge of the thread pool: whatever a driver raises, no door opens
             self._on_failure(call, error)
             raise StoreDownError(f"the accounts cannot be read: {type(error).__name__}") from error

@@ -1,6 +1,7 @@
 """Who may do something of which only a few are done at once: tenants take turns, each in the order of its own.
 
-Knows no work. Whoever was given a turn gives it back, whatever has become of the work.
+Knows no work. Number 0 stands for those whose tenant nobody knows yet: as no tenant gets in without its name, every other turn is theirs.
+Whoever was given a turn gives it back, whatever has become of the work.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class Turns:
         self._free = count
         self._waiting: dict[int, deque[Deferred[None]]] = {}  # by tenant id, the next one first; none is empty
         self._is_giving = False
+        self._was_nameless = False  # the last turn
 
     async def take(self, tenant_id: int) -> None:
         """Wait for a turn. Nobody may give up waiting."""
@@ -41,7 +43,8 @@ class Turns:
             self._is_giving = False
 
     def _next(self) -> Deferred[None]:
-        tenant_id = next(iter(self._waiting))
+        self._was_nameless = 0 in self._waiting and (not self._was_nameless or len(self._waiting) == 1)
+        tenant_id = 0 if self._was_nameless else next(filter(None, self._waiting))
         line = self._waiting.pop(tenant_id)
         turn = line.popleft()
         if line:

@@ -437,7 +437,7 @@ def test_review_tells_who_may_stay() -> None:
 
 def test_too_many_that_wait_for_the_accounts_have_a_cause_of_their_own() -> None:
     """The accounts answer: whoever reads the log need not look for what is wrong with them."""
-    house = House(directory=DirectorySettings(loads=1))
+    house = House(directory=DirectorySettings(loads=1, few_loads=0))
     house.connect()
     house.threads.is_held = True
     house.begin("made-up")

@@ -115,7 +115,7 @@ def test_nothing_is_remembered_when_what_changed_is_not_known() -> None:
 
 def test_waiting_questions_are_bounded_for_all_and_per_tenant() -> None:
     """A slow store and made-up names of one tenant leave room for others."""
-    directory, threads, _ = make(loads=4, tenant_loads=2, name_loads=1)
+    directory, threads, _ = make(loads=4, tenant_loads=2, name_loads=1, few_loads=1)
     for name in "ab":
         begin(directory.device(ACME, name))
 
@@ -180,6 +180,35 @@ def test_urgent_question_waits_for_no_other_and_is_never_one_too_many() -> None:
     threads.finish()
     threads.finish()
     assert (tenant[0].name, device[0].name) == ("acme", "dev")
+
+
+def test_tenant_with_few_devices_gets_in_where_fleets_use_up_the_bound() -> None:
+    directory, threads, _ = make(loads=2, tenant_loads=2, few_loads=1, asked=1)
+    for number in range(2):
+        begin(directory.device(ACME, f"dev{number}"))
+
+    few = begin(directory.device(BMCE, "dev"))
+    one_too_many = begin(directory.device(BMCE, "dev2"))
+    while threads.calls:
+        threads.finish()
+
+    assert few[0].name == "dev"
+    assert isinstance(one_too_many[0], StoreDownError)
+
+
+def test_change_while_a_question_waits_for_its_turn_is_in_its_answer() -> None:
+    """It was asked behind the change: nobody asks again."""
+    directory, threads, _ = make(asked=1)
+    begin(directory.device(BMCE, "first"))
+    waiting = begin(directory.device(ACME, "dev"))
+    directory.invalidate(ACME.id, None)
+    while threads.calls:
+        threads.finish()
+
+    again = begin(directory.device(ACME, "dev"))
+
+    assert not threads.calls
+    assert again == waiting
 
 
 def test_absence_is_remembered_for_those_who_knock_and_not_for_urgent_questions() -> None:

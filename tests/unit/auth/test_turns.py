@@ -39,3 +39,19 @@ def test_work_that_is_over_at_once_is_no_recursion() -> None:
     turns.give_back()
 
     assert done == list(range(5_000))
+
+
+def test_names_have_every_other_turn() -> None:
+    """Number 0 are those whose tenant nobody knows yet; no fleet and no number of tenants keeps them out."""
+    turns, given = Turns(1), []
+
+    async def take(tenant_id: int) -> None:
+        await turns.take(tenant_id)
+        given.append(tenant_id)
+
+    for tenant_id in (9, 1, 2, 3, 0, 0, 0, 0):
+        Deferred.fromCoroutine(take(tenant_id))
+    for _ in range(8):
+        turns.give_back()
+
+    assert given == [9, 0, 1, 0, 2, 0, 3, 0]
