@@ -64,6 +64,7 @@ class KafkaWatch:
             self._look()
         except Exception as error:  # the edge of this thread: without it nobody would ever be told again
             log.error("defect in the watch over Kafka", exc_info=error)
+            self.trouble = f"whether Kafka answers is not known: {type(error).__name__}"
         return True
 
     def _look(self) -> None:

@@ -71,7 +71,8 @@ def test_nobody_is_asked_for_nothing() -> None:
 def test_a_defect_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
     watch = needed(Cluster(ValueError("what?"), AWAY, AWAY))
 
-    assert troubles(watch, 3) == ["", "", "no answer"]
+    not_known = "whether Kafka answers is not known: ValueError"
+    assert troubles(watch, 3) == [not_known, not_known, "no answer"]
     assert "defect in the watch over Kafka" in capsys.readouterr().err
 
 
