@@ -49,6 +49,7 @@ from ops.services.errors import ServicesError
 from ops.services.house import Services
 from ops.services.hub_settings import sql_urls
 from ops.services.places import HOST
+from tests.support.running import running
 
 LEVELS = ("memory", "redis", "sqlite", "mariadb", "postgresql")
 AT_ONCE = (1, 50)
@@ -114,7 +115,7 @@ def _filled(url: str) -> AccountStore:
 
 
 def _shared(services: Services, store: AccountStore, turning: ReactorThread, stack: ExitStack) -> SharedRecords:
-    stack.enter_context(_running(services, "redis"))
+    stack.enter_context(running(services, "redis"))
     settings = Redis(addresses=(Endpoint(HOST, services.ports.redis),), prefix=f"bench-{uuid.uuid4().hex[:8]}")
     client = from_settings.client(settings, turning.reactor)
     turning.call(client.start)
@@ -126,20 +127,8 @@ def _shared(services: Services, store: AccountStore, turning: ReactorThread, sta
 
 
 @contextmanager
-def _running(services: Services, name: str) -> Iterator[None]:
-    """A server that runs goes on; one that was started here is stopped."""
-    is_ours = any(report.name == name and report.state == "down" for report in services.reports())
-    services.up(name)
-    try:
-        yield
-    finally:
-        if is_ours:
-            services.down(name)
-
-
-@contextmanager
 def _own_database(services: Services, server: str) -> Iterator[str]:
-    with _running(services, server):
+    with running(services, server):
         url, name = make_url(sql_urls(services.ports)[server]), f"b{uuid.uuid4().hex[:12]}"
         engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:

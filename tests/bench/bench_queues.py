@@ -35,6 +35,7 @@ from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.own_tables import own_tables
 from tests.support.redis_hubs import RedisQueueHouse
+from tests.support.running import running
 
 DRIVERS = ("sqlite", "hbase", "hbase-plain", "redis")
 QUEUES = 1_000
@@ -74,21 +75,9 @@ def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
 
 
 @contextmanager
-def _running(name: str) -> Iterator[Services]:
-    """A server that runs goes on; one that was started here is stopped."""
-    services = Services(say=_say)
-    is_ours = any(report.name == name and report.state == "down" for report in services.reports())
-    services.up(name)
-    try:
-        yield services
-    finally:
-        if is_ours:
-            services.down(name)
-
-
-@contextmanager
 def _on_redis() -> Iterator[QueueStore]:
-    with _running("redis") as services:
+    services = Services(say=_say)
+    with running(services, "redis"):
         house = RedisQueueHouse(services)
         with house.store() as store:
             yield store
@@ -99,8 +88,9 @@ def _on_redis() -> Iterator[QueueStore]:
 def _on_hbase(driver: str, shape: Shape) -> Iterator[QueueStore]:
     table = "queues" if driver == "hbase" else "queues_plain"
     make: Callable[[ThreadCaller, Tables], QueueStore] = HBaseQueues if driver == "hbase" else PlainHBaseQueues
+    services = Services(say=_say)
     with (
-        _running("hbase") as services,
+        running(services, "hbase"),
         own_tables(services, shape.regions, table, "queue_index", "bodies") as tables,
         ReactorThread() as reactor,
     ):

@@ -1,6 +1,7 @@
 """How fast `compact_events` is beside a plain fold in one Python process, and how long a hub's start takes with and without a checkpoint.
 
-Run by hand, alone: `.venv/bin/python tests/bench/bench_spark.py --events 1000000 4000000`; `--source kafka` reads from Kafka of `make services`.
+`ONLY=spark make bench` is this alone; it starts Kafka of `make services` if it does not run, and stops it again. By hand, on less:
+`.venv/bin/python tests/bench/bench_spark.py --events 1000000 4000000 --sources sqlite`.
 Both sides read the same log, decode, fold, and write a checkpoint file. Starting Spark is shown by itself, and so is the first run, which loads
 the programs of all its processes. Seconds of processor time stand beside those of the clock, for machines that do something else, too. Knows no hub.
 """
@@ -15,8 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -27,7 +28,9 @@ from pyspark.sql import SparkSession
 from iothub.records.checkpoint import Pointer, add_checksums, row_checksum
 from iothub.records.events import decode_event
 from iothub.records.state import SessionState, encode_state, fold
+from iothub.settings import Kafka
 from iothub.testing.clock import ManualClock
+from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.sqlite import SCHEMA as EVENTS
 from iothub_services.events.sqlite import SqliteEvents
 from iothub_services.sqlite.database import open_database
@@ -42,13 +45,52 @@ from iothub_spark.stores.log import range_after
 from iothub_spark.stores.opened import opened_log
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
+from ops.services.errors import ServicesError
+from ops.services.house import Services
 from tests.support.event_log import EventMill, append, make_log
+from tests.support.kafka import own_topics
+from tests.support.running import running
 from tests.support.spark import Quiet
 
 SESSIONS_OF = 10  # events per session
 TENANTS = 50
 TAIL = 10_000
 WARMING = 20_000  # events of the first run
+PARTITIONS = 4  # of the log on Kafka
+
+
+class Processes:
+    """This process, and Spark's: what runs below it just now and all that they start, but no server that is started later."""
+
+    def __init__(self) -> None:
+        self._roots = psutil.Process().children()
+
+    def processor_s(self) -> float:
+        """Return the processor time of all of them."""
+        total = sum(os.times()[:2])
+        for each in self._spark():
+            with contextlib.suppress(psutil.Error):
+                total += sum(each.cpu_times()[:4])
+        return total
+
+    def peaks_mib(self) -> list[int]:
+        """Return the highest resident size that each living one of Spark's ever had."""
+        found = []
+        for each in self._spark():
+            with contextlib.suppress(OSError):
+                lines = Path(f"/proc/{each.pid}/status").read_text(encoding="ascii").splitlines()
+                found += [int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM")]
+        return found or [0]
+
+    def _spark(self) -> list[psutil.Process]:
+        return [*self._roots, *(child for root in self._roots for child in root.children(recursive=True))]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    spark: SparkSession
+    settings: SparkSettings
+    processes: Processes
 
 
 def plain_fold(spec: Spec, checkpoints: Path) -> int:
@@ -96,13 +138,8 @@ def starts(folder: Path, mill: EventMill) -> tuple[float, float]:
     return start(False), start(True)
 
 
-def made_kafka(log: Path, count: int) -> KafkaLog:
-    """Copy a log into topics of its own on Kafka of `make services`."""
-    from iothub_services.events.kafka import KafkaEvents
-    from ops.services.house import Services
-    from tests.support.kafka import own_settings
-
-    settings = own_settings(Services(say=lambda text: None), partitions=4)
+def copy_to_kafka(log: Path, count: int, settings: Kafka) -> KafkaLog:
+    """Append a log of SQLite to the topics of Kafka."""
     with (
         closing(KafkaEvents(settings)) as kafka,
         closing(SqliteEvents(open_database(log, EVENTS, ManualClock(), print))) as source,
@@ -112,57 +149,44 @@ def made_kafka(log: Path, count: int) -> KafkaLog:
     return KafkaLog(settings.brokers, settings.topic_prefix)
 
 
-def measure(spark: SparkSession, count: int, source: str, settings: SparkSettings) -> None:
-    with tempfile.TemporaryDirectory() as name:
+def measure(bench: Bench, count: int, kafka: Services | None) -> str:
+    """Print a row of the table, of `events.db` unless Kafka is given; return what is to be told below it, if anything."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder, mill = Path(name), EventMill(max(1, count // SESSIONS_OF), TENANTS)
         make_log(folder / "events.db")
         append(folder / "events.db", mill.events(count))
         files = [SqliteFile(folder / each) for each in ("checkpoints.db", "state.db")]
-        place = made_kafka(folder / "events.db", count) if source == "kafka" else SqliteFile(folder / "events.db")
-        spec = Spec("compact_events", 1, place, *files, spark=settings)
-        before_s, began = processor_s(), time.perf_counter()
+        place: KafkaLog | SqliteFile = SqliteFile(folder / "events.db")
+        if kafka is not None:
+            topics = stack.enter_context(own_topics(kafka, partitions=PARTITIONS))
+            place = copy_to_kafka(folder / "events.db", count, topics)
+        spec = Spec("compact_events", 1, place, *files, spark=bench.settings)
+        before_s, began = bench.processes.processor_s(), time.perf_counter()
         sessions = plain_fold(spec, folder / "plain.db")
         plain_s = time.perf_counter() - began
-        between_s = processor_s()
-        spark_s = compaction(spark, replace(spec, options={"full": True}))
-        busy_s = processor_s() - between_s
-        cores = spark.sparkContext.defaultParallelism
+        between_s = bench.processes.processor_s()
+        spark_s = compaction(bench.spark, replace(spec, options={"full": True}))
+        busy_s = bench.processes.processor_s() - between_s
+        cores = bench.spark.sparkContext.defaultParallelism
         print(
-            f"| {source} | {count:,} | {sessions:,} | {plain_s:.1f} ({between_s - before_s:.1f}) | {spark_s:.1f} ({busy_s:.1f}) "
-            f"| {plain_s / spark_s:.2f} | {count / spark_s / cores:,.0f} |",
+            f"| {'SQLite' if kafka is None else 'Kafka'} | {count:,} | {sessions:,} | {plain_s:.1f} ({between_s - before_s:.1f}) "
+            f"| {spark_s:.1f} ({busy_s:.1f}) | {plain_s / spark_s:.2f} | {count / spark_s / cores:,.0f} |",
             flush=True,
         )
-        if source == "sqlite":
-            without_s, with_s = starts(folder, mill)
-            ratio = without_s / with_s
-            print(
-                f"  start of a hub: {without_s:.2f} s without, {with_s:.2f} s with checkpoint and {TAIL:,} events ({ratio:.1f}x)"
-            )
+        if kafka is not None or count <= WARMING:
+            return ""
+        without_s, with_s = starts(folder, mill)
+        return (
+            f"Session states of {count + TAIL:,} events: {without_s:.2f} s without a checkpoint, {with_s:.2f} s with one and a tail "
+            f"of {TAIL:,} ({without_s / with_s:.1f}x)"
+        )
 
 
-def processor_s() -> float:
-    """Return the processor time of this process and of all that it has started."""
-    total = sum(os.times()[:4])
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            total += sum(child.cpu_times()[:4])
-    return total
-
-
-def peaks_mib() -> list[int]:
-    """Return the highest resident size that each living child of this process ever had."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
-            found += [int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM")]
-    return found or [0]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> str | None:
+    """Return what could not be measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--source", choices=("sqlite", "kafka"), default="sqlite")
+    parser.add_argument("--sources", choices=("sqlite", "kafka"), nargs="+", default=["sqlite", "kafka"])
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="1g")
     given = parser.parse_args(arguments)
@@ -172,18 +196,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spark = start_session(settings, "bench")
     spark.range(1).count()
     print(f"Spark is up after {time.perf_counter() - began:.1f} s\n")
+    bench = Bench(spark, settings, Processes())
     print(
         "| source | events | sessions | plain fold, s (processor) | Spark, s (processor) | times the plain fold | events/s per core |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    measure(spark, WARMING, given.source, settings)
-    for count in given.events:
-        measure(spark, count, given.source, settings)
-    peaks = peaks_mib()
+    failed, told = "", [""]
+    for source in given.sources:
+        try:
+            told += measure_all(bench, given.events, source)
+        except ServicesError as error:
+            failed = f"{Path(__file__).stem}: no rows of {source}: {error}"
+    peaks = bench.processes.peaks_mib()
     spark.stop()
+    print("\n".join(told))
     print(f"\npeak memory of Spark's {len(peaks)} processes: {sum(peaks):,} MiB, the largest {max(peaks):,}")
     print(f"load average {os.getloadavg()[0]:.1f}")
+    return failed or None
+
+
+def measure_all(bench: Bench, counts: Sequence[int], source: str) -> list[str]:
+    with ExitStack() as stack:
+        kafka = None
+        if source == "kafka":
+            kafka = Services(say=lambda line: sys.stderr.write(f"{line}\n") and None)
+            stack.enter_context(running(kafka, "kafka"))
+        lines = [measure(bench, count, kafka) for count in (WARMING, *counts)]
+        return [line for line in lines if line]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -31,6 +31,7 @@ from iothub.settings import Kafka  # noqa: E402
 from ops.services.errors import ServicesError  # noqa: E402
 from ops.services.house import Services  # noqa: E402
 from tests.support.kafka import own_topics  # noqa: E402
+from tests.support.running import running  # noqa: E402
 
 STREAM = "bench"
 PARTITIONS = 4
@@ -84,14 +85,8 @@ class House:
 def opened(data: Path) -> Iterator[House]:
     """Give a house; a Kafka that runs goes on, one that was started here is stopped. Raises ServicesError."""
     services = Services(say=lambda line: sys.stderr.write(f"{line}\n") and None)
-    is_ours = any(report.name == "kafka" and report.state == "down" for report in services.reports())
-    services.up("kafka")
-    try:
-        with own_topics(services) as kafka, tempfile.TemporaryDirectory() as folder:
-            yield House(services, kafka, data, Path(folder))
-    finally:
-        if is_ours:
-            services.down("kafka")
+    with running(services, "kafka"), own_topics(services) as kafka, tempfile.TemporaryDirectory() as folder:
+        yield House(services, kafka, data, Path(folder))
 
 
 def subscribed(data: Path, shape: Shape, options: argparse.Namespace) -> Run:
