@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import psutil
 from pyspark.sql import SparkSession
 
+from iothub.errors import IotHubError
 from iothub.records.checkpoint import Pointer, add_checksums, row_checksum
 from iothub.records.events import decode_event
 from iothub.records.state import SessionState, encode_state, fold
@@ -57,6 +58,9 @@ TENANTS = 50
 TAIL = 10_000
 WARMING = 20_000  # events of the first run
 PARTITIONS = 4  # of the log on Kafka
+HEAD = """
+| source | events | sessions | plain fold, s (processor) | Spark, s (processor) | times the plain fold | events/s per core |
+| --- | --- | --- | --- | --- | --- | --- |"""
 
 
 class Processes:
@@ -195,34 +199,32 @@ def main(arguments: Sequence[str] | None = None) -> str | None:
     began = time.perf_counter()
     spark = start_session(settings, "bench")
     spark.range(1).count()
-    print(f"Spark is up after {time.perf_counter() - began:.1f} s\n")
+    print(f"Spark is up after {time.perf_counter() - began:.1f} s")
     bench = Bench(spark, settings, Processes())
-    print(
-        "| source | events | sessions | plain fold, s (processor) | Spark, s (processor) | times the plain fold | events/s per core |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    failed, told = "", [""]
-    for source in given.sources:
-        try:
-            told += measure_all(bench, given.events, source)
-        except ServicesError as error:
-            failed = f"{Path(__file__).stem}: no rows of {source}: {error}"
-    peaks = bench.processes.peaks_mib()
-    spark.stop()
-    print("\n".join(told))
+    failed = ""
+    try:
+        for source in given.sources:
+            try:
+                measure_all(bench, given.events, source)
+            except (ServicesError, IotHubError) as error:
+                failed = f"{Path(__file__).stem}: the rows of {source} are not complete: {error}"
+        peaks = bench.processes.peaks_mib()
+    finally:
+        spark.stop()
     print(f"\npeak memory of Spark's {len(peaks)} processes: {sum(peaks):,} MiB, the largest {max(peaks):,}")
     print(f"load average {os.getloadavg()[0]:.1f}")
     return failed or None
 
 
-def measure_all(bench: Bench, counts: Sequence[int], source: str) -> list[str]:
+def measure_all(bench: Bench, counts: Sequence[int], source: str) -> None:
     with ExitStack() as stack:
         kafka = None
         if source == "kafka":
             kafka = Services(say=lambda line: sys.stderr.write(f"{line}\n") and None)
             stack.enter_context(running(kafka, "kafka"))
-        lines = [measure(bench, count, kafka) for count in (WARMING, *counts)]
-        return [line for line in lines if line]
+        print(HEAD)
+        told = [measure(bench, count, kafka) for count in (WARMING, *counts)]
+        print("", *filter(None, told), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

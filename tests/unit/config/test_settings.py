@@ -28,6 +28,7 @@ def test_every_section_is_frozen_and_each_of_its_keys_says_what_it_is(room: Modu
     assert sections
     for name, section in sections.items():
         assert is_dataclass(section), name
+        assert section.__dataclass_params__.frozen, name  # type: ignore[attr-defined]
         assert getattr(settings, name) is section, f"{name} is not offered by iothub.settings"
         for each in fields(section):
             assert is_dataclass(each.default_factory) or isinstance(each.metadata["key"], key.Key), each.name
