@@ -48,7 +48,8 @@ class DirectorySettings:
     """`loads`: questions to the store that wait at once; of them `tenant_loads` for devices of one tenant, `name_loads` for tenants by name.
 
     `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; of a tenant, however many come, is asked once. Where `loads` are
-    used up by large fleets, a tenant with fewer than `few_loads` still gets in.
+    used up by large fleets, a tenant with fewer than `few_loads` still gets in, and so do names; what is few goes down to a quarter (64, 16, 4, 1)
+    with every quarter of `loads` that waits beyond them, so that never more than twice `loads` wait.
     """
 
     tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
@@ -225,9 +226,7 @@ class Directory:
         """What changes while the question waits for its turn is in the answer."""
         if is_urgent:
             return await self._ask(call, find, changes())
-        settings, waiting = self._settings, self._tenant_loads[tenant_id]
-        is_full = self._loads >= settings.loads and waiting >= settings.few_loads
-        if is_full or waiting >= (settings.tenant_loads if tenant_id else settings.name_loads):
+        if self._tenant_loads[tenant_id] >= self._most_loads(tenant_id):
             raise TooManyWaitError("the accounts do not answer fast enough; too many wait for them")
         self._loads += 1
         self._tenant_loads[tenant_id] += 1
@@ -242,6 +241,15 @@ class Directory:
             self._tenant_loads[tenant_id] -= 1
             if not self._tenant_loads[tenant_id]:
                 del self._tenant_loads[tenant_id]
+
+    def _most_loads(self, tenant_id: int) -> int:
+        """Return how many questions of a tenant may wait, considering all that wait now."""
+        settings = self._settings
+        most = settings.tenant_loads if tenant_id else settings.name_loads
+        quarters = 4 * (self._loads - settings.loads) // settings.loads  # that wait beyond `loads`
+        if quarters < 0:
+            return most
+        return min(most, settings.few_loads >> 2 * quarters) if quarters < 4 else 0
 
     async def _ask(self, call: str, find: Callable[[], T | None], asked_at: int) -> _Answer[T]:
         try:

@@ -196,6 +196,34 @@ def test_tenant_with_few_devices_gets_in_where_fleets_use_up_the_bound() -> None
     assert isinstance(one_too_many[0], StoreDownError)
 
 
+def test_names_get_in_where_fleets_use_up_the_bound() -> None:
+    """No tenant that the hub has not met gets in without its name."""
+    directory, threads, _ = make(loads=2, tenant_loads=2, few_loads=1, asked=1)
+    for number in range(2):
+        begin(directory.device(ACME, f"dev{number}"))
+
+    few, one_too_many = begin(directory.tenant("bmce")), begin(directory.tenant("other"))
+    while threads.calls:
+        threads.finish()
+
+    assert few[0].name == "bmce"
+    assert isinstance(one_too_many[0], TooManyWaitError)
+
+
+def test_few_are_fewer_the_more_wait_and_never_more_than_twice_the_bound() -> None:
+    """A store that hangs and made-up names of very many tenants do not fill the memory."""
+    directory, _, _ = make(loads=256, tenant_loads=256)
+    for number in range(256):
+        begin(directory.device(ACME, f"dev{number}"))
+
+    def let_in(tenant_id: int) -> int:
+        tenant = TenantRecord(tenant_id, f"tenant{tenant_id}")
+        return [begin(directory.device(tenant, f"dev{number}")) for number in range(65)].count([])
+
+    assert [let_in(tenant_id) for tenant_id in range(2, 90)] == [64] + 4 * [16] + 16 * [4] + 64 * [1] + 3 * [0]
+    assert isinstance(begin(directory.tenant("x"))[0], TooManyWaitError)
+
+
 def test_change_while_a_question_waits_for_its_turn_is_in_its_answer() -> None:
     """It was asked behind the change: nobody asks again."""
     directory, threads, _ = make(asked=1)
@@ -206,6 +234,21 @@ def test_change_while_a_question_waits_for_its_turn_is_in_its_answer() -> None:
         threads.finish()
 
     again = begin(directory.device(ACME, "dev"))
+
+    assert not threads.calls
+    assert again == waiting
+
+
+def test_change_while_a_tenant_by_name_waits_for_its_turn_is_in_its_answer() -> None:
+    """As for a device."""
+    directory, threads, _ = make(asked=1)
+    begin(directory.device(BMCE, "first"))
+    waiting = begin(directory.tenant("acme"))
+    directory.invalidate(BMCE.id, None)
+    while threads.calls:
+        threads.finish()
+
+    again = begin(directory.tenant("acme"))
 
     assert not threads.calls
     assert again == waiting
