@@ -94,7 +94,7 @@ class Departures:
         return bool(self._leaving)
 
     async def turn(self) -> None:
-        """End sessions of deleted devices, a bounded number of them; what a failing store refuses is tried again in the next turn."""
+        """End sessions of deleted devices, a bounded number of them; what a failing store refuses is tried again in a later turn."""
         left = PER_TURN
         for leaving in list(self._leaving.values()):
             try:
@@ -108,6 +108,8 @@ class Departures:
                 left -= len(sessions)
             if not leaving.left():
                 self._done(leaving, len(sessions))
+            else:  # behind the others: they are not held up by one whose store fails
+                self._leaving[leaving.change] = self._leaving.pop(leaving.change)
             if left <= 0:
                 break
         self.settled = min(self._leaving, default=self._noted + 1) - 1

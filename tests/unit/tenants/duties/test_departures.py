@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import UnavailableError
+from iothub.errors import BackendError, UnavailableError
 from iothub_services.quota.names import Quota
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
+from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.duties import departures
 from iothub_tenants.duties.departures import Departures
@@ -145,6 +146,34 @@ def test_turn_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(house.acme.plane.sessions) == 1
     end(house, leaving)
     assert house.acme.plane.sessions == {}
+
+
+def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are: the next turn begins behind it, and it comes again."""
+    monkeypatch.setattr(departures, "PER_TURN", 2)
+    for client_id in ("stuck1", "stuck2"):
+        house.join(client_id, props=KEPT).disconnect()
+    house.join("other", username="acme/dev2", props=KEPT).disconnect()
+    discard = house.hub.sessions.discard
+    is_failing = True
+
+    async def failing(broker: TenantBroker, client_id: str, *rest: Any) -> None:
+        if is_failing and client_id.startswith("stuck"):
+            raise BackendError("queues.db: disk full", retryable=True)
+        await discard(broker, client_id, *rest)
+
+    monkeypatch.setattr(house.hub.sessions, "discard", failing)
+    leaving = departures_of(house)
+    leaving.note([deleted(1), deleted(2, "dev2")])
+
+    end(house, leaving)
+    end(house, leaving)
+    assert sorted(house.acme.plane.sessions) == ["stuck1", "stuck2"]
+    assert leaving.settled == 0
+
+    is_failing = False
+    end(house, leaving)
+    assert (house.acme.plane.sessions, leaving.settled) == ({}, 2)
 
 
 def test_device_of_another_tenant_and_other_changes_mean_nobody_here(house: House) -> None:
