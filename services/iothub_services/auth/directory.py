@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -29,6 +29,9 @@ from iothub_services.auth.turns import Turns
 T = TypeVar("T")
 _Answer = tuple[T | None, float, int]
 """What was found, for how many seconds it may be remembered at most, and how often anything had changed when it was asked for."""
+
+_Question = tuple[int, str, int, bool]
+"""Tenant id (0: for a tenant by name), name, how often anything had changed, is it urgent."""
 
 
 class StoreDownError(UnavailableError):
@@ -47,9 +50,9 @@ class TooManyWaitError(StoreDownError):
 class DirectorySettings:
     """`loads`: questions to the store that wait at once; of them `tenant_loads` for devices of one tenant, `name_loads` for tenants by name.
 
-    `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; of a tenant, however many come, is asked once. Where `loads` are
-    used up by large fleets, a tenant with fewer than `few_loads` still gets in, and so do names; what is few goes down to a quarter (64, 16, 4, 1)
-    with every quarter of `loads` that waits beyond them, so that never more than twice `loads` wait.
+    `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; who asks what waits for its turn already takes no other
+    place. Where `loads` are used up by large fleets, a tenant with fewer than `few_loads` still gets in, and so do names; what is few goes down to a
+    quarter (64, 16, 4, 1) with every quarter of `loads` that waits beyond them, so that never more than twice `loads` wait.
     """
 
     tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
@@ -96,8 +99,9 @@ class Directory:
         self._absent: Lru[str, None] = Lru(settings.tenants, clock)  # names that no tenant has
         self._devices: Lru[tuple[int, int, str], DeviceRecord] = Lru(settings.devices, clock)
         self._shared = shared
-        self._tenant_flights: Flights[tuple[int, str, bool], _Answer[TenantRecord]] = Flights()
-        self._device_flights: Flights[tuple[int, int, str, bool], _Answer[DeviceRecord]] = Flights()
+        self._tenant_flights: Flights[_Question, _Answer[TenantRecord]] = Flights()
+        self._device_flights: Flights[_Question, _Answer[DeviceRecord]] = Flights()
+        self._unasked: dict[tuple[int, str], _Question] = {}  # flights that wait for their turn, by tenant id and name
         self._turns = Turns(settings.asked)
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
@@ -132,10 +136,8 @@ class Directory:
             return tenant
         if not isinstance(self._absent.get(name), Missing):
             return None
-        changes = self.changes
-        # A question asked before a change is not joined after it: its answer may be the old one.
-        key = (changes, name, is_urgent)
-        tenant, most_s, asked_at = await self._tenant_flights.join(key, lambda: self._find_tenant(name, is_urgent))
+        question = self._question(0, name, self.changes, is_urgent)
+        tenant, most_s, asked_at = await self._tenant_flights.join(question, partial(self._find_tenant, question))
         if asked_at == self.changes:
             self._keep(name, tenant, most_s)
         return tenant
@@ -150,9 +152,8 @@ class Directory:
         device = self._devices.get(key)
         if not isinstance(device, Missing):
             return device
-        flight = (tenant.id, self.stamp(tenant.id), name, is_urgent)
-        find = partial(self._find_device, tenant.id, name, is_urgent)
-        device, most_s, asked_at = await self._device_flights.join(flight, find)
+        question = self._question(tenant.id, name, self.stamp(tenant.id), is_urgent)
+        device, most_s, asked_at = await self._device_flights.join(question, partial(self._find_device, question))
         if asked_at == self.stamp(tenant.id) and not (device is None and is_urgent):
             kept = name if device is None else device.name  # not another copy of the name
             self._devices.put((tenant.id, self._generations.get(tenant.id, 0), kept), device, most_s)
@@ -178,6 +179,11 @@ class Directory:
         for known in (self._tenants, self._absent, self._devices, self._names):
             known.clear()
 
+    def _question(self, tenant_id: int, name: str, changes: int, is_urgent: bool) -> _Question:
+        """Return what to join: not what was asked before a change, as its answer may be the old one; what waits for its turn is asked behind it."""
+        new = (tenant_id, name, changes, is_urgent)
+        return new if is_urgent else self._unasked.get((tenant_id, name), new)
+
     def _keep(self, name: str, tenant: TenantRecord | None, most_s: float) -> None:
         if tenant is None:
             self._absent.put(name, None, most_s)
@@ -185,55 +191,52 @@ class Directory:
             self._tenants.put(name, tenant, most_s)
             self._names[tenant.id] = name
 
-    async def _find_tenant(self, name: str, is_urgent: bool) -> _Answer[TenantRecord]:
+    async def _find_tenant(self, question: _Question) -> _Answer[TenantRecord]:
         """Ask the second level, then the store, whose answer the second level gets."""
+        _, name, changes, _ = question
         shared = self._shared
+        find = partial(self._accounts.find_tenant, name)
+        ask = partial(self._ask, "accounts.tenant", find, lambda: self.changes)
         if shared is None:
-            return await self._load_tenant(name, is_urgent)
-        changes = self.changes
+            return await self._load(question, ask)
         found = await shared.tenant(name)
         if not isinstance(found, Missing):
             return found, shared.horizon.left_s(), changes
         as_of = shared.horizon.as_of()
-        answer = await self._load_tenant(name, is_urgent)
+        answer = await self._load(question, ask)
         shared.put_tenant(name, as_of, answer[0])
         return answer
 
-    async def _find_device(self, tenant_id: int, name: str, is_urgent: bool) -> _Answer[DeviceRecord]:
+    async def _find_device(self, question: _Question) -> _Answer[DeviceRecord]:
+        tenant_id, name, stamp, _ = question
         shared = self._shared
+        find = partial(self._accounts.find_device, tenant_id, name)
+        ask = partial(self._ask, "accounts.device", find, lambda: self.stamp(tenant_id))
         if shared is None:
-            return await self._load_device(tenant_id, name, is_urgent)
-        stamp = self.stamp(tenant_id)
+            return await self._load(question, ask)
         found = await shared.device(tenant_id, name)
         if not isinstance(found, Missing):
             return found, shared.horizon.left_s(), stamp
         as_of = shared.horizon.as_of()
-        answer = await self._load_device(tenant_id, name, is_urgent)
+        answer = await self._load(question, ask)
         shared.put_device(tenant_id, name, as_of, answer[0])
         return answer
 
-    async def _load_tenant(self, name: str, is_urgent: bool) -> _Answer[TenantRecord]:
-        find = partial(self._accounts.find_tenant, name)
-        return await self._load(0, "accounts.tenant", find, lambda: self.changes, is_urgent)
-
-    async def _load_device(self, tenant_id: int, name: str, is_urgent: bool) -> _Answer[DeviceRecord]:
-        find = partial(self._accounts.find_device, tenant_id, name)
-        return await self._load(tenant_id, "accounts.device", find, lambda: self.stamp(tenant_id), is_urgent)
-
-    async def _load(
-        self, tenant_id: int, call: str, find: Callable[[], T | None], changes: Callable[[], int], is_urgent: bool
-    ) -> _Answer[T]:
-        """What changes while the question waits for its turn is in the answer."""
+    async def _load(self, question: _Question, ask: Callable[[], Awaitable[_Answer[T]]]) -> _Answer[T]:
+        """What changes while the question waits for its turn is in the answer: until then whoever asks the same may join it."""
+        tenant_id, name, _, is_urgent = question
         if is_urgent:
-            return await self._ask(call, find, changes())
+            return await ask()
         if self._tenant_loads[tenant_id] >= self._most_loads(tenant_id):
             raise TooManyWaitError("the accounts do not answer fast enough; too many wait for them")
         self._loads += 1
         self._tenant_loads[tenant_id] += 1
         try:
+            self._unasked[tenant_id, name] = question
             await self._turns.take(tenant_id)
+            self._unasked.pop((tenant_id, name), None)
             try:
-                return await self._ask(call, find, changes())
+                return await ask()
             finally:
                 self._turns.give_back()
         finally:
@@ -251,7 +254,8 @@ class Directory:
             return most
         return min(most, settings.few_loads >> 2 * quarters) if quarters < 4 else 0
 
-    async def _ask(self, call: str, find: Callable[[], T | None], asked_at: int) -> _Answer[T]:
+    async def _ask(self, call: str, find: Callable[[], T | None], changes: Callable[[], int]) -> _Answer[T]:
+        asked_at = changes()
         try:
             return await self._run(call, find), math.inf, asked_at
         except Exception as error:  # the edge of the thread pool: whatever a driver raises, no door opens

@@ -1,6 +1,7 @@
 """Who may do something of which only a few are done at once: tenants take turns, each in the order of its own.
 
 Knows no work. Number 0 stands for those whose tenant nobody knows yet: as no tenant gets in without its name, every other turn is theirs.
+The price: whoever makes up names, without any credential, has every other turn while such names wait, so that known tenants wait up to twice as long.
 Whoever was given a turn gives it back, whatever has become of the work.
 """
 

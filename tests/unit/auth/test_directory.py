@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred, fail
 
 from iothub_services.auth.directory import Directory, DirectorySettings, StoreDownError, TooManyWaitError
 from iothub_services.auth.port import DeviceRecord, TenantRecord
+from iothub_services.auth.shared import SharedRecords
 
 ACME = TenantRecord(1, "acme")
 BMCE = TenantRecord(2, "bmce")
@@ -96,6 +98,50 @@ def test_question_asked_before_a_change_is_not_joined_after_it() -> None:
     begin(directory.device(ACME, "dev"))
 
     assert len(threads.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda directory: directory.tenant("acme"), lambda directory: directory.device(ACME, "dev")]
+)
+def test_question_is_joined_after_a_change_until_it_is_asked(ask: Callable[[Directory], Any]) -> None:
+    """While others are imported, a fleet is no crowd of the same questions; nobody is given what was read before a change, and nobody keeps it."""
+    directory, threads, _ = make(asked=1)
+    begin(directory.device(BMCE, "first"))
+    joined = [begin(ask(directory))]
+    directory.invalidate(ACME.id, "dev")
+    joined.append(begin(ask(directory)))
+    threads.finish()  # now their question is asked
+    directory.invalidate(ACME.id, "dev")
+    late = begin(ask(directory))
+
+    threads.finish()
+    assert joined[0] == joined[1] != []
+    assert late == begin(ask(directory)) == []
+    threads.finish()
+    assert late == joined[0] == begin(ask(directory))
+    assert not threads.calls
+
+
+def test_question_to_the_second_level_is_not_joined_after_a_change() -> None:
+    """What it finds may be of before."""
+    asked: list[str] = []
+
+    class HangingShared(SharedRecords):
+        def __init__(self) -> None:
+            """Knows no Redis."""
+
+        def tenant(self, name: str) -> Deferred[Any]:
+            asked.append(name)
+            return Deferred()
+
+    directory, _, _ = make()
+    directory._shared = HangingShared()
+    begin(directory.tenant("acme"))
+    begin(directory.tenant("acme"))
+    directory.invalidate(ACME.id, None)
+    begin(directory.tenant("acme"))
+
+    assert asked == ["acme", "acme"]
 
 
 def test_nothing_is_remembered_when_what_changed_is_not_known() -> None:
