@@ -34,6 +34,10 @@ class ConflictError(IotHubError):
     exit_code = 4
 
 
+class NotOursError(ConflictError):
+    """A store belongs to another installation: what is in it is not this one's, now and later."""
+
+
 class DeniedError(IotHubError):
     """The caller may not do this."""
 

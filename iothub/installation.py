@@ -16,7 +16,7 @@ from typing import Protocol
 
 from iothub.clock import Clock, SystemClock
 from iothub.datadir import DataDir
-from iothub.errors import BackendError, ConflictError
+from iothub.errors import BackendError, ConflictError, NotOursError
 from iothub.records.owner import Owner
 from iothub.settings import Config
 from iothub_services.hbase.caller import Caller
@@ -33,7 +33,7 @@ class Owned(Protocol):
     """Stores on one server."""
 
     def check(self) -> None:
-        """Raise ConflictError when they are somebody else's."""
+        """Raise NotOursError when they are somebody else's."""
 
     def claim(self) -> None:
         """Take what is nobody's. Raises as `check`."""
@@ -95,10 +95,10 @@ class Installation:
             data_dir.write_installation(self.id)
 
     def require(self, where: str, found: Owner | None, instead: str) -> None:
-        """Raise ConflictError unless that is this installation, or nobody. `instead`: the setting that names the store."""
+        """Raise NotOursError unless that is this installation, or nobody. `instead`: the setting that names the store."""
         if found is None or found.installation == self.id:
             return
-        raise ConflictError(
+        raise NotOursError(
             f"{where}: belongs to installation {found.installation} (hub {found.hub!r} took it {_moment(found.at_ms)}), these accounts are of "
             f"installation {self.id}: use the accounts that it was made with (sql.url_file, --data-dir), or choose another {instead}; {_ADOPT}"
         )

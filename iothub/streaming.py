@@ -13,7 +13,7 @@ from iothub import log
 from iothub.clock import Clock
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
-from iothub.errors import ConflictError, IotHubError, UnavailableError
+from iothub.errors import IotHubError, NotOursError, UnavailableError
 from iothub.settings import Config
 from iothub.stream_drivers import MakeTopic, StreamDrivers
 from iothub_services.auth.port import Run
@@ -204,17 +204,23 @@ class Streaming:
         return False
 
     async def delete_topics(self, tenant_id: int, tenant: str) -> bool:
-        """Delete the topics of a tenant that is being deleted; False: Kafka does not answer, or does not let us."""
+        """Delete the topics of a tenant that is being deleted, unless they are somebody else's; False: Kafka does not answer, or refuses."""
         found: Sequence[Stream] = await self._run(
             "accounts.streams", accounts.of_tenant, self._accounts, tenant_id, tenant
         )
-        if not found or self.topics is None:
+        topics = self.topics
+        if not found or topics is None:
             return True
         try:
-            await self._run("housekeeping.topics", self.topics.delete, found)
-        except ConflictError as error:  # what is there is somebody else's
+            await self._run("housekeeping.topics", topics.delete, found)
+        except NotOursError as error:
+            names = [name for stream in found for name in topics.names(stream)]
             self._log.warning(
-                "the topics of a deleted tenant are not this installation's, and stay", tenant=tenant, error=str(error)
+                "the topics of a deleted tenant stay, for they are not this installation's: delete them by hand if nobody uses them",
+                tenant=tenant,
+                topics=", ".join(names),
+                by_hand=topics.by_hand(names),
+                error=str(error),
             )
         except IotHubError as error:
             self._log.warning(

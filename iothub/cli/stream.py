@@ -206,7 +206,7 @@ def _delete_topics(app: App, topics: StreamTopics, stream: Stream, why_not: Unav
     except UnavailableError as error:
         raise UnavailableError(
             f"stream {stream.name} of tenant {stream.tenant} is deleted, its topic stays, for {error}; "
-            f"{_by_hand(app, topics.names(stream))}"
+            f"{_by_hand(topics, topics.names(stream))}"
         ) from None
 
 
@@ -233,17 +233,11 @@ def _left_over(app: App, tenant: str, name: str) -> str:
         return f"; whether a topic of it stayed is not known: {error}"
     except ConflictError:  # what is there is somebody else's
         return ""
-    return f"; a topic of that name stayed: {_by_hand(app, found)}" if found else ""
+    return f"; a topic of that name stayed: {_by_hand(topics, found)}" if found else ""
 
 
-def _by_hand(app: App, topics: Sequence[str]) -> str:
-    """Say how topics are deleted without us; Kafka's tool takes regular expressions."""
-    brokers = ",".join(map(str, app.loaded.config.kafka.brokers))
-    pattern = ",".join(topics).replace(".", r"\.")
-    return (
-        "delete it, or a new stream of that name begins with what is in it: "
-        f"kafka-topics.sh --bootstrap-server {brokers} --delete --topic '{pattern}'"
-    )
+def _by_hand(topics: StreamTopics, names: Sequence[str]) -> str:
+    return f"delete it, or a new stream of that name begins with what is in it: {topics.by_hand(names)}"
 
 
 def _group(app: App, stream: Stream, group: str | None) -> str | None:

@@ -72,6 +72,12 @@ class StreamTopics:
                         retryable=True,
                     )
 
+    def by_hand(self, names: Sequence[str]) -> str:
+        """Return the command that deletes topics without us; Kafka's tool takes regular expressions, a log line doubles backslashes."""
+        brokers = ",".join(map(str, self._cluster.settings.brokers))
+        pattern = ",".join(names).replace(".", "[.]")
+        return f"kafka-topics.sh --bootstrap-server {brokers} --delete --topic '{pattern}'"
+
     def there(self, names: Collection[str]) -> list[str]:
         """Return those that Kafka has."""
         with self._cluster.admin() as admin:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.datadir import DataDir
-from iothub.errors import BackendError, ConflictError
+from iothub.errors import BackendError, ConflictError, NotOursError
 from iothub.installation import Installation, installation_of
 from iothub.records.owner import Owner
 from iothub.settings import Config, Node
@@ -79,7 +79,7 @@ def test_topics_of_others_are_refused(ours: Installation) -> None:
     topics = FakeTopics(Owner(THEIRS, "far", 0))
 
     for ask in (ours.topics(topics).check, ours.topics(topics).claim):
-        with pytest.raises(ConflictError, match=r"^Kafka's topics iothub\.\*: .*choose another kafka\.topic_prefix"):
+        with pytest.raises(NotOursError, match=r"^Kafka's topics iothub\.\*: .*choose another kafka\.topic_prefix"):
             ask()
 
 

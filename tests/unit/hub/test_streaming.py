@@ -6,16 +6,20 @@ from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
+import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
+from iothub.errors import BackendError, ConflictError, IotHubError, NotOursError
 from iothub.installation import Installation
 from iothub.settings import Config, Kafka, Queues
 from iothub.stream_drivers import no_kafka, stream_drivers
 from iothub.streaming import Pace, Streaming, Work
 from iothub.testing.clock import ManualClock
 from iothub.units import Endpoint
+from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.streams.kafka_stream_topics import StreamTopics
 from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
@@ -169,6 +173,36 @@ def test_a_topic_is_made_again_only_while_the_accounts_have_its_stream(tmp_path:
 
     assert made == [STREAMS[1]]
     assert STREAMS[0] in stage.streaming.book
+    house.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_done"),
+    [
+        (None, True),
+        (NotOursError("belongs to another installation"), True),
+        (ConflictError("Kafka refuses to make topic iothub.installation: not authorized"), False),
+        (BackendError("away", retryable=True), False),
+    ],
+    ids=["deleted", "somebody else's", "refused", "away"],
+)
+def test_a_deleted_tenant_waits_for_its_topics_but_not_for_anothers(
+    tmp_path: Any, monkeypatch: Any, capsys: pytest.CaptureFixture[str], answer: IotHubError | None, is_done: bool
+) -> None:
+    """What Kafka refuses today it may allow tomorrow; the topics of another installation are told of, and stay."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    topics = StreamTopics(KafkaCluster(Kafka((Endpoint("k1", 9092), Endpoint("k2", 9092)))))
+    monkeypatch.setattr(topics, "delete", Mock(side_effect=answer))
+    monkeypatch.setattr(streams, "of_tenant", lambda *_: STREAMS[:1])
+    stage.streaming.topics = topics
+
+    assert now(stage.streaming.delete_topics(7, "acme")) is is_done
+
+    line = capsys.readouterr().err
+    command = "--bootstrap-server k1:9092,k2:9092 --delete --topic 'iothub[.]acme[.]s0[.]in,iothub[.]acme[.]s0[.]in[.]refused'"
+    for words in ("iothub.acme.s0.in, iothub.acme.s0.in.refused", command):
+        assert (words in line) == isinstance(answer, NotOursError)
     house.close()
 
 
