@@ -145,8 +145,8 @@ class Streaming:
         has_any = len(self.book) > 0
         self._watch.watch(is_needed=has_any)
         trouble = self._out_trouble or (self._receiver.trouble if self._followed else "")
-        if not trouble and has_any and self._watch.trouble:
-            trouble = f"the streams can do nothing: {self._watch.trouble}"
+        if not trouble and has_any:
+            trouble = f"the streams can do nothing: {self._watch.trouble}" if self._watch.trouble else self._watch.doubt
         self._on_trouble(trouble)
 
     def _told(self, trouble: str) -> None:
@@ -181,11 +181,11 @@ class Streaming:
     def _state(self, stream: Stream) -> str:
         if stream.direction is Direction.OUT:
             trouble = self._out_trouble or self._watch.trouble
-            return f"held back: {trouble}" if trouble else "working"
+            return f"held back: {trouble}" if trouble else self._watch.doubt or "working"
         if stream not in self._followed:
             return "read by another hub"
         trouble = self._receiver.trouble or self._watch.trouble
-        return f"stands still: {trouble}" if trouble else "working"
+        return f"stands still: {trouble}" if trouble else self._watch.doubt or "working"
 
     # --- topics
 

@@ -19,7 +19,7 @@ log = logging.get(__name__)
 
 
 class KafkaWatch:
-    """Fulfils `StreamWatch`. `trouble`: what was wrong last, "" while nothing is, or nobody asks."""
+    """Fulfils `StreamWatch`. `trouble`, `doubt`: what the last looks told; "" while nobody asks."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
@@ -28,7 +28,7 @@ class KafkaWatch:
         self._is_closing = False
         self._failures = 0  # the thread's own
         self._thread: threading.Thread | None = None
-        self.trouble = ""
+        self.trouble = self.doubt = ""
 
     def watch(self, *, is_needed: bool) -> None:
         if is_needed == self._is_needed:
@@ -58,13 +58,15 @@ class KafkaWatch:
         if self._is_closing:
             return False
         if not self._is_needed:
-            self._failures, self.trouble = 0, ""
+            self._failures, self.trouble, self.doubt = 0, "", ""
             return True
         try:
             self._look()
         except Exception as error:  # the edge of this thread: without it nobody would ever be told again
             log.error("defect in the watch over Kafka", exc_info=error)
-            self.trouble = f"whether Kafka answers is not known: {type(error).__name__}"
+            self._failures += 1
+            if self._failures >= _FAILURES:
+                self.trouble, self.doubt = "", f"whether Kafka answers is not known: {type(error).__name__}"
         return True
 
     def _look(self) -> None:
@@ -74,6 +76,6 @@ class KafkaWatch:
         except IotHubError as error:
             self._failures += 1
             if self._failures >= _FAILURES or not isinstance(error, BackendError):
-                self.trouble = str(error)
+                self.trouble, self.doubt = str(error), ""
         else:
-            self._failures, self.trouble = 0, ""
+            self._failures, self.trouble, self.doubt = 0, "", ""

@@ -55,6 +55,7 @@ class NowhereWatch:
 
     def __init__(self, trouble: str) -> None:
         self.trouble = trouble
+        self.doubt = ""
 
     def watch(self, *, is_needed: bool) -> None:
         """It is known."""

@@ -143,10 +143,11 @@ class StreamReceiver(Protocol):
 class StreamWatch(Protocol):
     """Knows whether there is anything behind the drivers, also while nothing goes through them.
 
-    `trouble`: what is wrong, "" while nothing is.
+    `trouble`: what is wrong, "" while nothing is. `doubt`: why it does not know; then there is no trouble.
     """
 
     trouble: str
+    doubt: str
 
     def watch(self, *, is_needed: bool) -> None:
         """Look from now on, or no longer. Never blocks."""

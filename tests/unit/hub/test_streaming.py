@@ -137,11 +137,11 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
 
 
 def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: Any, monkeypatch: Any) -> None:
-    """Nothing is looked at while there are none."""
+    """Nothing is looked at while there are none; what the watch does not know is told as it says it."""
     house = House(tmp_path)
     stage = Stage(house, monkeypatch)
     asked: list[bool] = []
-    watch = SimpleNamespace(trouble="", watch=lambda is_needed: asked.append(is_needed), close=lambda: None)
+    watch = SimpleNamespace(trouble="", doubt="", watch=lambda is_needed: asked.append(is_needed), close=lambda: None)
     stage.streaming._watch = cast("Any", watch)
     outward = Stream(99, 7, "acme", "telemetry", Direction.OUT, "#", 1, 1000)
     stage.found = []
@@ -156,6 +156,10 @@ def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: A
     assert (asked, stage.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
     told = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
     assert [each and each["state"] for each in told] == ["stands still: no answer", "held back: no answer"]
+    watch.trouble, watch.doubt = "", "not known"
+    now(stage.streaming.look())
+    told = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
+    assert [stage.troubles[-1], *(each and each["state"] for each in told)] == ["not known"] * 3
     house.close()
 
 

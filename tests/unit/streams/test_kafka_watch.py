@@ -13,6 +13,7 @@ from iothub.errors import BackendError, ConflictError
 from iothub_services.streams.kafka_watch import KafkaWatch
 
 AWAY = BackendError("no answer", retryable=True)
+DEFECT = ValueError("what?")
 THEIRS = ConflictError("belongs to another installation")
 
 
@@ -69,10 +70,15 @@ def test_nobody_is_asked_for_nothing() -> None:
 
 
 def test_a_defect_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = needed(Cluster(ValueError("what?"), AWAY, AWAY))
+    """One is no more than one look without an answer; after two it is not known, whatever was known before."""
+    watch = needed(Cluster(DEFECT, DEFECT, AWAY, DEFECT, None, DEFECT, DEFECT))
+    not_known = ("", "whether Kafka answers is not known: ValueError")
 
-    not_known = "whether Kafka answers is not known: ValueError"
-    assert troubles(watch, 3) == [not_known, not_known, "no answer"]
+    told = [(*troubles(watch, 1), watch.doubt) for _ in range(7)]
+    watch._is_needed = False
+    told += [(*troubles(watch, 1), watch.doubt)]
+
+    assert told == [("", ""), not_known, ("no answer", ""), not_known, ("", ""), ("", ""), not_known, ("", "")]
     assert "defect in the watch over Kafka" in capsys.readouterr().err
 
 
