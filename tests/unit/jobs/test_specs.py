@@ -12,7 +12,7 @@ from iothub.config import load
 from iothub.datadir import DataDir
 from iothub.errors import ConfigError, UnavailableError
 from iothub.jobs import specs
-from iothub.settings import Config
+from iothub.settings import Config, Spark
 from iothub.units import Endpoint
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.spec import HBaseTables, KafkaLog, KafkaSecurity, Spec, SqliteFile, read_spec
@@ -107,6 +107,13 @@ def java_home(tmp_path: Path) -> str:
     java.write_text("")
     java.chmod(0o700)
     return str(tmp_path / "java")
+
+
+def test_python_of_the_settings_is_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's process begins elsewhere: what is relative is so to where the command was given."""
+    monkeypatch.chdir(tmp_path)
+
+    assert specs.python_of(Config(spark=Spark(python=Path("venv/bin/python")))) == tmp_path / "venv/bin/python"
 
 
 def test_python_of_the_settings_is_used(java_home: str) -> None:
