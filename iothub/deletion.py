@@ -18,7 +18,7 @@ from iothub_services.awaited import AwaitedQueues, AwaitedRetained, awaited
 from iothub_services.quota.usage import Usage
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.state.service import DropTenant
-from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts import streams, tenants
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tenants import Deletion
 from iothub_tenants.broker.broker import TenantBroker
@@ -53,30 +53,54 @@ class Emptied(Protocol):
 
 
 class Deletions:
-    """Finishes what `tenants.delete` began."""
+    """Finishes what `tenants.delete` began. Invariant: the stores of a tenant in `_waiting` are empty while it has no broker."""
 
-    def __init__(
-        self, hub: Emptied, run: Run, forget: Callable[[int], None], delete_topics: DeleteTopics | None = None
-    ) -> None:
+    def __init__(self, hub: Emptied, run: Run, forget: Callable[[int], None], delete_topics: DeleteTopics) -> None:
         """`forget`: what was counted of a tenant in memory. `delete_topics`: of its streams; False: not yet."""
         self._hub = hub
         self._run = run
         self._forget = forget
         self._delete_topics = delete_topics
+        self._turn = 0
+        self._waiting: dict[int, int] = {}  # tenant -> the turn in which it heard "not yet" last; 0: never asked
 
     async def finish(self) -> None:
-        """Empty the stores of every tenant in state `deleting`, then let its name go."""
-        hub = self._hub
-        for deletion in await self._run("accounts.deletions", tenants.pending_deletions, hub.accounts):
-            await self._close(deletion)
+        """Empty the stores of every tenant in state `deleting`, then let its name go: last of those with streams.
+
+        Kafka may block for long: one "not yet" ends a turn, and who heard it is asked behind the others in the next.
+        """
+        accounts, before = self._hub.accounts, self._waiting
+        pending = await self._run("accounts.deletions", tenants.pending_deletions, accounts)
+        owners = await self._run("accounts.streams", streams.owners, accounts) if pending else frozenset()
+        self._turn, self._waiting = self._turn + 1, {}
+        for deletion in pending:
+            await self._leave(deletion, is_empty=deletion.tenant_id in before)
+            self._waiting[deletion.tenant_id] = before.get(deletion.tenant_id, 0)
+            if deletion.tenant_id not in owners:
+                await self._let_go(deletion)
+        rest = [deletion for deletion in pending if deletion.tenant_id in owners]
+        for deletion in sorted(rest, key=lambda each: self._waiting[each.tenant_id]):
+            if not await self._delete_topics(deletion.tenant_id, deletion.name):
+                self._waiting[deletion.tenant_id] = self._turn
+                return
+            await self._let_go(deletion)
+
+    async def _leave(self, deletion: Deletion, *, is_empty: bool) -> None:
+        """`is_empty`: the stores were, at the last turn."""
+        has_come = self._hub.brokers.present(deletion.tenant_id) is not None
+        await self._close(deletion)
+        if has_come or not is_empty:
             await self._empty(deletion.tenant_id)
-            if hub.brokers.present(deletion.tenant_id) is not None:
-                continue  # a CONNECT that had begun before; its session goes at the next turn
-            if self._delete_topics is not None and not await self._delete_topics(deletion.tenant_id, deletion.name):
-                continue
-            await self._run("accounts.deleted", tenants.finish_deletion, hub.accounts, deletion.tenant_id)
-            hub.authenticator.invalidate(deletion.tenant_id)
-            log.info("tenant deleted", tenant=deletion.name)
+
+    async def _let_go(self, deletion: Deletion) -> None:
+        """The name is free, but after a CONNECT that had begun before: its session goes at the next turn."""
+        hub = self._hub
+        if hub.brokers.present(deletion.tenant_id) is not None:
+            return
+        self._forget(deletion.tenant_id)
+        await self._run("accounts.deleted", tenants.finish_deletion, hub.accounts, deletion.tenant_id)
+        hub.authenticator.invalidate(deletion.tenant_id)
+        log.info("tenant deleted", tenant=deletion.name)
 
     async def _close(self, deletion: Deletion) -> None:
         """Nobody is let in from here on; who is in goes."""
@@ -107,4 +131,3 @@ class Deletions:
             )
         )
         await hub.usage.drop_tenant(tenant_id, self._run)
-        self._forget(tenant_id)

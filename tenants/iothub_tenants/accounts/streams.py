@@ -105,6 +105,12 @@ def of_tenant(store: AccountStore, tenant_id: int, tenant: str) -> list[Stream]:
         return [_stream(row, tenant) for row in rows(connection, tenant_id)]
 
 
+def owners(store: AccountStore) -> frozenset[int]:
+    """Return the ids of the tenants that have streams, in whatever state. Raises BackendError."""
+    with store.read() as connection:
+        return frozenset(connection.execute(select(table.c.tenant_id).distinct()).scalars())
+
+
 # --- for the neighbours in this room, inside their own transactions
 
 

@@ -13,7 +13,7 @@ from iothub.errors import BackendError
 from iothub_services.auth.port import TenantState
 from iothub_services.quota.usage import Usage
 from iothub_services.state.service import DropTenant
-from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts import streams, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
@@ -26,12 +26,17 @@ WILL = ("wills/x", b"gone", 1, False)
 
 
 class Desk:
-    """The parts of a hub with tenant `acme` (id 7), and a list of what was emptied, in order. `is_down`: the states do not answer."""
+    """The parts of a hub with tenant `acme` (id 7), and a list of what was emptied, in order. `is_down`: the states do not answer.
+
+    `asked`: whose topics Kafka was to delete, in order; it does not, yet, for those in `not_yet`.
+    """
 
     def __init__(self, house: House, store: AccountStore) -> None:
         self.house = house
         self.emptied: list[str] = []
         self.is_down = False
+        self.asked: list[str] = []
+        self.not_yet: set[str] = set()
         for number in range(6):
             tenants.create(store, f"other{number}")
         tenants.create(store, "acme")
@@ -44,17 +49,23 @@ class Desk:
         self.queue_admin = cast("Any", Emptied(self, "queues"))
         self.retained_admin = cast("Any", Emptied(self, "retained"))
         self.journal_thread = self
-        self.deletions = Deletions(self, cast("Any", run), lambda _tenant_id: self.emptied.append("counters"))
+        self.deletions = Deletions(
+            self, cast("Any", run), lambda _tenant_id: self.emptied.append("counters"), self.delete_topics
+        )
+
+    async def delete_topics(self, _tenant_id: int, tenant: str) -> bool:
+        self.asked.append(tenant)
+        return tenant not in self.not_yet
 
     def submit(self, op: DropTenant, callback: Callable[[object], None]) -> None:
-        assert op.tenant_id == 7
+        assert op.tenant_id in self.deleting()
         if not self.is_down:
             self.emptied.append("states")
         callback(BackendError("state.db: disk full", retryable=True) if self.is_down else 1)
 
-    def delete(self) -> None:
-        tenants.delete(self.accounts, "acme")
-        record = Registry(self.accounts).find_tenant("acme")
+    def delete(self, tenant: str = "acme") -> None:
+        tenants.delete(self.accounts, tenant)
+        record = Registry(self.accounts).find_tenant(tenant)
         assert record is not None
         self.house.accounts.add(record)
 
@@ -65,6 +76,9 @@ class Desk:
     def is_known(self) -> bool:
         return "acme" in {tenant.name for tenant in tenants.list_all(self.accounts)}
 
+    def deleting(self) -> dict[int, str]:
+        return {each.tenant_id: each.name for each in tenants.pending_deletions(self.accounts)}
+
 
 class Emptied:
     """A store of one tenant's things."""
@@ -74,8 +88,7 @@ class Emptied:
         self.name = name
 
     async def drop_tenant(self, tenant_id: int) -> None:
-        assert tenant_id == 7
-        assert self.desk.is_known(), "the name is let go last"
+        assert tenant_id in self.desk.deleting(), "the name is let go last"
         self.desk.emptied.append(self.name)
 
 
@@ -139,3 +152,43 @@ def test_connect_that_had_begun_before_keeps_the_name_for_another_turn(desk: Des
 
     assert not desk.is_known()
     assert desk.brokers.present(7) is None
+
+
+def test_deletions_that_wait_for_kafka_hold_up_no_others(desk: Desk) -> None:
+    """Kafka is asked once in a turn while it says "not yet", each time for another tenant; stores are emptied once."""
+    for name in ("other0", "other1"):
+        streams.create(desk.accounts, name, streams.Wanted("telemetry", "#"))
+        desk.delete(name)
+    desk.delete()
+    desk.not_yet = {"other0", "other1"}
+
+    turns = []
+    for not_yet in ({"other0", "other1"}, {"other0", "other1"}, {"other0"}, {"other0"}, set[str]()):
+        desk.not_yet, desk.asked = not_yet, []
+        desk.finish()
+        turns.append((desk.asked, list(desk.deleting().values())))
+
+    assert turns == [
+        (["other0"], ["other0", "other1"]),
+        (["other1"], ["other0", "other1"]),
+        (["other0"], ["other0", "other1"]),
+        (["other1", "other0"], ["other0"]),
+        (["other0"], []),
+    ]
+    assert sorted(desk.emptied) == sorted(["queues", "retained", "states", "counters"] * 3)
+
+
+def test_who_comes_while_kafka_is_waited_for_leaves_nothing(desk: Desk) -> None:
+    """What a CONNECT that had begun before brought is emptied, too."""
+    streams.create(desk.accounts, "acme", streams.Wanted("telemetry", "#"))
+    desk.delete()
+    desk.not_yet = {"acme"}
+    desk.finish()
+    now(desk.brokers.broker(desk.house.accounts.tenants["acme"]))
+
+    desk.finish()
+    assert desk.emptied == ["queues", "retained", "states"] * 2
+    desk.not_yet = set()
+    desk.finish()
+
+    assert (desk.emptied[6:], desk.is_known()) == (["counters"], False)

@@ -157,7 +157,8 @@ def test_a_deleted_tenants_streams_are_known_until_its_topics_are_gone(store: Ac
 
     deletion = tenants.delete(store, "acme")
     left = streams.of_tenant(store, deletion.tenant_id, "acme")
+    assert streams.owners(store) == {deletion.tenant_id}
     tenants.finish_deletion(store, deletion.tenant_id)
 
     assert ([stream.name for stream in left], streams.active(store)) == (["a"], [])
-    assert streams.of_tenant(store, deletion.tenant_id, "acme") == []
+    assert (streams.of_tenant(store, deletion.tenant_id, "acme"), streams.owners(store)) == ([], frozenset())
