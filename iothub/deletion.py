@@ -11,6 +11,7 @@ from typing import Protocol
 
 from iothub import log as logging
 from iothub.engine.plane import Plane
+from iothub.errors import IotHubError
 from iothub.reasons import Reason
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.port import Run
@@ -67,18 +68,25 @@ class Deletions:
     async def finish(self) -> None:
         """Empty the stores of every tenant in state `deleting`, then let its name go: last of those with streams.
 
-        Kafka may block for long: one "not yet" ends a turn, and who heard it is asked behind the others in the next.
+        A tenant whose stores fail keeps its name, and holds up no other. Kafka may block for long: one "not yet" ends a turn, and who heard
+        it is asked behind the others in the next.
         """
         accounts, before = self._hub.accounts, self._waiting
         pending = await self._run("accounts.deletions", tenants.pending_deletions, accounts)
         owners = await self._run("accounts.streams", streams.owners, accounts) if pending else frozenset()
         self._turn, self._waiting = self._turn + 1, {}
         for deletion in pending:
-            await self._leave(deletion, is_empty=deletion.tenant_id in before)
+            try:
+                await self._leave(deletion, is_empty=deletion.tenant_id in before)
+            except IotHubError as error:
+                log.warning(
+                    "the stores of a deleted tenant could not be emptied yet", tenant=deletion.name, error=str(error)
+                )
+                continue
             self._waiting[deletion.tenant_id] = before.get(deletion.tenant_id, 0)
             if deletion.tenant_id not in owners:
                 await self._let_go(deletion)
-        rest = [deletion for deletion in pending if deletion.tenant_id in owners]
+        rest = [each for each in pending if each.tenant_id in owners and each.tenant_id in self._waiting]
         for deletion in sorted(rest, key=lambda each: self._waiting[each.tenant_id]):
             if not await self._delete_topics(deletion.tenant_id, deletion.name):
                 self._waiting[deletion.tenant_id] = self._turn
