@@ -209,12 +209,19 @@ class Streaming:
             "accounts.streams", accounts.of_tenant, self._accounts, tenant_id, tenant
         )
         topics = self.topics
-        if not found or topics is None:
+        if not found:
+            return True
+        names = [name for stream in found for name in stream.topics(self._prefix)]
+        if topics is None:
+            self._log.warning(
+                "the topics of a deleted tenant stay, if there are any, for this hub has no Kafka: delete them by hand",
+                tenant=tenant,
+                topics=", ".join(names),
+            )
             return True
         try:
             await self._run("housekeeping.topics", topics.delete, found)
         except NotOursError as error:
-            names = [name for stream in found for name in topics.names(stream)]
             self._log.warning(
                 "the topics of a deleted tenant stay, for they are not this installation's: delete them by hand if nobody uses them",
                 tenant=tenant,

@@ -1,4 +1,4 @@
-"""What a deleted tenant or device leaves outside the accounts: stored sessions, queued and retained messages.
+"""What a deleted tenant or device leaves outside the accounts: stored sessions, queued and retained messages, topics of streams.
 
 Knows who empties them: the running hub, or, when none runs, this process.
 """
@@ -7,29 +7,44 @@ from __future__ import annotations
 
 import time
 
+from iothub.cli import stream_topics
 from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.cli.stores import working_alone
 from iothub.errors import InterruptedWorkError, NotFoundError, UnavailableError
 from iothub.verbs import Verb
-from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts import devices, streams, tenants
 from iothub_tenants.accounts.tenants import Deletion
 
 _POLL_S = 0.1
+_WHO_GOES_ON = "the hub goes on with it, at its next start if none runs"
+
+
+def require_way(app: App, tenant: str) -> None:
+    """Raise ConfigError when nobody could finish the tenant's deletion: no hub runs, and this process cannot reach its topics."""
+    if app.data_dir.holder() is None and streams.list_all(app.store(), tenant):
+        stream_topics.require_kafka(app, tenant)
 
 
 def finish_deletion(app: App, deletion: Deletion) -> bool:
-    """Empty the tenant's other stores, or see the hub do it; False when the hub is still at it after a while."""
+    """Empty the tenant's other stores, or see the hub do it; False when the hub is still at it after a while.
+
+    Raises UnavailableError, which says what to do, when a store or Kafka does not answer.
+    """
     try:
         with working_alone(app.data_dir, "iothub tenant delete", app.loaded.config) as stores:
             if stores is not None:
                 stores.drop_tenant(deletion.tenant_id)
+                _delete_topics(app, deletion)
                 tenants.finish_deletion(app.store(), deletion.tenant_id)
                 return True
         return _wait_for_hub(app, deletion)
-    except KeyboardInterrupt:
-        raise InterruptedWorkError(
-            f"interrupted: tenant {deletion.name} is being deleted; the hub goes on with it, at its next start if none runs"
+    except UnavailableError as error:
+        raise UnavailableError(
+            f"tenant {deletion.name} is being deleted, its name is not free yet: {error}; {_WHO_GOES_ON}, or repeat "
+            f"`iothub tenant delete {deletion.name} --confirm {deletion.name}` when that is put right"
         ) from None
+    except KeyboardInterrupt:
+        raise InterruptedWorkError(f"interrupted: tenant {deletion.name} is being deleted; {_WHO_GOES_ON}") from None
 
 
 def delete_device(app: App, tenant: str, name: str) -> None:
@@ -42,6 +57,12 @@ def delete_device(app: App, tenant: str, name: str) -> None:
             stores.discard([state for state in sessions if state.device == name], "device_deleted")
     if stores is None:
         _await_hub(app, f"device {tenant}/{name} is deleted; its sessions end as soon as the hub hears of it")
+
+
+def _delete_topics(app: App, deletion: Deletion) -> None:
+    found = streams.of_tenant(app.store(), deletion.tenant_id, deletion.name)
+    if found:
+        stream_topics.delete_of_tenant(app, deletion.name, found)
 
 
 def _await_hub(app: App, otherwise: str) -> None:

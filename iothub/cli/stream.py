@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iothub.cli import stream_topics
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
@@ -19,7 +20,6 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.streams import Wanted
 
 if TYPE_CHECKING:
-    from iothub.installation import Owned
     from iothub_services.streams.kafka_stream_topics import StreamTopics
 
 command = noun("stream", "Streams: devices' messages to a topic of Kafka, and an application's records to devices.")
@@ -62,8 +62,8 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     record = {**_row(app, stream), "messages_in_topic": None, "lag": None, **_of_hub(app, tenant, name)}
     code = 0
     try:
-        topics = _topics(app)
-        _owned(app).check()
+        topics = stream_topics.reached(app)
+        stream_topics.owned(app).check()
         state = topics.state(str(record["topic"]), _group(app, stream, group))
         if state is None:
             app.say(f"iothub: warning: Kafka has no topic {record['topic']}: a hub makes it with the next message")
@@ -117,8 +117,8 @@ def create(
       iothub --data-dir ./hub stream create acme telemetry 'sensors/#'
       iothub --data-dir ./hub stream create acme commands 'devices/+/cmd' --direction in --partitions 1
     """
-    settings, topics = app.loaded.config.streams, _topics(app)
-    owned = _owned(app)
+    settings, topics = app.loaded.config.streams, stream_topics.reached(app)
+    owned = stream_topics.owned(app)
     owned.check()
     kept_s = settings.retention_s if retention_s is None else retention_s
     wanted = Wanted(name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000))
@@ -156,7 +156,7 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_
     what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
     if not app.is_deletion_meant(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
         return
-    topics = None if is_kept else _topics(app)
+    topics = None if is_kept else stream_topics.reached(app)
     why_kept = None if is_kept else _require_own(app)
     streams.remove(app.store(), tenant, name)
     if topics is not None:
@@ -164,32 +164,10 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_
     app.done(f"deleted {what}", _row(app, stream))
 
 
-def _topics(app: App) -> StreamTopics:
-    """Raises ConfigError: no Kafka is configured, or its packages are not installed."""
-    from iothub.stream_drivers import no_kafka
-
-    settings = app.loaded.config
-    why = no_kafka(settings)
-    if why:
-        raise ConfigError(f"a stream needs Kafka: {why}")
-    from iothub_services.events.kafka_cluster import KafkaCluster
-    from iothub_services.streams.kafka_stream_topics import StreamTopics
-
-    return StreamTopics(KafkaCluster(settings.kafka))
-
-
-def _owned(app: App) -> Owned:
-    """Return Kafka's topics of the prefix as stores that are somebody's. Needs what `_topics` has seen."""
-    from iothub.installation import installation_of
-    from iothub.stream_drivers import owned_topics
-
-    return owned_topics(app.loaded.config, installation_of(app.loaded.config, app.data_dir))
-
-
 def _require_own(app: App) -> UnavailableError | None:
     """Return why Kafka does not say whose its topics are. Raises ConflictError: they belong to another installation."""
     try:
-        _owned(app).check()
+        stream_topics.owned(app).check()
     except ConflictError as error:
         raise ConflictError(f"{error}; --keep-topic deletes the stream alone") from None
     except UnavailableError as error:
@@ -223,11 +201,11 @@ def _left_over(app: App, tenant: str, name: str) -> str:
 
     if no_kafka(app.loaded.config):
         return ""
-    topics = _topics(app)
+    topics = stream_topics.reached(app)
     outward, inward = (_topic(app, tenant, name, each) for each in (Direction.OUT, Direction.IN))
     others = {topic for stream in streams.living(app.store()) for topic in topics.names(stream)}
     try:
-        _owned(app).check()
+        stream_topics.owned(app).check()
         found = topics.there([each for each in (outward, inward, refused_topic(inward)) if each not in others])
     except UnavailableError as error:
         return f"; whether a topic of it stayed is not known: {error}"

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from iothub.settings import Kafka
+from iothub.units import Endpoint
+from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub_services.streams.kafka_stream_topics import StreamTopics
 from ops.services.house import Services
 from tests.support.hub import Hub
 from tests.support.kafka import own_topics
@@ -204,6 +208,35 @@ def topics(services: Services) -> list[str]:
         return list(admin.list_topics())
     finally:
         admin.close()
+
+
+def test_a_tenant_deleted_while_no_hub_runs_takes_its_topics_along(broker_alone: Services, hub: Hub) -> None:
+    """While Kafka is away it waits for them: the same command goes on with it, as the next start of the hub does."""
+    hub.run("tenant", "create", "other")
+    for tenant in ("acme", "other"):
+        hub.run("stream", "create", tenant, "telemetry", "#")
+        hub.run("stream", "create", tenant, "commands", "#", "--direction", "in")
+    names = [f"{prefix(hub)}.{tenant}.{name}" for tenant in ("acme", "other") for name in ("telemetry", "commands.in")]
+    brokers = (Endpoint("127.0.0.1", broker_alone.ports.kafka),)
+    topics = StreamTopics(KafkaCluster(Kafka(brokers, topic_prefix=prefix(hub))))
+    assert topics.there(names) == names
+
+    broker_alone.kill("kafka")
+    away = [hub.run("tenant", "delete", tenant, "--confirm", tenant, check=False) for tenant in ("acme", "other")]
+    broker_alone.up("kafka")
+    again = hub.run("tenant", "delete", "acme", "--confirm", "acme")
+
+    assert [each.returncode for each in away] == [7, 7]
+    assert "tenant acme is being deleted, its name is not free yet" in away[0].stderr
+    assert "deleted tenant acme" in again.stderr
+    assert topics.there(names) == names[2:]
+    hub.start()
+    until(
+        lambda: "other" not in {row["name"] for row in hub.rows("tenant", "list")},
+        "the end of the other tenant",
+        RECOVERY_S,
+    )
+    assert topics.there(names) == []
 
 
 def test_a_stream_deleted_and_made_again_under_load_loses_and_doubles_nothing(broker_alone: Services, hub: Hub) -> None:

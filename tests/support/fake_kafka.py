@@ -141,7 +141,7 @@ class FakeConsumer:
 
 
 class FakeAdmin:
-    """Makes, describes and trims topics."""
+    """Makes, describes, trims and deletes topics."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._topics = cluster.topics
@@ -158,6 +158,13 @@ class FakeAdmin:
                 return {"topics": [{"error_code": self._cluster.create_error, "error_message": "because"}]}
             self._cluster.make(name, topic["num_partitions"], topic["configs"], topic["replication_factor"])
         return {"topics": [{"error_code": 0, "error_message": None}]}
+
+    def delete_topics(self, names: list[str], raise_errors: bool) -> dict[str, Any]:
+        assert not raise_errors
+        code = self._cluster.delete_error
+        for name in names if not code else ():
+            del self._topics[name]
+        return {"topics": [{"name": name, "error_code": code, "error_message": None} for name in names]}
 
     def wait_for_topics(self, names: list[str], timeout_ms: int) -> None:
         self._cluster.ask(timeout_ms)
@@ -193,6 +200,7 @@ class FakeCluster(KafkaCluster):
         self.refusals: dict[bytes, Exception] = {}  # value -> what its future fails of, once
         self.send_error: Exception | None = None
         self.create_error = 0
+        self.delete_error = 0
         self.closed_consumers = 0
         self.is_away = False  # nothing answers
         self.tells_ids = True  # brokers before 2.8 do not

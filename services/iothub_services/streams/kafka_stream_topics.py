@@ -14,7 +14,7 @@ from kafka.structs import TopicPartition
 from iothub.errors import BackendError
 from iothub_services.events.kafka_cluster import RECORD_BYTES, KafkaCluster
 from iothub_services.events.kafka_topics import least_in_sync, make_topic
-from iothub_services.streams.port import Direction, Stream, refused_topic
+from iothub_services.streams.port import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,7 @@ class StreamTopics:
 
     def names(self, stream: Stream) -> list[str]:
         """Return the names of a stream's topics."""
-        topic = stream.topic(self._cluster.settings.topic_prefix)
-        return [topic, refused_topic(topic)] if stream.direction is Direction.IN else [topic]
+        return stream.topics(self._cluster.settings.topic_prefix)
 
     def delete(self, streams: Sequence[Stream]) -> None:
         """Delete their topics with all that is in them. Idempotent."""

@@ -49,6 +49,11 @@ class Stream:
         """Return the name of its topic in Kafka."""
         return topic_name(prefix, self.tenant, self.name, self.direction)
 
+    def topics(self, prefix: str) -> list[str]:
+        """Return the names of all its topics: that of refused records, too."""
+        topic = self.topic(prefix)
+        return [topic, refused_topic(topic)] if self.direction is Direction.IN else [topic]
+
 
 def topic_name(prefix: str, tenant: str, name: str, direction: Direction) -> str:
     """Return the name of a stream's topic in Kafka."""

@@ -210,6 +210,22 @@ def test_a_deleted_tenant_waits_for_its_topics_but_not_for_anothers(
     house.close()
 
 
+def test_a_hub_without_kafka_names_the_topics_of_a_deleted_tenant(
+    tmp_path: Any, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It cannot know whether there are any."""
+    house = House(tmp_path)
+    stage = Stage(house, monkeypatch)
+    told = []
+    for found in ([], STREAMS[:1]):
+        monkeypatch.setattr(streams, "of_tenant", lambda *_, found=found: found)
+        assert now(stage.streaming.delete_topics(7, "acme"))
+        told.append("iothub.acme.s0.in, iothub.acme.s0.in.refused" in capsys.readouterr().err)
+
+    assert told == [False, True]
+    house.close()
+
+
 def test_pace_is_of_the_last_whole_span() -> None:
     """Not since the start."""
     clock = ManualClock()
