@@ -45,10 +45,10 @@ def _compact(spark: SparkSession, folder: Path) -> Figures:
     return compact_events.run(spark, sqlite_spec(folder), Quiet())
 
 
-@pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, EventMill]:
-    """A log of a million events, or as many as are asked for."""
-    folder, mill = tmp_path_factory.mktemp("million"), EventMill(SESSIONS, TENANTS, SEED)
+@pytest.fixture
+def grown(tmp_path: Path) -> tuple[Path, EventMill]:
+    """A log of a million events, or as many as are asked for; what made it goes on behind them."""
+    folder, mill = tmp_path, EventMill(SESSIONS, TENANTS, SEED)
     make_log(folder / "events.db")
     append(folder / "events.db", mill.events(MADE))
     return folder, mill
