@@ -5,7 +5,6 @@ Knows the order of things and no part's inside. The doors open last and close fi
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Callable, Coroutine
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from twisted.internet.defer import Deferred, TimeoutError
 
-from iothub import log
+from iothub import garbage, log
 from iothub.duties import Duties
 from iothub.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub.from_settings import raise_file_limit
@@ -111,7 +110,8 @@ class Life:
         folded = (
             node.states.folded if shared is not None else ()
         )  # now: a second look at the log folds more than `states` has
-        sessions = await awakening.load(states)
+        with garbage.uncollected():
+            sessions = await awakening.load(states)
         node.sys_topics.resume()
         node.journal_thread.start()
         if node.statistics_thread is not None:
@@ -128,7 +128,7 @@ class Life:
         duties.plan()
         node.upkeep.start()
         self._heartbeat.start()
-        _settle_garbage()
+        garbage.settle()
         node.hub_happened("hub.started")
         self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
 
@@ -345,10 +345,3 @@ class Life:
 
     def _left_s(self, until: float) -> float:
         return max(until - self._node.clock.monotonic(), _LAST_S)
-
-
-def _settle_garbage() -> None:
-    """What lives as long as the hub is looked at no more."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)

@@ -102,6 +102,8 @@ UPDATE_COUNTERS = "UPDATE queue SET tail = ?, messages = ?, bytes = ?, qos0 = ? 
 UPDATE_QUEUE = """UPDATE queue SET head = ?, epoch = ?, reserved = ?, max_messages = ?, max_bytes = ?, overflow = ?, owner = ?
     WHERE id = ?"""
 SELECT_QUEUE = "SELECT * FROM queue WHERE id = ?"
+SELECT_STANDING = """SELECT id, tenant, messages, bytes, head, tail, epoch, max_messages, max_bytes, overflow
+    FROM queue WHERE tenant = ? ORDER BY id"""
 SELECT_PAGE = """SELECT ref.position, ref.qos, ref.flags, ref.subscription_ids, ref.expires_at_ms, body.b
     FROM ref LEFT JOIN body ON body.id = ref.body WHERE ref.queue = ? AND ref.position > ? ORDER BY ref.position LIMIT ?"""
 # `> 0` chooses the index. It stands last: SQLite begins at the first lower bound that it reads (!).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from iothub.errors import ConflictError, NotFoundError
 from iothub_services.queues import schema
@@ -23,6 +24,7 @@ from iothub_services.queues.port import (
     ExpiryMark,
     Move,
     MoveKind,
+    Overflow,
     Page,
     QueuedRecord,
     QueueLimits,
@@ -145,8 +147,11 @@ class SqliteQueues(SqliteStore):
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         with self._database.reading() as connection:
-            found = connection.execute("SELECT * FROM queue WHERE tenant = ? ORDER BY id", (tenant_id,)).fetchall()
-        return [row_of(columns).stats() for columns in found]
+            found = connection.execute(schema.SELECT_STANDING, (tenant_id,)).fetchall()
+        return [
+            QueueStats(queue_id, tenant, messages, size, head, tail, epoch, _limits(*limits))
+            for queue_id, tenant, messages, size, head, tail, epoch, *limits in found
+        ]
 
     def purge(self, queue_id: int) -> int:
         with self._database.transaction() as connection:
@@ -321,3 +326,9 @@ def _firsts(rows: Iterable[tuple[int]]) -> tuple[int, ...]:
 
 def _unknown(queue_id: int) -> NotFoundError:
     return NotFoundError(f"queue {queue_id} does not exist")
+
+
+@lru_cache(1_024)
+def _limits(messages: int, size_bytes: int, overflow: int) -> QueueLimits:
+    """Return the same value for the same limits: a start lists all queues, and those of a tenant hardly differ."""
+    return QueueLimits(messages, size_bytes, Overflow(overflow))

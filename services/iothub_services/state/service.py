@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from iothub.clock import Clock
 from iothub.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
+from iothub.garbage import uncollected
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_services.events.port import (
@@ -115,9 +116,10 @@ class StateService:
             FutureRecordError: The log or a record is of a newer program.
         """
         self._is_begun = True
-        checkpoint = find_checkpoint(self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint)
-        sessions = None if checkpoint is None else self._load_from(checkpoint)
-        return self._load_stored() if sessions is None else sessions
+        with uncollected():
+            checkpoint = find_checkpoint(self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint)
+            sessions = None if checkpoint is None else self._load_from(checkpoint)
+            return self._load_stored() if sessions is None else sessions
 
     def _load_from(self, checkpoint: Checkpoint) -> list[SessionState] | None:
         """Fold the tail over a checkpoint, and write what the store has not applied yet; None: the store has seen more (!)."""

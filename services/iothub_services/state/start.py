@@ -8,10 +8,8 @@ damaged log has lost behind the pointer, they have seen no less of than pointer 
 
 from __future__ import annotations
 
-import gc
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from iothub.errors import CorruptRecordError
@@ -65,25 +63,12 @@ def find_checkpoint(
 def _read(pointer: Pointer, store: CheckpointStore, applied: Offsets) -> Checkpoint:
     is_applied = includes(applied, pointer)
     found = Checkpoint(pointer, {}, {})
-    with _no_collection():
-        for row in verified(pointer, store.rows(pointer.version)):
-            key = row.tenant_id, row.client_id
-            found.states[key] = decode_state(row.record)
-            if not is_applied:
-                found.lacking[key] = row.record
+    for row in verified(pointer, store.rows(pointer.version)):
+        key = row.tenant_id, row.client_id
+        found.states[key] = decode_state(row.record)
+        if not is_applied:
+            found.lacking[key] = row.record
     return found
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile: all that is read stays, and Python would go through it again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def obstacle(pointer: Pointer, begin: Offsets, end: Offsets, applied: Offsets) -> str:

@@ -6,14 +6,14 @@ comes in until it fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 
 from iothub import log as logging
 from iothub.errors import IotHubError, NotFoundError
 from iothub_services.awaited import AwaitedQueues
-from iothub_services.queues.port import QueueLimits
+from iothub_services.queues.port import QueueLimits, QueueStats
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 
@@ -73,14 +73,16 @@ class QueueBounds:
             if self._brokers.present(tenant_id) is broker:
                 self.want(broker)
 
-    async def obey(self, broker: TenantBroker) -> int:
-        """Change what differs; returns how many queues did."""
+    async def obey(self, broker: TenantBroker, queues: Collection[QueueStats] | None = None) -> int:
+        """Change what differs; returns how many queues did. `queues`: all that the tenant has, if they have just been listed."""
         limits = broker.limits
         await self._queues.set_tenant_limits(broker.tenant_id, limits.queued_messages, limits.queued_bytes)
         facts = (limits.session_queued_messages, limits.session_queued_bytes, tuple(broker.allowance.own.items()))
         if facts == broker.bounded:
             return 0
-        known = {queue.queue_id: queue.limits for queue in await self._queues.list_queues(broker.tenant_id)}
+        if queues is None:
+            queues = await self._queues.list_queues(broker.tenant_id)
+        known = {queue.queue_id: queue.limits for queue in queues}
         wanted = {
             session.queue_id: broker.queue_limits(session.device)
             for session in broker.plane.sessions.values()

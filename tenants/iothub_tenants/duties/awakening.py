@@ -75,7 +75,8 @@ class Awakening:
         return loaded
 
     async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
-        queues = {queue.queue_id for queue in await self._queues.list_queues(record.id)}
+        listed = await self._queues.list_queues(record.id)
+        queues = {queue.queue_id for queue in listed}
         kept = [state for state in states if state.queue_id in queues]
         lost = [state for state in states if state.queue_id not in queues]
         others = self._neighbours is not None and self._neighbours.living
@@ -88,7 +89,7 @@ class Awakening:
             broker = await self._hub.brokers.broker(record)
             for state in kept:
                 self._adopt(broker, state)
-            await self._bounds.obey(broker)  # limits may have changed while no hub ran
+            await self._bounds.obey(broker, listed)  # limits may have changed while no hub ran
         if others:
             return len(kept)  # a young queue may be of a session that another hub is just about to begin
         for queue_id in queues.difference(state.queue_id for state in kept):

@@ -85,9 +85,9 @@ def bounds_of(queues: Queues, later: Later) -> QueueBounds:
     return QueueBounds(cast("Any", queues), cast("Any", later), later)
 
 
-def obey(queues: Queues, tenant: Any) -> int:
+def obey(queues: Queues, tenant: Any, listed: Any = None) -> int:
     results: list[int] = []
-    Deferred.fromCoroutine(bounds_of(queues, Later()).obey(tenant)).addCallback(results.append)
+    Deferred.fromCoroutine(bounds_of(queues, Later()).obey(tenant, listed)).addCallback(results.append)
     return results[0]
 
 
@@ -114,6 +114,15 @@ def test_queues_are_listed_only_when_their_limits_changed() -> None:
     assert queues.lists == 1
     tenant.allowance.own["dev1"] = "session_queued_messages=6"
     assert obey(queues, tenant) == 1
+
+
+def test_queues_that_have_just_been_listed_are_not_listed_again() -> None:
+    """A start has looked at all of them anyway."""
+    queues = Queues({1: QueueLimits(9, 0)})
+    listed = [QueueStats(1, 7, 0, 0, 0, 0, 0, QueueLimits(9, 0))]
+
+    assert obey(queues, broker("session_queued_messages=5", {}, {1: "dev1"}), listed) == 1
+    assert (queues.lists, queues.limits) == (0, {1: QueueLimits(5, 0)})
 
 
 def test_many_queues_are_changed_in_slices() -> None:

@@ -1,0 +1,29 @@
+"""When Python looks for garbage: not while much is made that stays, and rarely once a hub has started."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for none meanwhile, nor ever in what is there at the end: it stays, and Python would go through it again and again.
+
+    For work without cycles that ends soon.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+def settle() -> None:
+    """What lives as long as the hub is looked at no more."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
