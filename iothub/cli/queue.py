@@ -13,9 +13,9 @@ from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.session import queues_of, session_of, unreadable_in
-from iothub.errors import CorruptRecordError, NotFoundError, UnavailableError
+from iothub.errors import BackendError, CorruptRecordError, UnavailableError
 from iothub.verbs import Verb
-from iothub_services.queues.port import QueuedRecord, QueueStats, QueueStore, StaleEpochError
+from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
 from iothub_tenants.accounts import tenants
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
@@ -40,15 +40,8 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
         for state in stores.read_sessions(app.data_dir, tenant_id, app.loaded.config).values()
         if state.client_id > after
     ]
-    rows: list[dict[str, object]] = []
-    with stores.reading_queues(app.data_dir, app.loaded.config) as store:
-        for state in sessions:
-            if len(rows) == limit:
-                break
-            if state.queue_id in queues:
-                rows.append(_row(state.client_id, queues[state.queue_id]))
-            elif (why := _damage(store, state.queue_id)) is not None:
-                rows.append({"name": state.client_id, "queue_id": state.queue_id, "unreadable": why})
+    standing = [(state.client_id, queues[state.queue_id]) for state in sessions if state.queue_id in queues]
+    rows = [_row(client_id, stats) for client_id, stats in standing[:limit]]
     columns = ("name", "messages", "bytes", "head", "tail")
     app.rows(rows, *columns, *(["unreadable"] if any("unreadable" in row for row in rows) else []))
 
@@ -101,6 +94,8 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     state = session_of(app, tenant, tenant_id, client_id)
     if is_dry_run:
         stats = queues_of(app, tenant_id).get(state.queue_id)
+        if stats is not None and stats.unreadable:
+            raise BackendError(stats.unreadable, retryable=False)
         count = stats.messages if stats is not None else 0
         app.done(
             f"would remove {output.counted(count, 'message')}",
@@ -115,19 +110,9 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 
-def _damage(queues: QueueStore | None, queue_id: int) -> str | None:
-    """Return why a queue that is in no list cannot be read; None: it is not there."""
-    try:
-        if queues is not None:
-            queues.stats(queue_id)
-    except NotFoundError:
-        return None
-    except CorruptRecordError as error:
-        return str(error)
-    return None
-
-
 def _row(client_id: str, stats: QueueStats) -> dict[str, object]:
+    if stats.unreadable:
+        return {"name": client_id, "queue_id": stats.queue_id, "unreadable": stats.unreadable}
     return {
         "name": client_id,
         "queue_id": stats.queue_id,

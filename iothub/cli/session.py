@@ -95,7 +95,8 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
     if is_dry_run:
         state = session_of(app, tenant, tenant_id, client_id)
         row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
-        waiting = output.counted(int(str(row["queued_messages"])), "queued message")
+        count = row["queued_messages"]
+        waiting = "a queue that cannot be read" if count is None else output.counted(int(str(count)), "queued message")
         app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
@@ -162,10 +163,17 @@ def _row(state: SessionState, queue: QueueStats | None) -> dict[str, object]:
         "is_connected": state.is_connected,
         "version": _VERSIONS.get(state.protocol_version, ""),
         "subscriptions": len(state.subscriptions),
-        "queued_messages": queue.messages if queue is not None else 0,
-        "queued_bytes": queue.bytes if queue is not None else 0,
+        "queued_messages": _stored(queue, "messages"),
+        "queued_bytes": _stored(queue, "bytes"),
         "expires": _expiry(state),
     }
+
+
+def _stored(queue: QueueStats | None, what: str) -> int | None:
+    """Return how many messages or bytes a session's queue has; None: it cannot be read."""
+    if queue is None:
+        return 0
+    return None if queue.unreadable else int(getattr(queue, what))
 
 
 def _expiry(state: SessionState) -> str | None:

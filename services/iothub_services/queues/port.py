@@ -148,7 +148,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """Where a queue stands: counts of what is stored above the head, and its fences."""
+    """Where a queue stands: counts of what is stored above the head, and its fences.
+
+    `unreadable`: why that cannot be told, in a list; nothing but zeros then, of a queue that is there all the same (!).
+    """
 
     queue_id: int
     tenant_id: int
@@ -158,6 +161,12 @@ class QueueStats:
     tail: int
     epoch: int
     limits: QueueLimits = field(default_factory=QueueLimits)
+    unreadable: str = ""
+
+
+def unreadable_queue(queue_id: int, tenant_id: int, why: str) -> QueueStats:
+    """Return what is said of a queue of which nothing else is known."""
+    return QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 0, unreadable=why)
 
 
 class TenantUsage(NamedTuple):
@@ -225,7 +234,8 @@ class QueueStore(Protocol):
 
     def stats(self, queue_id: int) -> QueueStats: ...
 
-    def list_queues(self, tenant_id: int) -> list[QueueStats]: ...
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        """Return where each queue of a tenant stands, ascending; those that cannot be read, too: who is not listed is gone."""
 
     def purge(self, queue_id: int) -> int:
         """Drop every stored record (positions go on); returns how many."""

@@ -15,6 +15,7 @@ from iothub.records.events import Subject, number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
 from iothub_services.awaited import AwaitedQueues
+from iothub_services.queues.port import QueueStats
 from iothub_services.sessions.port import HERE, Place
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.broker.broker import TenantBroker
@@ -84,6 +85,7 @@ class Awakening:
             lost = await self._neighbours.look_again(lost)
             kept += [state for state in lost if self._neighbours.holder_of(state) != HERE]  # its hub's to see to
             lost = [state for state in lost if self._neighbours.holder_of(state) == HERE]
+        self._tell_unreadable(record, listed)
         self._end_lost(record, lost)
         if kept:
             broker = await self._hub.brokers.broker(record)
@@ -92,9 +94,17 @@ class Awakening:
             await self._bounds.obey(broker, listed)  # limits may have changed while no hub ran
         if others:
             return len(kept)  # a young queue may be of a session that another hub is just about to begin
-        for queue_id in queues.difference(state.queue_id for state in kept):
+        readable = {queue.queue_id for queue in listed if not queue.unreadable}
+        for queue_id in readable.difference(state.queue_id for state in kept):
             await self._queues.drop(queue_id)  # its session ended, or never began: the hub died in between
         return len(kept)
+
+    def _tell_unreadable(self, record: TenantRecord, queues: list[QueueStats]) -> None:
+        """A queue that a newer program has written is not lost: its session lives, and gets nothing until it can be read."""
+        unreadable = [queue for queue in queues if queue.unreadable]
+        if unreadable:
+            first = unreadable[0].unreadable
+            log.error("queues cannot be read; they are kept", tenant=record.name, queues=len(unreadable), first=first)
 
     def _end_lost(self, record: TenantRecord, states: list[SessionState]) -> None:
         """Without its queue a session would have publishers acknowledged for what is stored nowhere: it ends; its client hears Session Present 0."""

@@ -247,6 +247,9 @@ def test_queue_of_hbase_plain_of_which_nothing_can_be_read_is_told(
         ("c2", False, True),
     ]
     assert "version 7" in busy("queue", "list", "acme").out
+    assert [row["queued_messages"] for row in busy.rows("session", "list", "acme")] == [None, 0]
+    assert "a queue that cannot be read" in busy("session", "discard", "acme", "c1", "--dry-run").err
+    assert "version 7" in busy("queue", "purge", "acme", "c1", "--dry-run", code=7).err
 
 
 def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:

@@ -281,7 +281,10 @@ def test_damaged_queue_is_refused_by_name() -> None:
         store.stats(1)
     with pytest.raises(BackendError, match="version 9"):
         moved(store, MoveKind.ACK, 1, epoch, 1)
-    assert [stats.queue_id for stats in store.list_queues(TENANT)] == [2]
+    assert [(stats.queue_id, "version 9" in stats.unreadable) for stats in store.list_queues(TENANT)] == [
+        (1, True),
+        (2, False),
+    ]
     assert bodies(house, 2) == [b"body"]
 
 

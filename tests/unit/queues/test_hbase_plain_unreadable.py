@@ -6,7 +6,6 @@ What is tried is in `iothub_services.queues.hbase_plain.reading` and `iothub_ser
 from __future__ import annotations
 
 import pytest
-from structlog.testing import capture_logs
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys
@@ -199,17 +198,17 @@ def test_many_rows_before_one_that_cannot_be_read_are_read_in_few_round_trips() 
         store.append([one(1, 21)])
 
 
-def test_queue_whose_meta_row_cannot_be_read_is_left_out_of_the_list() -> None:
-    """Nothing is known of it; whoever asks for it is told."""
+def test_queue_whose_meta_row_cannot_be_read_is_listed_all_the_same() -> None:
+    """Nothing else is known of it, but it is not gone: a start ends the sessions of those that are."""
     house = House()
     house.append(2)
     house.spoil_meta(1)
     store = house.restarted()
 
-    with capture_logs() as lines:
-        assert [stats.queue_id for stats in store.list_queues(TENANT)] == [2]
+    listed = store.list_queues(TENANT)
 
-    assert [(line["event"], line["why"][:8]) for line in lines] == [("a queue is left out", "queue 1:")]
+    assert [(stats.queue_id, stats.tenant_id, stats.tail) for stats in listed] == [(1, TENANT, 0), (2, TENANT, 1)]
+    assert [stats.unreadable[:42] for stats in listed] == ["queue 1: meta row of a queue of format ver", ""]
     with pytest.raises(DamagedQueueError, match="queue 1: meta row of a queue of format version 7"):
         store.stats(1)
 

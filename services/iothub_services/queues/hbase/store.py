@@ -47,6 +47,7 @@ from iothub_services.queues.port import (
     QueueLimits,
     QueueStats,
     TenantUsage,
+    unreadable_queue,
 )
 
 log = logging.get(__name__)
@@ -233,7 +234,7 @@ class HBaseQueues:
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         self._opened()
         known = [self._index.add(*each) for each in self._index.listed(tenant_id)]
-        return [_shown(queue, stats) for queue, stats in self._stats(known)]
+        return [_shown(queue, told) for queue, told in self._told(known)]
 
     def purge(self, queue_id: int) -> int:
         known = self._existing(queue_id)
@@ -300,17 +301,25 @@ class HBaseQueues:
 
     def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold]]:
         """Return where queues stand, without those that are gone or cannot be read."""
+        found = []
+        for queue, told in self._told(known):
+            if isinstance(told, StatsTold):
+                found.append((queue, told))
+            else:
+                log.warning("damaged queue left out", queue=queue.queue_id, why=requests.damage(told[1]))
+        return found
+
+    def _told(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold | Told]]:
+        """Return what the coprocessor tells of queues, without those that are gone."""
         queues = {keys.meta_row(queue.key): queue for queue in known}
         rows = list(queues)
         parts = [rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE)]
         gets = [calls.get_rows(self._table, part, (requests.STATS,)) for part in parts]
-        found = []
-        for row in (row for part in all_of(self._caller.call_many(gets)) for row in part):
-            stats = requests.stats(row.cells[requests.STATS].value)
-            if isinstance(stats, StatsTold):
-                found.append((queues[row.key], stats))
-            else:
-                log.warning("damaged queue left out", queue=queues[row.key].queue_id, why=requests.damage(stats[1]))
+        found = [
+            (queues[row.key], requests.stats(row.cells[requests.STATS].value))
+            for part in all_of(self._caller.call_many(gets))
+            for row in part
+        ]
         return sorted(found, key=lambda each: each[0].queue_id)
 
     def _refresh(self, changed: Sequence[KnownQueue]) -> None:
@@ -323,6 +332,8 @@ def _token() -> int:
     return secrets.randbits(_TOKEN_BITS) or 1
 
 
-def _shown(known: KnownQueue, stats: StatsTold) -> QueueStats:
+def _shown(known: KnownQueue, stats: StatsTold | Told) -> QueueStats:
+    if not isinstance(stats, StatsTold):
+        return unreadable_queue(known.queue_id, known.tenant_id, damaged(stats[1]))
     held = (stats.messages, stats.size_bytes, stats.head, stats.tail, stats.epoch)
     return QueueStats(known.queue_id, known.tenant_id, *held, stats.limits)

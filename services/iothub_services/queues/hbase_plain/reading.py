@@ -23,7 +23,7 @@ from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, DamagedQueueError, QueueLog
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue, holds, is_gone, run_of
-from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError, Unreadable
+from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError, Unreadable, unreadable_queue
 
 log = logging.get(__name__)
 
@@ -211,24 +211,22 @@ class Reading:
 
     def stats(self, queue_id: int) -> QueueStats:
         standing, unreadable = self._standing((queue_id,))
-        for error in unreadable:
+        for error in unreadable.values():
             raise error
         if not standing:
             raise unknown(queue_id)
-        return standing[0]
+        return standing[queue_id]
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        """Queues whose meta row cannot be read are left out, and named in the log: one must not hide all others of the tenant."""
         listed = [queue_id for _, queue_id in self._log.index.listed(tenant_id)]
-        found: list[QueueStats] = []
+        found: dict[int, QueueStats] = {}
         for part in parts(listed, _LISTED_AT_ONCE):
             standing, unreadable = self._standing(part)
-            found += standing
-            for error in unreadable:
-                log.error("a queue is left out", why=str(error))
-        return found
+            found |= standing
+            found |= {queue: unreadable_queue(queue, tenant_id, str(error)) for queue, error in unreadable.items()}
+        return [found[queue_id] for queue_id in listed if queue_id in found]
 
-    def _standing(self, queue_ids: Sequence[int]) -> tuple[list[QueueStats], list[DamagedQueueError]]:
+    def _standing(self, queue_ids: Sequence[int]) -> tuple[dict[int, QueueStats], dict[int, DamagedQueueError]]:
         """Read meta rows and last rows, not what this hub has in memory: others may have changed them.
 
         A queue stands where it can be read. Returns what is wrong with meta rows, too.
@@ -240,8 +238,7 @@ class Reading:
         store.seek_before(list(damaged.values()))
         found = {queue.known.queue_id: queue.stats() for queue in queues}
         found |= {queue_id: _so_far(each.queue) for queue_id, each in damaged.items() if each.queue is not None}
-        standing = [found[queue_id] for queue_id in queue_ids if queue_id in found]
-        return standing, [each.error for each in damaged.values() if each.queue is None]
+        return found, {queue_id: each.error for queue_id, each in damaged.items() if each.queue is None}
 
 
 def _so_far(queue: LogQueue) -> QueueStats:

@@ -15,7 +15,7 @@ from typing import cast
 from iothub import log as logging
 from iothub.errors import FutureRecordError, NotFoundError
 from iothub_services.queues.hbase.index import Tenant
-from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
+from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage, unreadable_queue
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender, require
 from iothub_services.redis.calls import Call, Reply, command
@@ -125,14 +125,19 @@ class QueueIndex:
         """Return where queues stand, without those that are gone or of a newer program. Raises BackendError."""
         return [stats for told in self._told(queue_ids) if (stats := _stats(*told)) is not None]
 
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        """Return where all queues of a tenant stand; of one of a newer program, that. Raises BackendError."""
+        return [
+            _stats(*told) or unreadable_queue(told[0], tenant_id, _newer(*told))
+            for told in self._told(self.listed(tenant_id))
+        ]
+
     def existing_stats(self, queue_id: int) -> QueueStats:
         """Return where one queue stands. Raises NotFoundError, FutureRecordError, BackendError."""
         for told in self._told((queue_id,)):
             stats = _stats(*told)
             if stats is None:
-                raise FutureRecordError(
-                    f"queue {queue_id} has format version {told[1][1].decode(errors='replace')}, this program knows {VERSION}: upgrade it"
-                )
+                raise FutureRecordError(_newer(*told))
             return stats
         raise unknown(queue_id)
 
@@ -191,6 +196,11 @@ def _stats(queue_id: int, fields: Sequence[bytes]) -> QueueStats | None:
     tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(int, fields)
     limits = QueueLimits(most, most_bytes, Overflow(overflow))
     return QueueStats(queue_id, tenant_id, messages, size_bytes, head, tail, epoch, limits)
+
+
+def _newer(queue_id: int, fields: Sequence[bytes]) -> str:
+    version = fields[1].decode(errors="replace")
+    return f"queue {queue_id} has format version {version}, this program knows {VERSION}: upgrade it"
 
 
 def _chunks(queue_ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -249,7 +249,7 @@ class RedisQueues:
         return self._index.existing_stats(queue_id)
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        return self._index.stats(self._index.listed(tenant_id))
+        return self._index.list_queues(tenant_id)
 
     def purge(self, queue_id: int) -> int:
         return self._removing.purge(self._existing(queue_id))

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+from twisted.internet.defer import succeed
 
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
-from iothub_services.queues.port import QueueLimits
+from iothub_services.queues.port import QueueLimits, unreadable_queue
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import HERE
 from iothub_tenants.broker.queue_bounds import QueueBounds
@@ -109,6 +111,23 @@ def test_session_is_there_with_subscriptions_and_counts(house: House) -> None:
     assert set(session.subscriptions) == {(None, b"a"), (b"g", b"b")}
     assert [house.used(each) for each in (Quota.SESSIONS, Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [1, 2, 1]
     assert house.join(clean=False, props=KEPT).connack.session_present
+
+
+def test_queue_that_cannot_be_read_is_not_taken_for_lost(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer hub has written it: its session lives, with whatever limits; one of nobody is that one's to drop."""
+    listed = [unreadable_queue(queue_id, 7, f"queue {queue_id} has format version 2") for queue_id in (5, 99)]
+    monkeypatch.setattr(house.queues, "list_queues", lambda _: succeed(listed))
+    house.accounts.tenants["acme"] = replace(house.accounts.tenants["acme"], limits="session_queued_messages=3")
+
+    with capture_logs() as lines:
+        assert load(house, [state(house, gone(house, 1))]) == 1
+
+    assert house.session("c").queue_id == 5
+    assert house.journal.events == []
+    assert (house.queues.dropped, house.queues.limits) == ([], dict.fromkeys((5, 99), QueueLimits()))
+    assert [(line["tenant"], line["queues"], line["first"]) for line in lines] == [
+        ("acme", 2, "queue 5 has format version 2")
+    ]
 
 
 def test_session_without_its_queue_ends(house: House) -> None:
