@@ -67,10 +67,15 @@ class InterruptedWorkError(IotHubError):
 
 
 class BackendError(UnavailableError):
-    """A store failed. `retryable`: the same call may succeed later; `is_written` is False only when nothing was written for certain."""
+    """A store failed. `retryable`: the same call may succeed later; `is_written` is False only when nothing was written for certain.
 
-    def __init__(self, message: str, *, retryable: bool, is_written: bool = False) -> None:
-        super().__init__(message)
+    `remedy`: what somebody must correct, where that is known; the text is `fact` and `remedy`.
+    """
+
+    def __init__(self, message: str, *, retryable: bool, is_written: bool = False, remedy: str = "") -> None:
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.fact = message
+        self.remedy = remedy
         self.retryable = retryable
         self.is_written = is_written
 

@@ -114,6 +114,10 @@ def _told_where(url_file: Path | None) -> Iterator[None]:
     """Add to a SQL server's error what to do about it."""
     try:
         yield
+    except ConfigError as error:
+        if url_file is None:
+            raise
+        raise ConfigError(f"{error}; the file is {url_file}; then run `iothub init` again") from error
     except BackendError as error:
         if url_file is None:
             raise

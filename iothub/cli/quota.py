@@ -26,7 +26,7 @@ command = noun(
 PING_TIMEOUT_S = 3.0
 _ASK = "see `iothub status`"
 _NOTES = {  # what a hub says of limits that do not hold over all hubs now
-    "degraded": f"degraded: the quota ledger on Redis does not answer, each hub keeps its last share of them; {_ASK}",
+    "degraded": f"degraded: the quota ledger on Redis cannot be used, each hub keeps its last share of them; {_ASK}",
     "settling": f"settling: the quota ledger on Redis was empty, the hubs tell it what is in use, and grant nothing more until then; {_ASK}",
 }
 DEVICE = click.option("--device", help="Of this device instead of the whole tenant.")

@@ -5,6 +5,7 @@ Knows tables and calls; rows are read where nobody is, nothing is written.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,13 +17,20 @@ from iothub.units import Endpoint
 from iothub_services.hbase import calls, from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
 from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.refusals import HBaseError
 from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase import requests as hbase_requests
 from iothub_services.queues.port import EARLIEST
 
 _SILENT_S = 5.0  # an operator waits, no message does
 _NOBODY = b"\0"  # no row of ours is so short
-_HINT = "start it, or correct hbase.thrift"
+_START = "start it, or correct hbase.thrift"
+_BEHIND = "the gateway answers: look at the master and the region servers of HBase"
+_RIGHT = "give the gateway's user the right in HBase"
+_STRANGER = (
+    "somebody listens there: see whether it is a Thrift gateway (binary protocol, framed, without TLS) and not stopped; "
+    "else correct hbase.thrift"
+)
 _CREATE = "create them: iothub hbase create-tables (with the --config of the hub, if it has one)"
 
 
@@ -43,7 +51,7 @@ def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) 
             tables, seconds = timed(lambda: caller.call(calls.table_names()))
         except BackendError as error:
             state = State.WARN if len(settings.thrift) > 1 else State.FAIL
-            yield Finding(name, state, str(error), _HINT)
+            yield Finding(name, state, str(error), _advice(error, (gateway,)))
             return
         yield Finding(name, State.OK, f"lists {len(tables)} tables", seconds=seconds)
         readable = [layout.name.encode() for layout in wanted if layout.name.encode() in tables]
@@ -59,13 +67,28 @@ def _tables(settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]
         try:
             found = table_status(caller, wanted)
         except BackendError as error:
-            yield Finding("HBase tables", State.FAIL, str(error), _HINT)
+            yield Finding("HBase tables", State.FAIL, str(error), _advice(error, settings.thrift))
             return
         for status in found:
             yield _table(status)
             names = Tables(settings.namespace)
             if status.state is TableState.OK and status.name.encode() == names.queues:
                 yield _coprocessor(caller, names.queues)
+
+
+def _advice(error: BackendError, gateways: Sequence[Endpoint]) -> str:
+    """What to do where HBase has said no, where somebody says nothing or something else, and where nobody is."""
+    if isinstance(error, HBaseError):
+        return _RIGHT if error.java_class == "AccessDeniedException" else _BEHIND
+    return _STRANGER if all(map(_listens, gateways)) else _START
+
+
+def _listens(gateway: Endpoint) -> bool:
+    try:
+        socket.create_connection(gateway, _SILENT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def _table(status: TableStatus) -> Finding:

@@ -54,7 +54,7 @@ def _cluster(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -
             names, seconds = timed(admin.list_topics)
             brokers = len(admin.describe_cluster()["brokers"])
     except BackendError as error:
-        yield Finding(_NAME, State.FAIL if is_needed() else State.WARN, str(error), _HINT)
+        yield Finding(_NAME, State.FAIL if is_needed() else State.WARN, error.fact, error.remedy or _HINT)
         return
     yield _answer(f"{cluster.name} lists {len(names)} topics", brokers, settings.replication, seconds)
     if not has_log:

@@ -35,8 +35,10 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     try:
         found = overview.read([single(answer) for answer in answers])
     except BackendError as error:
-        advice = "start Redis, or correct redis.addresses; until then every hub keeps its last share of the limits"
-        yield Finding(_NAME, State.WARN, str(error), advice)
+        advice = error.remedy or "start Redis, or correct redis.addresses"
+        yield Finding(
+            _NAME, State.WARN, error.fact, f"{advice}; until then every hub keeps its last share of the limits"
+        )
         return
     yield _finding(found, seconds)
 

@@ -14,7 +14,7 @@ from iothub.settings import Redis
 from iothub_services.redis.calls import command
 
 _NAME = "Redis"
-_HINT = "start it, or correct redis.addresses"
+HINT = "start it, or correct redis.addresses"
 _OLDEST = (6, 2)
 _ASKED = 5  # the fastest of so many counts: the first ones are colder
 _SLOW_S = 0.01
@@ -38,7 +38,7 @@ def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
             redis.run_many([command("INFO", "server"), command("INFO", "persistence"), command("INFO", "memory")])
         )
     except BackendError as error:
-        yield _away(str(error), has_ledger=has_ledger)
+        yield _away(error, has_ledger=has_ledger)
         return
     finally:
         redis.close()
@@ -46,11 +46,12 @@ def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
     yield from _remarks(facts)
 
 
-def _away(why: str, *, has_ledger: bool) -> Finding:
+def _away(error: BackendError, *, has_ledger: bool) -> Finding:
+    hint = error.remedy or HINT
     if has_ledger:
-        advice = f"{_HINT}; until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
-        return Finding(_NAME, State.FAIL, why, advice)
-    return Finding(_NAME, State.WARN, why, f"{_HINT}; until then what is on it is by-passed")
+        advice = f"{hint}; until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
+        return Finding(_NAME, State.FAIL, error.fact, advice)
+    return Finding(_NAME, State.WARN, error.fact, f"{hint}; until then what is on it is by-passed")
 
 
 def _facts(answers: Sequence[object]) -> dict[str, str]:

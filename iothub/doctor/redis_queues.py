@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.redis import HINT
 from iothub.drivers import redis_queues
 from iothub.errors import BackendError
 from iothub.settings import Config
@@ -30,8 +31,18 @@ def _look(settings: Config) -> Iterator[Finding]:
         try:
             _, seconds = timed(queues.require_kept)
         except BackendError as error:
-            advice = "set it in redis.conf and by CONFIG SET; the hub stores nothing there until it is right"
-            yield Finding(_NAME, State.FAIL, str(error), advice)
+            yield Finding(
+                _NAME, State.FAIL, error.fact, f"{_advice(error)}; the hub stores nothing there until it is right"
+            )
             return
     state = State.OK if durability == "disk" else State.WARN
     yield Finding(_NAME, state, _KEPT[durability], seconds=seconds)
+
+
+def _advice(error: BackendError) -> str:
+    """What to do about a server that cannot be asked, or keeps not what it is given."""
+    from iothub_services.redis.calls import RedisUnavailableError
+
+    if isinstance(error, RedisUnavailableError):
+        return error.remedy or HINT
+    return "set it in redis.conf and by CONFIG SET"

@@ -5,7 +5,6 @@ Knows kafka-python's options and no topic. Clients are made when they are needed
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from iothub.errors import BackendError, ConfigError
 from iothub.settings import Kafka
 from iothub_services.events.kafka_connections import PROXY_URL, ended_unless_made
 from iothub_services.events.kafka_metadata import ask_once
+from iothub_services.events.kafka_troubles import listen, remedy_of
 
 Client = TypeVar("Client")
 
@@ -30,7 +30,6 @@ _BACKOFF_MOST_MS = 1_000  # a server that has returned is found within this
 _LINGER_MS = 10  # never waited for: every write is flushed
 _AGES_MS = 1 << 31  # a batch stays with its producer, which alone can send it again without doubling it
 _METADATA_AGE_MS = 30_000
-_WORDS = 300  # characters of a line of the library
 
 # No repetition will do, whatever happens to the cluster.
 _FINAL = (
@@ -42,32 +41,7 @@ _FINAL = (
 )
 
 
-class LastWords(logging.Handler):
-    """What kafka-python complained of last: its errors often say only that time is over. Its lines go no further."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.text = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.text = " ".join(record.getMessage().split())[:_WORDS]
-
-    def take(self) -> str:
-        """Return them once: the next failure may have another cause."""
-        text, self.text = self.text, ""
-        return text
-
-
-def _listen() -> LastWords:
-    """Take the lines of the library; those of its fate are told as our own errors and alarms."""
-    logger = logging.getLogger("kafka")
-    words = LastWords()
-    logger.handlers[:] = [words]
-    logger.propagate = False
-    return words
-
-
-_last_words = _listen()
+_last_words = listen()
 
 
 class KafkaCluster:
@@ -128,9 +102,13 @@ class KafkaCluster:
     def error(self, error: BaseException, *, is_written: bool = False) -> BackendError:
         """Translate. Not retryable: what can never succeed; rights and settings of a cluster can be put right."""
         text = str(error).removeprefix(f"{type(error).__name__}: ") or type(error).__name__
+        remedy = remedy_of(type(error).__name__)
         if isinstance(error, KafkaTimeoutError | KafkaConnectionError):
-            text = f"no answer ({_last_words.take() or text})"
-        return BackendError(f"{self.name}: {text}", retryable=not isinstance(error, _FINAL), is_written=is_written)
+            cause = _last_words.take()
+            text = f"{'no connection' if cause.is_refusal else 'no answer'} ({cause.text or text})"
+            remedy = cause.remedy
+        is_final = isinstance(error, _FINAL)
+        return BackendError(f"{self.name}: {text}", retryable=not is_final, is_written=is_written, remedy=remedy)
 
     def _made(self, make: Callable[..., Client], **options: Any) -> Client:
         with ended_unless_made() as kafka_client:

@@ -22,15 +22,15 @@ _OVERHEAD_BYTES = 16  # of one argument, roughly
 class RedisUnavailableError(BackendError):
     """Redis did not answer, or cannot do it now; the same call may succeed later. `is_written` is False only if it was certainly not done."""
 
-    def __init__(self, message: str, *, is_written: bool = False) -> None:
-        super().__init__(message, retryable=True, is_written=is_written)
+    def __init__(self, message: str, *, is_written: bool = False, remedy: str = "") -> None:
+        super().__init__(message, retryable=True, is_written=is_written, remedy=remedy)
 
 
 class RedisRefusedError(BackendError):
     """Redis does not do this call, however often it is repeated: a defect of ours, or a right that the user lacks."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=False)
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, retryable=False, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

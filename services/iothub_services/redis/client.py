@@ -123,7 +123,7 @@ class RedisClient:
 
     @property
     def is_degraded(self) -> bool:
-        """Redis is by-passed: it does not answer."""
+        """Redis is by-passed: it does not answer, or refuses us."""
         return bool(self.trouble)
 
     def start(self) -> None:
@@ -255,7 +255,7 @@ class RedisClient:
             return
         group.answer.callback(outcomes)
 
-    # --- a server that does not answer
+    # --- a server that does not answer, or refuses us
 
     def _look_again(self) -> None:
         """Find out while nobody asks, so that the alarm does not wait for the next CONNECT."""
@@ -269,7 +269,7 @@ class RedisClient:
         is_news = not self.trouble
         self.trouble = trouble
         if is_news:
-            log.warning("Redis does not answer; it is by-passed until it does", cause=trouble)
+            log.warning("Redis cannot be used; it is by-passed until it can", cause=trouble)
             self._tell(trouble)
         self._fail_gathered(trouble)
         self._probe_timer = self._reactor.callLater(self._pauses.next_s(), self._probe)
@@ -282,7 +282,7 @@ class RedisClient:
         self._pauses.reset()
         if self.trouble:
             self.trouble = ""
-            log.info("Redis answers again")
+            log.info("Redis can be used again")
             self._tell("")
 
     def _tell(self, trouble: str) -> None:

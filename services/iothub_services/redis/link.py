@@ -20,7 +20,7 @@ _PATIENCE = 4.0  # time-outs that a batch may take, when every answer comes just
 
 
 class LinkLostError(RedisUnavailableError):
-    """The server does not answer: it is the whole batch that failed."""
+    """The server does not answer, or lets us not in: it is the whole batch that failed."""
 
 
 class Connect(Protocol):
@@ -84,7 +84,7 @@ class Link:
             try:
                 self._wire = self._connect()
             except RedisUnavailableError as error:
-                raise LinkLostError(str(error)) from None
+                raise LinkLostError(error.fact, remedy=error.remedy) from None
         return self._wire
 
     def _untold(self, calls: Sequence[Call]) -> list[Call]:
@@ -106,7 +106,7 @@ class Link:
         except RedisUnavailableError as error:
             self.close()
             if not outcomes:
-                raise LinkLostError(str(error), is_written=True) from None
+                raise LinkLostError(error.fact, is_written=True, remedy=error.remedy) from None
             outcomes += [LinkLostError(str(error), is_written=True)] * (len(calls) - len(outcomes))
         return outcomes
 

@@ -36,13 +36,13 @@ class Places:
         self._open = open_wire
 
     def connect(self) -> Wire:
-        """Return an open connection to the master. Raises RedisUnavailableError: the last address's words."""
+        """Return an open connection to the master. Raises RedisUnavailableError: the last address's words, or those that say what to correct."""
         trouble = RedisUnavailableError("no address of Redis is set (redis.addresses)")
         for address in list(self._addresses):
             try:
                 wire = self._connect(address)
             except RedisUnavailableError as error:
-                trouble = error
+                trouble = error if error.remedy or not trouble.remedy else trouble
                 self._addresses.append(self._addresses.pop(0))  # begin with another one next time
             else:
                 return wire
@@ -61,6 +61,8 @@ class Places:
         if isinstance(role, list) and role and role[0] == b"master":
             return wire
         wire.close()
+        if isinstance(role, BackendError):
+            raise RedisUnavailableError(f"Redis at {address}: {role.fact}", remedy=role.remedy)
         what = "gives no role" if not isinstance(role, list) else "is a replica"
         raise RedisUnavailableError(f"Redis at {address}: {what}, expected the master")
 

@@ -1,4 +1,4 @@
-"""One connection to one Redis server: the only file that knows redis-py.
+"""One connection to one Redis server: with `troubles` the only file that knows redis-py.
 
 Knows no other server, no repetition and no script. Blocks, for a bounded time; used by one thread at a time.
 """
@@ -21,6 +21,7 @@ from redis.retry import Retry
 from iothub.errors import BackendError
 from iothub.units import Endpoint
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply
+from iothub_services.redis.troubles import not_connected, right_missing, told
 
 # Words that begin a refusal which is over some time: a replica, a server that loads, is full or cannot write, a script that takes long.
 _PASSING = (
@@ -118,7 +119,7 @@ def open_wire(endpoint: Endpoint, options: WireOptions) -> RedisWire:
         connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
     except (exceptions.RedisError, OSError) as error:
         connection.disconnect()
-        raise RedisUnavailableError(f"Redis at {endpoint}: {told(error)}") from None
+        raise not_connected(endpoint, error, options) from None
     return RedisWire(connection, f"Redis at {endpoint}")
 
 
@@ -152,7 +153,7 @@ def refusal(error: Exception) -> BackendError:
     word = _first_word(error)
     if word == "READONLY":
         return ReadOnlyRefusedError(text)
-    return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text)
+    return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text, right_missing(error))
 
 
 class NoScriptRefusedError(RedisUnavailableError):
@@ -161,11 +162,6 @@ class NoScriptRefusedError(RedisUnavailableError):
 
 class ReadOnlyRefusedError(RedisUnavailableError):
     """The server has become a replica: another one is the master now."""
-
-
-def told(error: Exception) -> str:
-    """Return redis-py's words on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _first_word(error: Exception) -> str:

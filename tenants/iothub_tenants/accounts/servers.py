@@ -22,8 +22,20 @@ from iothub_tenants.accounts.bounds import SqlBounds
 MYSQL = ("mysql", "mariadb")
 _LOCK_LOST = (1205, 1213)  # MySQL: lock wait timeout, deadlock
 _LOCK_LOST_STATES = ("40001", "40P01", "55P03")  # PostgreSQL: serialization failure, deadlock, lock not available
+# What is said where the two do not agree on TLS, or on a certificate.
+_TLS_CODES = (2026, 3159)
+_TLS_WORDS = (
+    "CERTIFICATE_VERIFY_FAILED",
+    "certificate verify failed",
+    "signature failure",
+    "server certificate for",
+    "root certificate file",
+    "private key file",
+    "certificate file",
+    "does not support SSL",
+)
 # What a server says to who may not come in. Waiting does not help: somebody must correct the url or the server.
-_REFUSED_CODES = (1044, 1045, 1049, 1130, 1698)
+_REFUSED_CODES = (1044, 1045, 1049, 1130, 1698, *_TLS_CODES)
 _REFUSED_WORDS = (
     "authentication failed",
     "no pg_hba.conf entry",
@@ -31,6 +43,8 @@ _REFUSED_WORDS = (
     "no password supplied",
     "invalid connection option",
     "invalid sslmode value",
+    "invalid response to SSL negotiation",
+    *_TLS_WORDS,
 )
 
 
@@ -69,11 +83,13 @@ def is_gone(error: DBAPIError) -> bool:
 
 
 def is_refused(error: DBAPIError) -> bool:
-    """Tell whether the server let us not in: a wrong password, a database that is not there."""
-    if error.statement is not None:
-        return False
-    told = error.orig.args if error.orig is not None else ()
-    return bool(told) and (told[0] in _REFUSED_CODES or any(words in str(told[0]) for words in _REFUSED_WORDS))
+    """Tell whether the server let us not in, or we do not trust it: a wrong password, a database that is not there, another authority."""
+    return error.statement is None and _says(error, _REFUSED_CODES, _REFUSED_WORDS)
+
+
+def is_of_tls(error: DBAPIError) -> bool:
+    """Tell whether it is TLS on which the server and the url do not agree."""
+    return error.statement is None and _says(error, _TLS_CODES, _TLS_WORDS)
 
 
 def may_be_repeated(error: DBAPIError) -> bool:
@@ -90,6 +106,11 @@ def cause_of(error: DBAPIError) -> str:
     told = error.orig.args if error.orig is not None else ()
     text = str(told[1]) if len(told) > 1 and isinstance(told[0], int) else str(error.orig)
     return (text.splitlines() or [type(error.orig).__name__])[0]
+
+
+def _says(error: DBAPIError, codes: tuple[int, ...], words: tuple[str, ...]) -> bool:
+    told = error.orig.args if error.orig is not None else ()
+    return bool(told) and (told[0] in codes or any(each in str(part) for part in told for each in words))
 
 
 def _postgresql_arguments(bounds: SqlBounds) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
 from iothub_tenants.accounts.gate import OUR_URL, Gate, GoneError, NotAskedError, RefusedError
-from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
+from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_of_tls, is_refused, may_be_repeated
 
 _SYSTEM_CLOCK = SystemClock()
 _BOUNDS = SqlBounds()
@@ -277,7 +277,8 @@ def _translated(error: DBAPIError) -> IotHubError:
     cause = _cause(error)
     if not is_of_sqlite(error):
         if is_refused(error):
-            return RefusedError(f"the accounts database refused us: {cause}: correct {OUR_URL}")
+            what = f"the TLS parameters of {OUR_URL}" if is_of_tls(error) else OUR_URL
+            return RefusedError(f"no connection to the accounts database: {cause}: correct {what}")
         if is_gone(error):
             return GoneError(f"the accounts database does not answer: {cause}")
     if isinstance(error, OperationalError):

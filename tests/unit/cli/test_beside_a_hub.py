@@ -123,7 +123,7 @@ def test_limits_that_do_not_hold_over_all_hubs_say_so(
     with AnsweringHub(acme.data_dir, lambda _command: {"quota": "settling"}):
         settling = acme("quota", *words, "-o", "json")
 
-    assert "degraded: the quota ledger on Redis does not answer, each hub keeps its last share" in degraded.err
+    assert "degraded: the quota ledger on Redis cannot be used, each hub keeps its last share" in degraded.err
     assert "iothub --data-dir" in degraded.err
     assert "settling" in settling.err
     assert alone.err == shared.err == ""

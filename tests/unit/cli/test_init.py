@@ -19,6 +19,7 @@ from iothub.profiles import PROFILES
 from iothub.settings import Config
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.gate import RefusedError
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.command import Result
 
@@ -185,6 +186,25 @@ def test_server_that_fails_is_named_and_tried_again(
     assert not (tmp_path / "init-unfinished").exists()
     with closing(AccountStore(sqlite_url(tmp_path / "shared.db"))) as store:
         assert tenants.list_all(store) == []
+
+
+@pytest.mark.parametrize("fails", ["has_schema", "create_schema"])
+def test_server_that_lets_nobody_in_is_told_with_the_file_of_its_password(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """A wrong password: the file may have been named by the environment, a profile, or an option."""
+    call("--data-dir", str(tmp_path), "init", "--profile", "cluster")
+    (tmp_path / "accounts.url").write_text(sqlite_url(tmp_path / "shared.db"))
+
+    def refuse(_url: str) -> bool:
+        raise RefusedError("no connection to the accounts database: Access denied")
+
+    where = "initial" if fails == "create_schema" else "store"
+    monkeypatch.setattr(f"iothub_tenants.accounts.{where}.{fails}", refuse)
+    failed = call("--data-dir", str(tmp_path), "init")
+
+    assert failed.code == 2
+    assert f"Access denied; the file is {tmp_path / 'accounts.url'}; then run `iothub" in failed.err
 
 
 def test_doctor_looks_at_servers_before_there_are_accounts(

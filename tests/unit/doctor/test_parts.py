@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,9 +18,11 @@ from iothub.datadir import DataDir
 from iothub.doctor import accounts, doors, hbase, kafka, machine
 from iothub.doctor.all import looks
 from iothub.doctor.findings import Finding, Look, State, take
+from iothub.errors import BackendError
 from iothub.settings import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
 from iothub.testing.certificates import Authority
 from iothub.units import Endpoint
+from iothub_services.hbase.refusals import HBaseError
 from iothub_services.metrics import probes
 from iothub_tenants.accounts import streams, tenants
 from iothub_tenants.accounts.database import sqlite_url
@@ -166,6 +169,37 @@ def test_servers_that_do_not_answer_are_named_with_what_to_do() -> None:
     assert findings["HBase gateway 127.0.0.1:1"].state is State.FAIL
     assert findings["HBase tables"].state is State.FAIL
     assert findings["Kafka broker 127.0.0.1:1"].advice == "start it, or correct kafka.brokers"
+
+
+def test_gateway_that_says_nothing_we_know_is_not_to_be_started(taken_port: int) -> None:
+    """Somebody listens there: another program, or a gateway with other frames."""
+    settings = HBase(thrift=(Endpoint("127.0.0.1", taken_port),), timeout_s=0.2)
+
+    findings = found(*hbase.looks(settings, []))
+
+    assert {finding.advice.partition(":")[0] for finding in findings.values()} == {"somebody listens there"}
+
+
+@pytest.mark.parametrize(
+    ("java_class", "words"),
+    [("MasterNotRunningException", "look at the master"), ("AccessDeniedException", "the right")],
+)
+def test_refusal_behind_a_gateway_leads_to_hbase(java_class: str, words: str) -> None:
+    """The gateway itself answers."""
+    refused = HBaseError("no", retryable=True, is_written=False, java_class=java_class, text="no")
+
+    assert words in hbase._advice(refused, (NOBODY,))
+
+
+def test_cluster_that_refuses_is_told_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not be started."""
+    refused = BackendError("no connection", retryable=True, remedy="correct kafka.sasl_mechanism")
+    monkeypatch.setattr("iothub_services.events.kafka_cluster.KafkaCluster.admin", Mock(side_effect=refused))
+    *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,)), has_log=False, is_needed=lambda: True)
+
+    finding = found(cluster)["Kafka"]
+
+    assert (finding.text, finding.advice) == ("no connection", "correct kafka.sasl_mechanism")
 
 
 @pytest.mark.parametrize(("is_needed", "state"), [(True, State.FAIL), (False, State.WARN)])

@@ -8,6 +8,7 @@ from iothub.doctor import redis
 from iothub.doctor.findings import State
 from iothub.settings import Redis
 from iothub.units import Endpoint
+from iothub_services.redis.calls import RedisUnavailableError
 
 GOOD = {
     "redis_version": "7.0.15",
@@ -74,3 +75,13 @@ def test_server_of_the_ledger_that_is_away_is_a_failure() -> None:
     (found,) = redis.looks(settings, has_ledger=True)[0].take()
 
     assert (found.state, "quota.ledger" in found.advice) == (State.FAIL, True)
+
+
+def test_server_that_refuses_is_not_to_be_started() -> None:
+    """It answers: the advice is the key to correct, with the same consequence."""
+    refused = RedisUnavailableError("Redis at here:1 refused the hub: no", remedy="correct redis.username")
+
+    found = redis._away(refused, has_ledger=False)
+
+    assert found.text == "Redis at here:1 refused the hub: no"
+    assert found.advice == "correct redis.username; until then what is on it is by-passed"

@@ -35,7 +35,7 @@ def faults(replies: Sequence[Reply], *, is_memory_enough: bool = False) -> list[
     if refused is not None:
         if refused.retryable:
             raise refused
-        return [f"its settings cannot be looked at ({refused}): allow this user CONFIG GET and INFO (ACL SETUSER)"]
+        return [f"its settings cannot be looked at ({refused.fact}): allow this user CONFIG GET and INFO (ACL SETUSER)"]
     version = _version(replies[0])
     found = dict(zip(_ASKED, map(_value, replies[1:]), strict=True))
     always = _always(version, found)

@@ -207,7 +207,7 @@ class Desk:
         if self._has_share:  # else it was this hub that was away
             self.heard_at = self._clock.monotonic()
         for grant in list(self._grants.values()):
-            grant.fail(UnavailableError(f"the quota ledger does not answer: {error}"))
+            grant.fail(UnavailableError(f"the quota ledger cannot be used: {error}"))
 
     def lapse(self) -> None:
         """What was granted may be others' by now: nothing more is used until everything is declared."""

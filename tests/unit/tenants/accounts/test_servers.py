@@ -9,7 +9,14 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from iothub_tenants.accounts.bounds import SqlBounds
-from iothub_tenants.accounts.servers import cause_of, is_gone, is_refused, may_be_repeated, server_engine
+from iothub_tenants.accounts.servers import (
+    cause_of,
+    is_gone,
+    is_of_tls,
+    is_refused,
+    may_be_repeated,
+    server_engine,
+)
 
 BOUNDS = SqlBounds(connections=3, connect_timeout_s=4, timeout_s=7, recycle_s=60)
 
@@ -51,6 +58,28 @@ def test_server_that_lets_us_not_in_is_not_waited_for(orig: Exception) -> None:
     error = _error(orig, is_connecting=True)
 
     assert is_refused(error)
+    assert not is_gone(error)
+    assert not is_of_tls(error)
+
+
+@pytest.mark.parametrize(
+    "orig",
+    [
+        _mysql(2026, "SSL is required but the server doesn't support it"),
+        _mysql(2003, "Can't connect to MySQL server ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"),
+        _mysql(3159, "Connections using insecure transport are prohibited"),
+        psycopg.OperationalError("connection failed: SSL error: certificate verify failed"),
+        psycopg.OperationalError("connection failed: server does not support SSL, but SSL was required"),
+        psycopg.OperationalError('could not read root certificate file "x": no certificate or crl found'),
+    ],
+    ids=lambda error: str(error.args[-1])[:30],
+)
+def test_disagreement_on_tls_is_not_waited_for(orig: Exception) -> None:
+    """The server is there: somebody has to correct the parameters of the url."""
+    error = _error(orig, is_connecting=True)
+
+    assert is_refused(error)
+    assert is_of_tls(error)
     assert not is_gone(error)
 
 
