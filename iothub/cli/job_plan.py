@@ -15,18 +15,18 @@ from iothub.errors import CorruptRecordError, NotFoundError
 from iothub.jobs.timetable import next_at
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub_services.events.port import Offsets
-from iothub_spark.catalogue import COMPACTION
+from iothub_spark.catalogue import COMPACTION, USAGE, USAGE_SEEN
 from iothub_tenants.accounts import marks
 
 _UNDER = (1 << GENERATION_BITS) - 1
 _WORDS = {Topic.SESSIONS: "sessions", Topic.ANALYTICS: "analytics"}
 _LOGS = {
     COMPACTION: (Topic.SESSIONS,),
-    "usage": (Topic.ANALYTICS,),
+    USAGE: (Topic.ANALYTICS,),
     "archive": (Topic.SESSIONS, Topic.ANALYTICS),
     "verify": (Topic.SESSIONS,),
 }
-_WHOLE = frozenset({"usage", "verify"})  # they read what there is, every time
+_WHOLE = frozenset({"verify"})  # it reads what there is, every time
 
 _Ends = Mapping[Topic, tuple[Offsets, Offsets]]
 
@@ -54,7 +54,7 @@ def _part(app: App, job: str, topic: Topic | None, ends: _Ends) -> output.Row:
             "events": None,
         }
     begin, end = ends.get(topic, ((), ()))
-    after = _after(app, job, topic)
+    after = end if job == USAGE and _has_seen(app, end) else _after(app, job, topic)
     return {
         "log": _WORDS[topic],
         "after": list(after) or None,
@@ -87,6 +87,11 @@ def _after(app: App, job: str, topic: Topic) -> Offsets:
         return () if pointer is None else pointer.offsets
     found = {} if job in _WHOLE else marks.of_job(app.store(), job, _WORDS[topic])
     return tuple(found.get(part, 0) for part in range(max(found, default=-1) + 1))
+
+
+def _has_seen(app: App, end: Offsets) -> bool:
+    """Say whether nothing has come since the last run."""
+    return bool(end) and marks.of_job(app.store(), USAGE, USAGE_SEEN) == dict(enumerate(end))
 
 
 def _words(after: Offsets, begin: Offsets) -> str:

@@ -22,7 +22,7 @@ def forget(settings: Config, data_dir: DataDir, store: AccountStore, job: str) -
     Raises:
         NotFoundError: There is no such job, and nothing is held by that name.
     """
-    held = {log for name, log in marks.moved(store) if name == job}
+    held = {log for name, log in marks.moved(store) if name == job and log.upper() in Topic.__members__}
     held |= _forget_beside_checkpoints(settings, data_dir, job)
     if not held:
         specs.entry_of(job)  # says which there are

@@ -40,6 +40,8 @@ LEAVE_OUT_DAMAGED = JobOption(
     "leave_out_damaged", "flag", "With from_state: without what nobody can read; it is lost then."
 )
 COMPACTION = "compact_events"
+USAGE = "usage"
+USAGE_SEEN = "analytics seen"  # a mark that holds nothing: the end of what was added up
 
 CATALOGUE: dict[str, JobEntry] = {
     entry.name: entry
@@ -50,7 +52,7 @@ CATALOGUE: dict[str, JobEntry] = {
             (FULL, DRY_RUN, FROM_STATE, LEAVE_OUT_DAMAGED),
         ),
         JobEntry("verify", "Prove that checkpoint, log and live session states say the same."),
-        JobEntry("usage", "Add up what each tenant used, by the hour.", (DRY_RUN,)),
+        JobEntry(USAGE, "Add up what each tenant used, by the hour.", (FULL, DRY_RUN)),
         JobEntry("insights", "Write a report of what the tenants' devices did."),
         JobEntry("archive", "Copy the events to Parquet files, by tenant and day.", (FULL, DRY_RUN)),
         JobEntry(

@@ -1,4 +1,4 @@
-"""What a job reads, and from where: for a compaction the checkpoint that counts and the log behind it, or the whole log.
+"""What a job reads, and from where: a compaction the checkpoint that counts and the log behind it, `usage` what is behind its mark, or the whole log.
 
 Knows places, not records, and no Spark: what is refused here is refused before it starts.
 Whatever would make a checkpoint without events that somebody relies on is refused by name.
@@ -6,6 +6,7 @@ Whatever would make a checkpoint without events that somebody relies on is refus
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from iothub.errors import ConflictError
@@ -56,6 +57,31 @@ def plan_copy(log: Log, after: Offsets | None, topic: Topic, name: str) -> LogRa
         raise ConflictError(
             f"the archive of {name}: {error}; `iothub job run archive --full` goes on from where the log begins"
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePlan:
+    """One run of `usage`. `seen`: up to where the last run had added everything up, None: everything is read."""
+
+    wanted: LogRange
+    seen: Offsets | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing has come since the last run."""
+        return self.seen == self.wanted.upto
+
+
+def plan_usage(log: Log, held: Offsets | None, seen: Offsets | None, *, is_full: bool) -> UsagePlan:
+    """Return what a run reads: what is behind `held`, where hours begin that may still grow.
+
+    All there is, if nothing is known of a last run, or the log is another one, or has lost what that run had.
+    """
+    if held is not None and seen is not None and not is_full:
+        with suppress(ConflictError):
+            range_after(log, seen, Topic.ANALYTICS)
+            return UsagePlan(range_after(log, held, Topic.ANALYTICS), seen)
+    return UsagePlan(range_after(log, None, Topic.ANALYTICS))
 
 
 def require_comparable(log: Log, pointer: Pointer | None, applied: Offsets) -> None:

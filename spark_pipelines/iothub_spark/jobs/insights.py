@@ -58,7 +58,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     write_text(file, page(findings, trimmed.moment(int(now.timestamp() * 1000)), lacking))
     report.note(f"the report is {file}")
     missing = {f"{LOGS[topic]}_missing_before": trimmed.moment(before_ms) for topic, before_ms in gaps.items()}
-    return {"tenants": len(findings.tenants), "days": DAYS, "report": str(file), **missing}
+    return {"tenants": len(findings.tenants), "days": len(findings.told), "report": str(file), **missing}
 
 
 def _gaps(spec: Spec, accounts: Accounts, now: datetime, first: datetime) -> dict[Topic, int]:

@@ -1,8 +1,10 @@
 """The job `usage`: adds up what each tenant used, by the hour, into the table `usage_hour` and into the archive.
 
-Knows the order of things; the sums are `transforms.usage`'s. Run again over the same log it writes the same rows.
+Knows the order of things; the sums are `transforms.usage`'s.
 
-Theory: every run reads what the log still has, and hours only grow. Its mark keeps the log from being trimmed before it was added up; it stays below
+Theory: hours only grow. A run reads what is behind its mark, which is below all hours that may still grow, so it makes those from all of their
+records and leaves the others as they are; where nothing is new it does nothing. Should something come for an hour that is older, such as from a
+hub that could not write for long, the whole log is read. The mark keeps the log from being trimmed before it was added up; it stays below
 the hours that may still grow, and one hour below those, for an hour counts as whole only when the log has something from before it; where that
 hour has nothing, because the hub stood still, below the last event before them.
 """
@@ -11,34 +13,80 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.records.events import Topic
+from iothub_spark.catalogue import USAGE, USAGE_SEEN
+from iothub_spark.planning import UsagePlan, plan_usage
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.schemas.statistics import USAGE_HOURS
 from iothub_spark.sinks.archive import write_usage
 from iothub_spark.sources.events import read_events
 from iothub_spark.spec import Spec
-from iothub_spark.stores.accounts import Accounts, opened_accounts
+from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
 from iothub_spark.stores.log import LogRange, Offsets, range_after
 from iothub_spark.stores.opened import opened_log
 from iothub_spark.transforms import usage
 
-JOB, LOG = "usage", "analytics"
+JOB, LOG = USAGE, "analytics"
 _DAY_MS = 86_400_000
 _OPEN_HOURS = 2  # beside the one that has begun: workers write late when the log is away, and see above
 
 
 def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
-    """Add up the whole log for statistics: what it still has is what can have changed."""
+    """Add up what can have changed since the last run."""
+    with opened_accounts(spec.sql_url_file) as accounts:
+        held, seen = (accounts.mark(JOB, log) for log in (LOG, USAGE_SEEN))
     with opened_log(spec.events) as log:
-        wanted = range_after(log, None, Topic.ANALYTICS)
-        trimmed = [part for part, offset in enumerate(log.begin(Topic.ANALYTICS)) if offset > 1]
-    _hold(spec, wanted)
-    events = read_events(spark, spec, wanted).persist()
+        places = (None if mark is None else mark.offsets for mark in (held, seen))
+        plan = plan_usage(log, *places, is_full=spec.is_full)
+    if held is not None and plan.is_done:
+        return _nothing_new(spec, report, held)
+    if seen is not None and plan.seen is not None:
+        if (events := _new_events(spark, spec, report, plan, seen)) is not None:
+            return _add_up(spark, spec, report, plan, events)
+        plan = UsagePlan(replace(plan.wanted, after=_begin(spec)))
+    _hold(spec, plan.wanted)
+    return _add_up(spark, spec, report, plan, read_events(spark, spec, plan.wanted).persist())
+
+
+def _nothing_new(spec: Spec, report: Report, held: Mark) -> Figures:
+    """Say that the mark is no forgotten one."""
+    report.note("nothing new since the last run")
+    if not spec.is_dry_run:
+        with opened_accounts(spec.sql_url_file) as accounts:
+            accounts.set_mark(JOB, LOG, held.offsets, _now_ms())
+    figures = dict.fromkeys(("events", "hours", "rows_written", "damaged", "missing_records"), 0)
+    return {**figures, **usage.totals([])}
+
+
+def _new_events(spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan, seen: Mark) -> DataFrame | None:
+    """Return what is behind the mark; None: it is not enough."""
+    events = read_events(spark, spec, plan.wanted).persist()
+    if not usage.reaches_back(events, _trimmed(plan), seen.offsets, seen.at_ms):
+        return events
+    report.note("records of older hours have come: the whole log is read")
+    events.unpersist()
+    return None
+
+
+def _begin(spec: Spec) -> Offsets:
+    with opened_log(spec.events) as log:
+        return range_after(log, None, Topic.ANALYTICS).after
+
+
+def _trimmed(plan: UsagePlan) -> list[int]:
+    """Return the partitions of which not everything is read that ever was there."""
+    return [part for part, offset in enumerate(plan.wanted.after) if offset > 0]
+
+
+def _add_up(spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan, events: DataFrame) -> Figures:
+    """Write the hours of which these events are the whole."""
+    wanted, trimmed = plan.wanted, _trimmed(plan)
     with watched(spark, report, ("read", "add up"), wanted.offsets):
         hours = usage.whole_hours(usage.usage_hours(events), events, trimmed)
         rows = [row.asDict() for row in hours.collect()]
@@ -48,10 +96,12 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     begun_ms, written = usage.begun_ms(events, trimmed), 0
     if not spec.is_dry_run:
         with opened_accounts(spec.sql_url_file) as accounts:
-            _note_gap(report, accounts.last_written_ms(), begun_ms)
+            if plan.seen is None:
+                _note_gap(report, accounts.last_written_ms(), begun_ms)
             written = accounts.replace_hours(rows, _now_ms())
             _copy(spark, spec, accounts, {row["hour_ms"] // _DAY_MS for row in rows})
             accounts.set_mark(JOB, LOG, _settled(events, wanted), _now_ms())
+            accounts.set_mark(JOB, USAGE_SEEN, wanted.upto, _now_ms())
     events.unpersist()
     figures = {"events": wanted.offsets, "hours": len(rows), "rows_written": written, "damaged": damaged}
     return {**figures, "missing_records": missing, **usage.totals(rows)}

@@ -6,7 +6,7 @@ Knows no frame and no HTML.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Cells = Mapping[str, object]
@@ -52,10 +52,11 @@ class Change:
 
 @dataclass(slots=True)
 class Findings:
-    """All of a run, by the tenant's number. Invariant: `days` are ascending and have no gap."""
+    """All of a run, by the tenant's number. Invariant: `days` are ascending and have no gap. `told`: those of which there are events."""
 
     days: list[str]
     tenants: dict[int, TenantFindings]
+    told: list[str] = field(default_factory=list)
 
     def of(self, tenant_id: int, names: Mapping[int, str]) -> TenantFindings:
         found = self.tenants.get(tenant_id)
@@ -83,9 +84,10 @@ class Findings:
         return [*changes, Change("connects", *connects)]
 
 
-def gathered(days: list[str], names: Mapping[int, str], **frames: Iterable[Cells]) -> Findings:
+def gathered(days: list[str], names: Mapping[int, str], **frames: Sequence[Cells]) -> Findings:
     """Take the rows of the transforms of the same names, each of a known day, apart by tenant."""
-    found = Findings(days, {})
+    with_events = {row.get("day") for rows in frames.values() for row in rows}
+    found = Findings(days, {}, [day for day in days if day in with_events])
     for row in frames["churn"]:
         tenant = found.of(_number(row["tenant_id"]), names)
         tenant.churn.setdefault(str(row["day"]), Counter())[str(row["happening"])] += _number(row["times"])

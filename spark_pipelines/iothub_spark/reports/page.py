@@ -46,7 +46,7 @@ def page(findings: Findings, made_at: str, lacking: Sequence[str] = ()) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{_STYLE}</style></head><body>",
             "<h1>Insights</h1>",
-            f"<p>{first} to {last} (UTC), made {escape(made_at)}. The last day is not over.</p>",
+            f"<p>{first} to {last} (UTC), made {escape(made_at)}. The last day is not over.{_days_told(findings)}</p>",
             *[
                 f"<p><strong>What is missing: {escape(text)}; these days have too little of them.</strong></p>"
                 for text in lacking
@@ -58,6 +58,12 @@ def page(findings: Findings, made_at: str, lacking: Sequence[str] = ()) -> str:
             "",
         ]
     )
+
+
+def _days_told(findings: Findings) -> str:
+    """Say of how many days there is nothing: a hub may be younger than these days."""
+    told, all_days = len(findings.told), len(findings.days)
+    return "" if told in (0, all_days) else f" There are events of {told} of these {all_days} days."
 
 
 def _tenant(findings: Findings, tenant: TenantFindings) -> Iterator[str]:

@@ -8,7 +8,7 @@ the order does not matter and the same events give the same sums. An event belon
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -78,6 +78,20 @@ def begun_ms(events: DataFrame, trimmed: list[int]) -> int | None:
 def _begin(events: DataFrame, trimmed: list[int]) -> DataFrame:
     firsts = events.where(F.col("partition").isin(trimmed) & F.col("damage").isNull()).groupBy("partition")
     return firsts.agg(F.min_by("at_ms", "offset").alias("at_ms")).agg(F.max("at_ms").alias("begun_ms"))
+
+
+def reaches_back(events: DataFrame, trimmed: list[int], seen: Sequence[int], seen_ms: int) -> bool:
+    """Say whether what came after `seen` belongs to an hour of which these events are not the whole, so that all must be read.
+
+    `trimmed`: as `whole_hours`; `seen_ms`: when that was the end. A log that begins later has been made anew.
+    """
+    begun = begun_ms(events, trimmed)
+    if begun is None or begun > seen_ms:
+        return begun is not None
+    is_partition = [F.when(F.col("partition") == part, F.lit(offset)) for part, offset in enumerate(seen)]
+    fresh = events.where((F.col("offset") > F.coalesce(*is_partition)) & F.col("damage").isNull())
+    facts = fresh.select(F.from_json("facts", RECORD).alias("fact")).select("fact.from_ms")
+    return not facts.where(_begun(HOUR_MS, "hour_ms") <= begun).isEmpty()
 
 
 def first_offsets(events: DataFrame, from_ms: int, to_ms: int) -> dict[int, int]:

@@ -265,7 +265,9 @@ job_mark = Table(
     "job_mark",
     metadata,
     Column("job", exact(64), primary_key=True),
-    Column("log", exact(32), primary_key=True),  # sessions | analytics
+    Column(
+        "log", exact(32), primary_key=True
+    ),  # sessions | analytics; or a name that no log has: a mark that holds nothing
     Column("part", Integer, primary_key=True, autoincrement=False),  # partition of the log
     Column("upto", Big, nullable=False),  # the last offset that the job has; what is above is not trimmed
     Column("at_ms", Big, nullable=False),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pytest
 from sqlalchemy import insert
 
 from iothub.cli import stores
 from iothub.clock import SystemClock
 from iothub.datadir import DataDir
 from iothub.records import events
+from iothub.records.analytics import Metered, Period, usage_counted
 from iothub.records.events import Subject
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.sqlite.database import open_database
@@ -83,3 +85,22 @@ def test_plan_of_the_archive_has_both_logs(acme: Cli) -> None:
 
     assert (sessions["log"], sessions["from"], sessions["events"]) == ("sessions", "where the last run ended", 1)
     assert (analytics["log"], analytics["from"], analytics["events"]) == ("analytics", "the beginning of the log", 0)
+
+
+@pytest.mark.parametrize(("seen", "events"), [(0, 3), (2, 2), (3, 0)])
+def test_usage_goes_on_from_its_mark_and_does_nothing_where_nothing_is_new(cli: Cli, seen: int, events: int) -> None:
+    """What is behind the mark is read again, as long as its hours may grow; but only when something has come."""
+    held = {0: 0, 2: 1, 3: 1}[seen]
+    with stores.working_alone(DataDir(cli.data_dir), "test") as alone:
+        assert alone is not None
+        alone.log.append(
+            [usage_counted(1, Period("hub-1/1/1", number, 0, 60_000), Metered()) for number in range(1, 4)]
+        )
+    with closing(AccountStore(sqlite_url(DataDir(cli.data_dir).accounts))) as store, store.write() as writer:
+        for log, upto in (("analytics", held), ("analytics seen", seen)):
+            row = {"job": "usage", "log": log, "part": 0, "upto": upto, "at_ms": 0}
+            writer.connection.execute(insert(job_mark).values(row))
+
+    found = {row["name"]: row["events"] for row in cli.rows("job", "plan") if row["log"] == "analytics"}
+
+    assert found["usage"] == events

@@ -54,6 +54,15 @@ def test_job_that_is_forgotten_holds_no_log(store: AccountStore, tmp_path: Path)
         assert held.forget(Config(), data_dir, store, "own_job") == ["sessions"]
 
 
+def test_mark_that_holds_nothing_goes_too_and_is_not_told(store: AccountStore, tmp_path: Path) -> None:
+    """How far `usage` has read: whoever forgets the job has it read everything."""
+    put(store, "usage", "analytics", 9)
+    put(store, "usage", "analytics seen", 20)
+
+    assert held.forget(Config(), DataDir(tmp_path), store, "usage") == ["analytics"]
+    assert marks.moved(store) == {}
+
+
 def test_job_that_holds_nothing_is_let_go_again(store: AccountStore, tmp_path: Path) -> None:
     """Also without any checkpoint, of which none is made by looking; a name that nobody knows is refused."""
     assert held.forget(Config(), DataDir(tmp_path), store, "archive") == []

@@ -163,6 +163,8 @@ def test_report_is_one_file_about_every_tenant(spark: SparkSession, tmp_path: Pa
     reader = Reader()
     reader.feed(page)
     assert figures["tenants"] == 3
+    assert 0 < int(str(figures["days"])) < job.DAYS
+    assert f"There are events of {figures['days']} of these 8 days." in page
     assert reader.open == []
     for word in ("acme", "<b>pump</b>", "late", "deleted tenant 77", "logins without a tenant", "unknown_tenant"):
         assert word in reader.text

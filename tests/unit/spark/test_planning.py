@@ -15,7 +15,7 @@ from iothub.records.events import GENERATION_BITS, Topic
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub.units import Endpoint
 from iothub_spark import retention
-from iothub_spark.planning import plan_compaction, plan_from_states
+from iothub_spark.planning import plan_compaction, plan_from_states, plan_usage
 from iothub_spark.retention import Removal, plan_removal, remove
 from iothub_spark.spec import HBaseTables, KafkaLog
 from iothub_spark.stores import marks
@@ -223,3 +223,25 @@ def test_log_that_hubs_with_states_in_files_share_is_not_trimmed(folder: Path) -
         removal = plan_removal(spec, store, pointer_to(3, (), (3,)))
     assert (removal.versions, removal.trim_upto) == ((), ())
     assert removal.held_by.startswith("perhaps other hubs")
+
+
+@pytest.mark.parametrize(
+    ("held", "seen", "is_full", "after", "is_done"),
+    [
+        ((3,), (9,), False, (3,), True),
+        ((3,), (8,), False, (3,), False),
+        ((3,), (9,), True, (1,), False),
+        ((3,), None, False, (1,), False),
+        (None, None, False, (1,), False),
+        ((0,), (9,), False, (1,), False),
+        ((3,), (12,), False, (1,), False),
+        ((3, 3), (9, 9), False, (1,), False),
+    ],
+    ids=["nothing new", "something", "full", "no end known", "first", "trimmed", "lost its end", "another log"],
+)
+def test_usage_goes_on_from_its_mark_where_it_can(
+    held: Offsets | None, seen: Offsets | None, is_full: bool, after: Offsets, is_done: bool
+) -> None:
+    plan = plan_usage(Bounds((2,), (9,)), held, seen, is_full=is_full)
+
+    assert (plan.wanted, plan.is_done) == (LogRange(Topic.ANALYTICS, after, (9,)), is_done)

@@ -159,7 +159,7 @@ def test_job_writes_table_and_archive_and_may_be_repeated(spark: SparkSession, t
     log(tmp_path, used(acme, 4, minute=62, messages_in=1))
     run(spark, tmp_path)
 
-    assert first == again
+    assert (again["events"], again["rows_written"]) == (0, 0)
     assert (first["hours"], first["rows_written"], first["messages_in"], first["missing_records"]) == (2, 2, 12, 0)
     assert before == [(acme, 0, 5, 600), (acme, 1, 7, 0)]
     assert table(tmp_path) == [(acme, 0, 5, 600), (acme, 1, 8, 0)]
@@ -179,7 +179,9 @@ def test_job_keeps_the_sums_of_hours_that_were_trimmed(spark: SparkSession, tmp_
     figures = run(spark, tmp_path)
 
     assert table(tmp_path) == before
-    assert figures["rows_written"] == 1
+    assert (figures["rows_written"], figures["events"]) == (0, 0)
+    assert run(spark, tmp_path, full=True)["rows_written"] == 1
+    assert table(tmp_path) == before
 
 
 def test_figures_only_grow(tmp_path: Path) -> None:
@@ -249,6 +251,71 @@ def trim_to_mark(folder: Path) -> None:
     (upto,) = mark(folder) or (0,)
     with closing(sqlite3.connect(folder / "events.db")) as connection, connection:
         connection.execute(f"DELETE FROM {EVENT_TABLES[Topic.ANALYTICS]} WHERE offset <= ?", (upto,))
+
+
+def test_second_run_reads_what_is_new_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the hours that may still grow; where nothing is new it reads no event, and says that its mark is no forgotten one."""
+    acme = house(tmp_path, "acme")["acme"]
+    now_ms = NOON_MS + 10 * HOUR_MS + 1
+    monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
+    log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 60)])
+    log(tmp_path, used(acme, 1, minute=-10, incarnation="hub-2/1/1", messages_in=1))
+    whole = run(spark, tmp_path)
+    now_ms += HOUR_MS
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "read_events", None)
+        nothing = run(spark, tmp_path)
+    with opened_accounts(tmp_path / "accounts.url") as accounts:
+        marked = accounts.mark("usage", "analytics")
+    log(tmp_path, used(acme, 60, minute=600, messages_in=3), used(acme, 59, minute=590, messages_in=1))
+
+    some = run(spark, tmp_path)
+    grown = table(tmp_path)
+
+    assert (whole["events"], nothing["events"], nothing["rows_written"]) == (60, 0, 0)
+    assert marked is not None
+    assert marked.at_ms == now_ms
+    assert 2 < int(str(some["events"])) < 25
+    assert grown[-1] == (acme, 10, 3, 0)
+    assert run(spark, tmp_path, full=True)["events"] == 62
+    assert table(tmp_path) == grown, "what was read of it has made every hour that it wrote as the whole log does"
+
+
+def test_record_of_an_older_hour_is_added_to_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hub that could not write for long: a part of the log would make a smaller hour, and lose the record."""
+    acme = house(tmp_path, "acme")["acme"]
+    monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS + 1)
+    log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 60)])
+    run(spark, tmp_path)
+    log(tmp_path, *[used(acme, number, 60 + number, incarnation="hub-2/1/1", messages_in=2) for number in range(1, 4)])
+    said = io.StringIO()
+
+    job.run(spark, spec_of(tmp_path, "usage"), Report(said))
+
+    assert table(tmp_path)[1] == (acme, 1, 6 + 3 * 2, 0)
+    assert "records of older hours have come: the whole log is read" in said.getvalue()
+
+
+def test_log_that_was_begun_anew_is_read_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that has grown past the place where the last run ended."""
+    acme = house(tmp_path, "acme")["acme"]
+    monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 2 * HOUR_MS)
+    log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 9)])
+    run(spark, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
+        connection.execute(f"DELETE FROM {EVENT_TABLES[Topic.ANALYTICS]}")
+        connection.execute("DELETE FROM sqlite_sequence")
+    again = [used(acme, number, 200 + number, incarnation="hub-1/2/1", messages_in=1) for number in range(1, 13)]
+    log(tmp_path, *again)
+
+    assert run(spark, tmp_path)["events"] == 12
+    assert table(tmp_path)[-1] == (acme, 3, 12, 0)
 
 
 @pytest.mark.parametrize("is_run_before", [True, False])
