@@ -32,7 +32,7 @@ $(DEV_STAMP): $(STAMP)
 	@touch $@
 
 run: install  ## start a hub with tenant "demo" on the embedded default and print how to connect (PORT=1883)
-	@exec $(BIN)/python ops/demo.py --port $(PORT)
+	@exec $(BIN)/python ops/demo.py --port='$(PORT)'
 
 test: $(DEV_STAMP)  ## install what the tests need (real services included) and run all of them
 	@bash ops/test.sh

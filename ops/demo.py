@@ -102,25 +102,30 @@ Ctrl-C ends the hub; `make run` starts it again with its data.
 """
 
 
+def port_of(word: str) -> int:
+    if not (word.isascii() and word.isdecimal() and len(word) <= 5 and 1 <= int(word) <= 65_535):
+        sys.exit(f"make run: PORT={word} is no port: expected a number from 1 to 65535, such as make run PORT=1884")
+    return int(word)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=1883)
+    parser.add_argument("--port", default="1883")
     parser.add_argument("--data-dir", type=Path, default=ROOT / ".demo")
     options = parser.parse_args()
-    if not 1 <= options.port <= 65_535:
-        sys.exit(f"make run: PORT={options.port} is no port: expected a number from 1 to 65535")
-    if is_listening(options.port):
+    port = port_of(options.port)
+    if is_listening(port):
         sys.exit(
-            f"make run: port {options.port} of 127.0.0.1 is in use already; choose another one: make run PORT={options.port % 65_535 + 1}"
+            f"make run: port {port} of 127.0.0.1 is in use already; choose another one: make run PORT={port % 65_535 + 1}"
         )
     accounts = accounts_of(options.data_dir)
-    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={options.port}"]
+    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={port}"]
     # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends without a goodbye.
     hub = subprocess.Popen(command, process_group=0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, lambda *_: hub.poll() is None and hub.send_signal(signal.SIGTERM))
-    wait_until_ready(hub, options.port)
-    sys.stdout.write(welcome(options.port, accounts))
+    wait_until_ready(hub, port)
+    sys.stdout.write(welcome(port, accounts))
     sys.stdout.flush()
     return hub.wait()
 

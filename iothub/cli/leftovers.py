@@ -47,6 +47,20 @@ def finish_deletion(app: App, deletion: Deletion) -> bool:
         raise InterruptedWorkError(f"interrupted: tenant {deletion.name} is being deleted; {_WHO_GOES_ON}") from None
 
 
+def what_follows(app: App, deletion: Deletion) -> str:
+    """Say what the hub that runs has still to do for a deletion, and what it waits for."""
+    prefix = app.loaded.config.kafka.topic_prefix
+    found = streams.of_tenant(app.store(), deletion.tenant_id, deletion.name)
+    topics = [topic for stream in found for topic in stream.topics(prefix)]
+    text = f"tenant {deletion.name} is being deleted; its stored messages follow"
+    if not (topics and app.loaded.config.kafka.brokers):
+        return text
+    return (
+        f"{text}, and the topics of its streams in Kafka as soon as the hub reaches it: {', '.join(topics)}; "
+        "the name is free after that; `iothub status` says what the hub waits for"
+    )
+
+
 def delete_device(app: App, tenant: str, name: str) -> None:
     """Delete a device and end its sessions, or have the hub do that. Raises NotFoundError, ConflictError."""
     tenant_id = tenants.show(app.store(), tenant).id

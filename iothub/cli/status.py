@@ -9,7 +9,8 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,6 +20,11 @@ from iothub.datadir import Holder
 from iothub.errors import IotHubError, UnavailableError
 from iothub.verbs import Verb
 
+if TYPE_CHECKING:
+    from iothub_tenants.accounts.store import AccountStore
+
+T = TypeVar("T")
+
 PING_TIMEOUT_S = 3.0
 _PAGE_LIMIT_BYTES = 1 << 20
 
@@ -27,6 +33,8 @@ _PAGE_LIMIT_BYTES = 1 << 20
 @click.pass_context
 def command(context: click.Context) -> None:
     """Say whether the hub runs, since when, on which addresses, whether it answers, and what it is asked to do.
+
+    `tenants` are those of the accounts; loaded are those of which this hub holds something: a connection, a session, a message.
 
     Exit code 0 when it runs and answers, 7 when it does not.
 
@@ -63,9 +71,8 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     address = noted.get("http")
     readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
     told = {**page, **answer, **readiness}
-    facts |= {
-        name: told.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons", "connections", "tenants")
-    }
+    facts |= {name: told.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons", "connections")}
+    facts |= {"tenants": _all_tenants(app), "loaded_tenants": told.get("tenants")}
     facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
     facts["commands"] = _under_way(app)
     if page:
@@ -73,13 +80,26 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     return facts
 
 
+def _of_accounts(app: App, read: Callable[[AccountStore], T]) -> T | None:
+    """Return what the accounts say; None where they cannot be read."""
+    try:
+        return read(app.store())
+    except IotHubError:
+        return None
+
+
+def _all_tenants(app: App) -> int | None:
+    from iothub_tenants.accounts import tenants
+
+    return _of_accounts(app, tenants.count)
+
+
 def _under_way(app: App) -> list[dict[str, object]] | None:
-    """Return what the hub is asked to do, or is doing, with how far it is; None where the accounts cannot be read."""
+    """Return what the hub is asked to do, or is doing, with how far it is."""
     from iothub_tenants.accounts import commands
 
-    try:
-        found = commands.under_way(app.store())
-    except IotHubError:
+    found = _of_accounts(app, commands.under_way)
+    if found is None:
         return None
     return [
         {
@@ -100,7 +120,9 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Leave to a person what is worth a line; scripts get everything."""
     hidden = {"name", "command", "reasons", "alarms", "health", "commands"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
-    others = shown.pop("other_hubs", None)
+    others, loaded = shown.pop("other_hubs", None), shown.pop("loaded_tenants", None)
+    if loaded is not None:
+        shown["tenants"] = f"{'?' if shown['tenants'] is None else shown['tenants']}, {loaded} of them loaded"
     shown["other hubs"] = [f"node {number}" for number in others] if isinstance(others, list) else None
     shown["not ready because"] = facts.get("reasons")
     alarms = _list(facts["alarms"])

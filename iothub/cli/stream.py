@@ -51,7 +51,11 @@ def list_all(app: App, tenant: str) -> None:
 def show(context: click.Context, app: App, tenant: str, name: str, group: str | None) -> None:
     """Show one stream: its topic, what Kafka holds, the lag, and what the running hub has done.
 
-    `lag` is what a consumer group has not committed: with direction in the hub's own, with direction out that of --consumer-group.
+    `messages_in_topic` is what Kafka holds. `lag` is what a consumer group has not committed: with direction in the hub's own,
+    with direction out that of --consumer-group. The others are of the hub that runs here, since it started: `messages`,
+    `bytes` of whole records (out: payload, key and headers as Kafka gets them, about) or of messages (in: payload, topic, properties),
+    `messages_per_s`, `pending` (not acknowledged yet), `refused`.
+
     Exit code 7 when Kafka does not tell, 4 when its topics belong to another installation.
 
     Examples:

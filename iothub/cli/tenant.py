@@ -163,7 +163,8 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     """Delete a tenant with everything it has: devices, rules, limits, sessions, queued and retained messages, topics of streams.
 
     Exit code 7 when no hub runs and Kafka does not delete the topics: the name is not free before they are gone, or known to be
-    another installation's; the next start of the hub goes on with that, or a repetition.
+    another installation's; the next start of the hub goes on with that, or a repetition. A hub that runs goes on by itself when
+    it has Kafka; what is not done after a while is told.
 
     Examples:
       iothub --data-dir ./hub tenant delete acme --dry-run
@@ -181,7 +182,7 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     app.confirm_by_name(name, confirm, f"tenant {name} with {how_many} and all its messages")
     deletion = tenants.delete(store, name)
     is_gone = leftovers.finish_deletion(app, deletion)
-    text = f"deleted tenant {name}" if is_gone else f"tenant {name} is being deleted; its stored messages follow"
+    text = f"deleted tenant {name}" if is_gone else leftovers.what_follows(app, deletion)
     app.done(text, {"name": name, "is_deleted": is_gone, **belongings})
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.hub import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +82,15 @@ def first_line(subscriber: subprocess.Popen[str], publish: str) -> str:
     finally:
         reader.kill()
         reader.wait()
+
+
+@pytest.mark.parametrize("word", ["abc", "", "0", "65536", "1e3", "-1", "9" * 5000])
+def test_port_that_is_none_is_one_clear_line(word: str) -> None:
+    """Not the usage of a script that nobody called."""
+    command = [sys.executable, str(ROOT / "ops" / "demo.py"), f"--port={word}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+    assert done.returncode != 0
+    assert done.stderr.splitlines() == [
+        f"make run: PORT={word} is no port: expected a number from 1 to 65535, such as make run PORT=1884"
+    ]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_network
 
-from sqlalchemy import Connection, RowMapping, insert, select
+from sqlalchemy import Connection, RowMapping, func, insert, select
 from sqlalchemy import delete as delete_from
 from sqlalchemy import update as update_table
 
@@ -121,6 +121,12 @@ def list_all(store: AccountStore) -> list[Tenant]:
     """Return all tenants by name, those being deleted included."""
     with store.read() as connection:
         return [_tenant(row) for row in connection.execute(select(table).order_by(table.c.name)).mappings()]
+
+
+def count(store: AccountStore) -> int:
+    """Return how many tenants there are, those being deleted included. Raises BackendError."""
+    with store.read() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
 def show(store: AccountStore, name: str) -> Tenant:

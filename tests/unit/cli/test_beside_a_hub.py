@@ -25,10 +25,27 @@ def test_status_of_a_running_hub_tells_who_and_where(cli: Cli) -> None:
         shown = cli("status", "-o", "json").json
 
     assert shown["state"] == "running"
-    assert (shown["tcp"], shown["started"], shown["tenants"]) == ("127.0.0.1:1883", "2027-01-15T08:00:00Z", 2)
+    assert (shown["tcp"], shown["started"]) == ("127.0.0.1:1883", "2027-01-15T08:00:00Z")
     assert (shown["ready"], shown["reasons"]) == (False, ["it starts"])
     assert shown["alarms"] == [{**alarm, "since": "2027-01-15T08:00:01Z"}]
     assert not {"answer", "health"} & set(shown), "every fact once"
+
+
+def test_status_counts_all_tenants_and_those_that_are_loaded(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant is loaded while something of it is in use: after a start there may seem to be none."""
+    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.2)
+    for name in ("acme", "beta", "gamma"):
+        cli("tenant", "create", name)
+    with AnsweringHub(cli.data_dir, lambda _command: {"tenants": 2}):
+        shown = cli("status", "-o", "json").json
+        told = cli("status").out
+    with AnsweringHub(cli.data_dir, None):
+        silent = cli("status", code=7).out
+
+    assert (shown["tenants"], shown["loaded_tenants"]) == (3, 2)
+    assert "3, 2 of them loaded" in told
+    assert "loaded" not in silent
+    assert "tenants" in silent
 
 
 def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,18 @@ def test_noun_alone_shows_its_verbs(call: Callable[..., Result], noun: str) -> N
     result = call(noun)
 
     assert "Commands:" in result.out + result.err
+
+
+@pytest.mark.parametrize("noun", main.NOUNS)
+def test_summary_that_names_verbs_names_all_of_them(noun: str) -> None:
+    """Whoever looks for a verb in `iothub --help` takes what is not there for not existing."""
+    group = main.command.get_command(click.Context(main.command), noun)
+    verbs = set(group.commands) if isinstance(group, click.Group) else set()
+    named = set(re.findall(r"[a-z-]+", main.NOUNS[noun][1].lower()))
+    secrets = {verb for verb in verbs if verb.startswith(("set-", "rotate-"))} if "secrets" in named else set()
+    opposites = {verb for verb in verbs if verb.startswith("un") and verb.removeprefix("un") in named}
+
+    assert not verbs & named or verbs - named <= secrets | opposites
 
 
 def test_version_names_the_twin(call: Callable[..., Result]) -> None:

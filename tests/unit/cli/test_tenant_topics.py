@@ -107,6 +107,20 @@ def test_without_its_packages_nothing_is_deleted(
         assert "is being deleted" in acme(*DELETE).err
 
 
+def test_hub_that_waits_for_kafka_has_topics_to_delete(
+    acme: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are named: the name is free when they are gone."""
+    monkeypatch.setattr("iothub.cli.leftovers.COMMAND_TIMEOUT_S", 0.0)
+
+    with AnsweringHub(acme.data_dir, None):
+        told = acme(*DELETE).err
+
+    assert "its stored messages follow, and the topics of its streams in Kafka as soon as the hub reaches it" in told
+    assert all(topic in told for topic in topics(cluster))
+    assert "the name is free after that" in told
+
+
 def test_without_brokers_the_topics_are_told_of(
     acme: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
