@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from iothub.config_lines import line_numbers, nearest_line, table_name
 from iothub.errors import ConfigError, UnavailableError
+from iothub.kinds import TableError
 from iothub.settings import Config, Key, Redis
 
 CONFIG_VERSION = 1
@@ -24,8 +25,6 @@ _FIRST_VERSION = 1  # of a file that does not say
 ENVIRONMENT_PREFIX = "IOTHUB_"
 ENVIRONMENT_SEPARATOR = "__"
 _FILE_LIMIT_BYTES = 1 << 20
-_HEADER = re.compile(r"\s*\[{1,2}\s*([A-Za-z0-9_.\- ]+?)\s*\]")  # of a section, or of one table of a list
-_ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\-]+)\s*=")
 
 # Names that people look for among the settings and that live elsewhere.
 _LIVES_ELSEWHERE = {
@@ -76,11 +75,22 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as it was written: still TOML. `where` is for messages, `origin` for `config show --origin`."""
+    """A value as it was written: still TOML. `where` is for messages, `origin` for `config show --origin`.
+
+    `file`, `lines`: where it is from, if that is a file; so one table of a list can be told from another.
+    """
 
     raw: object
     where: str
     origin: str
+    file: Path | None = None
+    lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def of_table(self, name: str, number: int, key: str) -> str:
+        """Return where a key of one table stands, or else the table."""
+        table = table_name(name, number)
+        line = nearest_line(self.lines, f"{table}.{key}")
+        return f"{self.file}, line {line}" if table in self.lines and line else self.where
 
 
 def load(
@@ -125,13 +135,13 @@ def _from_file(file: Path) -> dict[str, _Given]:
         raise ConfigError(
             f"{file}: expected `config_version = {CONFIG_VERSION}` before the first section; found {version!r}"
         )
-    lines = _line_numbers(text)
+    lines = line_numbers(text)
     given = {}
     for name, raw in _flatten(document, ""):
-        line = _nearest_line(lines, name)
+        line = nearest_line(lines, name)
         where = f"{file}, line {line}" if line else str(file)
         _require_known(name, where)
-        given[name] = _Given(raw, where, f"file {file}:{line}" if line else f"file {file}")
+        given[name] = _Given(raw, where, f"file {file}:{line}" if line else f"file {file}", file, lines)
     return given
 
 
@@ -185,6 +195,9 @@ def _text_value(name: str, text: str, where: str) -> object:
 def _read(name: str, entry: _Given, base: Path | None) -> object:
     try:
         value = _SETTINGS[name].key.kind.read(entry.raw)
+    except TableError as error:
+        where = entry.of_table(name, error.number, error.key)
+        raise ConfigError(f"{where}: {name}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"{entry.where}: {name}: {error}, got {_shown(entry.raw)}") from None
     if isinstance(value, Path) and base is not None and entry.origin.startswith("file "):
@@ -236,30 +249,6 @@ def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, ob
             yield from _flatten(value, f"{dotted}.")
         else:
             yield dotted, value
-
-
-def _line_numbers(text: str) -> dict[str, int]:
-    """Map dotted names to lines, for messages only: `tomllib` keeps no positions, and people write these forms."""
-    lines: dict[str, int] = {}
-    section = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        header = _HEADER.match(line)
-        if header:
-            section = header[1].replace(" ", "")
-            lines.setdefault(section, number)
-            continue
-        assignment = _ASSIGNMENT.match(line)
-        if assignment:
-            lines.setdefault(f"{section}.{assignment[1]}" if section else assignment[1], number)
-    return lines
-
-
-def _nearest_line(lines: Mapping[str, int], name: str) -> int | None:
-    while name:
-        if name in lines:
-            return lines[name]
-        name = name.rpartition(".")[0]
-    return None
 
 
 def _build(section: type, prefix: str, values: Mapping[str, object]) -> object:
@@ -318,13 +307,19 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
     if config.auth.shared_cache == "redis":
         _check_shared_cache(config, given["auth.shared_cache"].where)
     if not config.redis.addresses and (on_redis := needs_on_redis(config)):
-        need, driver = on_redis[0]
-        raise ConfigError(f'{given[need].where}: {need} = "{driver}" needs redis.addresses, such as ["127.0.0.1:6379"]')
-    if not config.hbase.thrift and (chosen := needs_on_hbase(config)):
-        need, driver = chosen[0]
-        raise ConfigError(
-            f'{given[need].where}: {need} = "{driver}" needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]'
-        )
+        what = _choice_of(config, given, *on_redis[0])
+        raise ConfigError(f'{what} needs redis.addresses, such as ["127.0.0.1:6379"]')
+    if not config.hbase.thrift and (on_hbase := needs_on_hbase(config)):
+        what = _choice_of(config, given, *on_hbase[0])
+        raise ConfigError(f'{what} needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]')
+
+
+def _choice_of(config: Config, given: Mapping[str, _Given], need: str, driver: str) -> str:
+    """Say where a driver is chosen; of `queues.choices`, in which table."""
+    if need != "queues.choices":
+        return f'{given[need].where}: {need} = "{driver}"'
+    number = next(number for number, choice in enumerate(config.queues.choices, 1) if choice.driver == driver)
+    return f'{given[need].of_table(need, number, "driver")}: {need}: in table {number}: driver = "{driver}"'
 
 
 def needs_on_redis(config: Config) -> list[tuple[str, str]]:

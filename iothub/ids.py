@@ -1,4 +1,4 @@
-"""Identifiers that travel: tenant, queue and the 128-bit, time-ordered message id (D15).
+"""Identifiers that travel: tenant, queue and the 128-bit, time-ordered message id (D15); and what a tenant's name looks like.
 
 Knows no store: numeric tenant and queue ids are allocated by the registry.
 """
@@ -6,6 +6,7 @@ Knows no store: numeric tenant and queue ids are allocated by the registry.
 from __future__ import annotations
 
 import os
+import re
 import struct
 from typing import NewType
 
@@ -13,6 +14,9 @@ from iothub.clock import Clock
 
 TenantId = NewType("TenantId", int)  # 32 bit, from SQL, never re-used
 QueueId = NewType("QueueId", int)  # 64 bit, one per persistent-session incarnation
+
+TENANT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,31}")
+TENANT_RULE = "2 to 32 of a-z, 0-9 and -, beginning with a letter or digit"
 
 _MESSAGE_ID = struct.Struct(">QHIH")
 _SEQUENCE_LIMIT = 1 << 16

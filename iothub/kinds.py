@@ -9,11 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from iothub.ids import TENANT_NAME, TENANT_RULE
 from iothub.units import (
     OFF_WORDS,
     Endpoint,
@@ -36,6 +37,16 @@ T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
+_SOONEST_S, _LATEST_S = 1.0, 49710 * 86400.0  # of a Session Expiry Interval: whole seconds, 32 bits, the last: never
+
+
+class TableError(ValueError):
+    """One table of a list is wrong. `number`: which, from 1; `key`: what in it, "" for all of it."""
+
+    def __init__(self, number: int, what: str, key: str = "") -> None:
+        super().__init__(f"in table {number}: {what}")
+        self.number = number
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +212,18 @@ def _read_percent(raw: object) -> int:
 
 
 def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
-    """Tables that choose a driver for new queues; the first one that fits counts."""
+    """Tables that choose a driver for new queues; the first one that fits counts, so each must be able to."""
 
     def read(raw: object) -> tuple[QueueChoice, ...]:
         if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
             raise ValueError('expected tables such as [[queues.choices]] with driver = "hbase" and tenants = ["acme"]')
-        return tuple(_read_queue_choice(number, table, drivers) for number, table in enumerate(raw, 1))
+        read = tuple(_read_queue_choice(number, table, drivers) for number, table in enumerate(raw, 1))
+        for number in range(1, len(read) + 1):
+            _require_reached(read[:number])
+        return read
 
     return Kind(
-        f"tables with driver ({', '.join(drivers)}), tenants, expires_within",
+        f"tables with driver ({', '.join(drivers)}), and tenants, expires_within or both",
         read,
         _list_from_text,
         lambda choices: f"[{', '.join(map(_written_choice, choices))}]",
@@ -219,18 +233,56 @@ def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
 def _read_queue_choice(number: int, table: dict[str, object], drivers: tuple[str, ...]) -> QueueChoice:
     unknown = table.keys() - {"driver", "tenants", "expires_within"}
     if unknown:
-        raise ValueError(f"in table {number}: expected driver, tenants and expires_within, not {min(unknown)!r}")
+        what = f"expected driver, tenants and expires_within, not {min(unknown)!r}"
+        raise TableError(number, what, min(unknown))
     driver = table.get("driver")
     if driver not in drivers:
-        raise ValueError(f"in table {number}: expected driver to be one of {', '.join(drivers)}, not {driver!r:.64}")
-    within = table.get("expires_within")
-    if within is not None and not isinstance(within, str):
-        raise ValueError(f'in table {number}: expected expires_within = "1h", or another duration with its unit')
+        what = f"expected driver to be one of {', '.join(drivers)}, not {driver!r:.64}"
+        raise TableError(number, what, "driver")
+    tenants = _read_tenants(number, table["tenants"]) if "tenants" in table else ()
+    within_s = _read_within(number, table["expires_within"]) if "expires_within" in table else None
+    return QueueChoice(str(driver), tenants, within_s)
+
+
+def _read_tenants(number: int, raw: object) -> tuple[str, ...]:
+    if not isinstance(raw, list) or not raw or not all(isinstance(name, str) for name in raw):
+        what = f'expected tenants to be a list of names, such as ["acme", "beta"], or not there: for all tenants; got {raw!r:.64}'
+        raise TableError(number, what, "tenants")
+    for name in raw:
+        if TENANT_NAME.fullmatch(name) is None:
+            raise TableError(number, f"no tenant can have the name {name!r:.64}: expected {TENANT_RULE}", "tenants")
+    return tuple(raw)
+
+
+def _read_within(number: int, raw: object) -> float:
     try:
-        tenants = tuple(_strings(table.get("tenants", [])))
-        return QueueChoice(str(driver), tenants, None if within is None else parse_duration(within))
-    except ValueError as error:
-        raise ValueError(f"in table {number}: {error}") from None
+        seconds = parse_duration(raw) if isinstance(raw, str) else 0.0
+    except ValueError:
+        seconds = 0.0
+    if not _SOONEST_S <= seconds <= _LATEST_S:
+        bounds = f"from {format_duration(_SOONEST_S)} to {format_duration(_LATEST_S)}"
+        what = f'expected expires_within = "1h", or another duration with its unit {bounds}, not {raw!r:.64}'
+        raise TableError(number, what, "expires_within")
+    return seconds
+
+
+def _require_reached(choices: Sequence[QueueChoice]) -> None:
+    """Raise TableError when the last of these choices is about nothing that the ones before have not taken, or about everything."""
+    *before, choice = choices
+    number = len(choices)
+    if not choice.tenants and choice.expires_within_s is None:
+        what = "expected tenants, expires_within or both: the driver of all other queues is `queues.driver`"
+        raise TableError(number, what)
+    takers = [_taker(before, choice, tenant) for tenant in choice.tenants or ("",)]
+    if all(takers):
+        tables = [str(taker) for taker in sorted(set(takers))]
+        by = f"table {tables[0]} takes" if len(tables) == 1 else f"tables {', '.join(tables)} take"
+        raise TableError(number, f"it can never be chosen: {by} all that it is about; move it up, or remove it")
+
+
+def _taker(before: Sequence[QueueChoice], choice: QueueChoice, tenant: str) -> int:
+    """Return the number of the first choice that takes all of a tenant that another one is about; 0: none does."""
+    return next((number for number, each in enumerate(before, 1) if each.is_before(choice, tenant)), 0)
 
 
 def _written_choice(choice: QueueChoice) -> str:

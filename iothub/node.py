@@ -38,6 +38,7 @@ from iothub.net.transports import make_transports
 from iothub.peers.directory import LocalDirectory
 from iothub.records.events import Event, Topic
 from iothub.settings import Config
+from iothub.settings.stores import chosen_tenants
 from iothub.store_alarms import StoreAlarms, report_lost
 from iothub.stream_drivers import stream_drivers
 from iothub.streaming import Streaming
@@ -64,7 +65,7 @@ from iothub_services.sessions.port import Alone, Company
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.state.service import StateService, journal_thread
 from iothub_services.threads import Threads
-from iothub_tenants.accounts import installations
+from iothub_tenants.accounts import installations, tenants
 from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.generator import BlockSource, QueueIds
@@ -170,6 +171,10 @@ class Node:
         self.accounts.check()
         self.installation.id = installations.own(self.accounts)
         self.installation.check_directory(self.data_dir)
+        if missing := tenants.missing(self.accounts, chosen_tenants(self.settings.queues)):
+            self.log.warning(
+                "queues.choices names tenants that do not exist: nobody gets these drivers", tenants=missing
+            )
 
     def _open(self, path: Path, schema: Schema) -> Database:
         return open_database(path, schema, self.clock, self.store_alarms)

@@ -55,6 +55,13 @@ class QueueChoice:
         is_soon = self.expires_within_s is None or expiry_s <= self.expires_within_s
         return is_soon and (not self.tenants or tenant in self.tenants)
 
+    def is_before(self, other: QueueChoice, tenant: str) -> bool:
+        """Say whether it takes everything of a tenant ("": of one that it does not name) that another choice is about."""
+        if self.tenants and tenant not in self.tenants:
+            return False
+        within, others = self.expires_within_s, other.expires_within_s
+        return within is None or (others is not None and others <= within)
+
 
 def parse_duration(text: str) -> float:
     """Read "250ms", "10s", "5m", "18h" or "7d" into seconds."""

@@ -12,7 +12,7 @@ import click
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
-from iothub.cli.session import queues_of, session_of, unreadable_in
+from iothub.cli.session import Queue, queues_of, session_of, unreadable_in
 from iothub.errors import BackendError, CorruptRecordError, UnavailableError
 from iothub.verbs import Verb
 from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
@@ -28,7 +28,7 @@ _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the queues of a tenant by client id. One that cannot be read is listed with the reason, and without figures.
+    """List the queues of a tenant by client id, each with its driver. One that cannot be read has the reason instead of figures.
 
     Example:
       iothub --data-dir ./hub queue list acme -o json
@@ -41,8 +41,8 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
         if state.client_id > after
     ]
     standing = [(state.client_id, queues[state.queue_id]) for state in sessions if state.queue_id in queues]
-    rows = [_row(client_id, stats) for client_id, stats in standing[:limit]]
-    columns = ("name", "messages", "bytes", "head", "tail")
+    rows = [_row(client_id, queue) for client_id, queue in standing[:limit]]
+    columns = ("name", "driver", "messages", "bytes", "head", "tail")
     app.rows(rows, *columns, *(["unreadable"] if any("unreadable" in row for row in rows) else []))
 
 
@@ -53,7 +53,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     "--messages", "count", type=click.IntRange(0, 1000), default=10, show_default=True, help="Show the oldest."
 )
 def show(app: App, tenant: str, client_id: str, count: int) -> None:
-    """Show one queue: how it stands, its limits, and its oldest messages.
+    """Show one queue: which driver has it, how it stands, its limits, and its oldest messages.
 
     Example:
       iothub --data-dir ./hub queue show acme meter-7 --messages 3 -o json
@@ -67,10 +67,11 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
         try:
             page = queues.read(state.queue_id, stats.epoch, stats.head, count, _PAGE_BYTES) if count else None
             unreadable = unreadable_in(queues, stats)
+            driver = queues.home(state.queue_id)
         except StaleEpochError:
             raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
     records = page.records if page is not None else []
-    row = {**_row(client_id, stats), "limits": _limits(stats), "unreadable": unreadable}
+    row = {**_row(client_id, Queue(stats, driver)), "limits": _limits(stats), "unreadable": unreadable}
     if app.form == "table" and unreadable is None:
         del row["unreadable"]
     oldest = [_message(record) for record in records]
@@ -93,10 +94,10 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     tenant_id = tenants.show(app.store(), tenant).id
     state = session_of(app, tenant, tenant_id, client_id)
     if is_dry_run:
-        stats = queues_of(app, tenant_id).get(state.queue_id)
-        if stats is not None and stats.unreadable:
-            raise BackendError(stats.unreadable, retryable=False)
-        count = stats.messages if stats is not None else 0
+        queue = queues_of(app, tenant_id).get(state.queue_id)
+        if queue is not None and queue.stats.unreadable:
+            raise BackendError(queue.stats.unreadable, retryable=False)
+        count = queue.stats.messages if queue is not None else 0
         app.done(
             f"would remove {output.counted(count, 'message')}",
             {"name": client_id, "messages": count, "is_purged": False},
@@ -110,12 +111,14 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 
-def _row(client_id: str, stats: QueueStats) -> dict[str, object]:
+def _row(client_id: str, queue: Queue) -> dict[str, object]:
+    stats, driver = queue
     if stats.unreadable:
-        return {"name": client_id, "queue_id": stats.queue_id, "unreadable": stats.unreadable}
+        return {"name": client_id, "queue_id": stats.queue_id, "driver": driver, "unreadable": stats.unreadable}
     return {
         "name": client_id,
         "queue_id": stats.queue_id,
+        "driver": driver,
         "messages": stats.messages,
         "bytes": stats.bytes,
         "head": stats.head,

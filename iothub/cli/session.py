@@ -5,6 +5,8 @@ Knows no table. Sessions that end with their connection are in the hub's memory 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 
 from iothub.cli import output, stores
@@ -23,6 +25,13 @@ _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 _LOOKED_AT = 128  # records behind the head; a reader that stands still has acknowledged what is before
 _PAGE_BYTES = 4 << 20
 _NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
+
+
+class Queue(NamedTuple):
+    """How a queue stands, and which driver has it."""
+
+    stats: QueueStats
+    driver: str | None
 
 
 @verb(command, "list")
@@ -58,6 +67,7 @@ def show(app: App, tenant: str, client_id: str) -> None:
     tenant_id = tenants.show(app.store(), tenant).id
     state = session_of(app, tenant, tenant_id, client_id)
     row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
+    driver, unreadable = _looked_at(app, state.queue_id)
     row |= {
         "created": time_of(state.created_at_ms),
         "connected": time_of(state.connected_at_ms),
@@ -65,10 +75,10 @@ def show(app: App, tenant: str, client_id: str) -> None:
         "disconnect_reason": None if state.is_connected else state.disconnect_reason,
         "session_expiry_s": "never" if state.session_expiry_s == _NEVER else state.session_expiry_s,
         "queue_id": state.queue_id,
+        "queue_driver": driver,
         "node": number_of_hub(state.hub),
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
     }
-    unreadable = _unreadable(app, state.queue_id)
     if unreadable is not None or app.form != "table":
         row["unreadable"] = unreadable
     subscriptions = [
@@ -113,10 +123,13 @@ def session_of(app: App, tenant: str, tenant_id: int, client_id: str) -> Session
     return _existing(stores.read_sessions(app.data_dir, tenant_id, app.loaded.config), tenant, client_id)
 
 
-def queues_of(app: App, tenant_id: int) -> dict[int, QueueStats]:
+def queues_of(app: App, tenant_id: int) -> dict[int, Queue]:
     """Return how all queues of a tenant stand, by queue id."""
     with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
-        return {} if queues is None else {stats.queue_id: stats for stats in queues.list_queues(tenant_id)}
+        if queues is None:
+            return {}
+        listed = queues.list_queues(tenant_id)
+        return {stats.queue_id: Queue(stats, queues.home(stats.queue_id)) for stats in listed}
 
 
 def unreadable_in(queues: QueueStore, stats: QueueStats) -> dict[str, object] | None:
@@ -133,14 +146,18 @@ def unreadable_in(queues: QueueStore, stats: QueueStats) -> dict[str, object] | 
     return None
 
 
-def _unreadable(app: App, queue_id: int) -> dict[str, object] | None:
+def _looked_at(app: App, queue_id: int) -> tuple[str | None, dict[str, object] | None]:
+    """Return which driver has a queue, and what its reader stands still before."""
     with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
+        if queues is None:
+            return None, None
+        driver = queues.home(queue_id)
         try:
-            return None if queues is None else unreadable_in(queues, queues.stats(queue_id))
+            return driver, unreadable_in(queues, queues.stats(queue_id))
         except (NotFoundError, StaleEpochError):
-            return None
+            return driver, None
         except CorruptRecordError as error:  # of the queue itself
-            return {"position": None, "why": str(error)}
+            return driver, {"position": None, "why": str(error)}
 
 
 def filter_text(group: str | None, topic_filter: str) -> str:
@@ -156,7 +173,7 @@ def _existing(sessions: dict[str, SessionState], tenant: str, client_id: str) ->
     return sessions[client_id]
 
 
-def _row(state: SessionState, queue: QueueStats | None) -> dict[str, object]:
+def _row(state: SessionState, queue: Queue | None) -> dict[str, object]:
     return {
         "name": state.client_id,
         "device": state.device,
@@ -169,11 +186,11 @@ def _row(state: SessionState, queue: QueueStats | None) -> dict[str, object]:
     }
 
 
-def _stored(queue: QueueStats | None, what: str) -> int | None:
+def _stored(queue: Queue | None, what: str) -> int | None:
     """Return how many messages or bytes a session's queue has; None: it cannot be read."""
     if queue is None:
         return 0
-    return None if queue.unreadable else int(getattr(queue, what))
+    return None if queue.stats.unreadable else int(getattr(queue.stats, what))
 
 
 def _expiry(state: SessionState) -> str | None:

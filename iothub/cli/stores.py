@@ -164,8 +164,8 @@ def reading_retained(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterato
 
 
 @contextmanager
-def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[QueueStore | None]:
-    """Open the virtual queues to read; None when no hub has made the file yet."""
+def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[SeveralQueues | None]:
+    """Open the virtual queues to read, of one driver or of several; None when no hub has made the file yet."""
     with ExitStack() as stack:
         queues: dict[str, QueueStore] = {}
         for driver in queue_drivers(settings, data_dir):
@@ -175,10 +175,7 @@ def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
                 queues[driver] = hbase_queues(driver, _connected(settings, data_dir, stack), settings)
             elif database := stack.enter_context(_reading(data_dir.queues, queue_schema.SCHEMA)):
                 queues[driver] = cast("QueueStore", SqliteQueues(database))
-        if len(queues) > 1:
-            yield SeveralQueues(queues, settings.queues.driver)
-        else:
-            yield next(iter(queues.values()), None)
+        yield SeveralQueues(queues, settings.queues.driver) if queues else None
 
 
 @contextmanager

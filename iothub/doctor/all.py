@@ -16,6 +16,7 @@ from iothub.doctor import (
     kafka,
     libraries,
     machine,
+    queue_choices,
     quota_ledger,
     redis,
     redis_queues,
@@ -24,6 +25,7 @@ from iothub.doctor import (
 from iothub.doctor.findings import Look
 from iothub.drivers import needed_tables, queue_drivers, unused_files
 from iothub.settings import Config
+from iothub.settings.stores import chosen_tenants
 
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
@@ -38,6 +40,8 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
         chosen += installation.looks(data_dir, settings)
         if settings.kafka.brokers:
             chosen.append(streams.look(data_dir, settings))
+        if chosen_tenants(settings.queues):
+            chosen.append(queue_choices.look(data_dir, settings))
         if settings.quota.ledger == "redis":
             chosen.append(quota_ledger.look(data_dir, settings))
     else:

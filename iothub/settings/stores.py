@@ -52,6 +52,15 @@ class Queues:
     )
 
 
+def chosen_tenants(queues: Queues) -> dict[str, int]:
+    """Return the tenants that `choices` names, with the number of the first table that does, counted from 1."""
+    named: dict[str, int] = {}
+    for number, choice in enumerate(queues.choices, 1):
+        for tenant in choice.tenants:
+            named.setdefault(tenant, number)
+    return named
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
     """The session-event log: what every session did, from which its state is folded."""

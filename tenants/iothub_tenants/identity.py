@@ -9,8 +9,8 @@ import re
 from typing import NamedTuple
 
 from iothub.errors import ConfigError
+from iothub.ids import TENANT_NAME, TENANT_RULE
 
-TENANT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,31}")
 DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}")
 _USERNAME = re.compile(f"({TENANT_NAME.pattern})/({DEVICE_NAME.pattern})")
@@ -22,7 +22,6 @@ PLAN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 # Words that other programs and our own columns use for "nobody" or "everybody" (the lesson of emqx#18123).
 RESERVED = frozenset({"global", "null", "none", "undefined", "system", "_internal"})
 
-_TENANT_RULE = "2 to 32 of a-z, 0-9 and -, beginning with a letter or digit"
 _DEVICE_RULE = "1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
 _GROUP_RULE = "1 to 64 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
 _STREAM_RULE = "1 to 64 of a-z, 0-9 and -, beginning with a letter"
@@ -52,7 +51,7 @@ def parse_username(username: str | None) -> Identity | None:
 
 def check_tenant_name(name: str, reserved: frozenset[str] = RESERVED) -> None:
     """Raise ConfigError unless a new tenant may have this name."""
-    _check("tenant", name, TENANT_NAME, _TENANT_RULE)
+    _check("tenant", name, TENANT_NAME, TENANT_RULE)
     if name in reserved:
         raise ConfigError(f"the tenant name {name} is reserved: choose another")
 

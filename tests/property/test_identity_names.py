@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from iothub.engine.filters import check_topic_filter
 from iothub.errors import ConfigError
+from iothub.ids import TENANT_NAME
 from iothub_tenants import identity
 from iothub_tenants.accounts import acl_rules
 
-TENANTS = st.from_regex(identity.TENANT_NAME, fullmatch=True)
+TENANTS = st.from_regex(TENANT_NAME, fullmatch=True)
 DEVICES = st.from_regex(identity.DEVICE_NAME, fullmatch=True)
 NOISE = st.text(alphabet=st.sampled_from("aA0-._:@/ \0\n+#%$\\{}é٠"), max_size=12)
 FILTERS = st.lists(

@@ -84,8 +84,8 @@ class SeveralQueues:
 
     # --- where a queue is
 
-    def _home(self, queue_id: int) -> str | None:
-        """Return the name of a queue's driver, None when no driver has it."""
+    def home(self, queue_id: int) -> str | None:
+        """Return the name of a queue's driver, None when no driver has it. Raises BackendError."""
         if queue_id not in self._homes:
             self._find([queue_id])
         return self._homes.get(queue_id)
@@ -101,7 +101,7 @@ class SeveralQueues:
 
     def _of(self, queue_id: int) -> QueueStore:
         """Return a queue's driver. Raises NotFoundError."""
-        home = self._home(queue_id)
+        home = self.home(queue_id)
         if home is None:
             raise NotFoundError(f"there is no queue {queue_id}")
         return self._drivers[home]
@@ -110,7 +110,7 @@ class SeveralQueues:
         """Sort by driver; what belongs to none is left out."""
         apart: dict[str, list[T]] = {}
         for item in items:
-            home = self._home(queue_id_of(item))
+            home = self.home(queue_id_of(item))
             if home is not None:
                 apart.setdefault(home, []).append(item)
         return apart
@@ -276,7 +276,7 @@ class SeveralQueues:
         return self._of(queue_id).purge(queue_id)
 
     def drop(self, queue_id: int) -> int:
-        home = self._home(queue_id)
+        home = self.home(queue_id)
         if home is None:
             return 0
         count = self._drivers[home].drop(queue_id)
@@ -295,7 +295,7 @@ class SeveralQueues:
     def apply(self, moves: list[Move]) -> list[bool]:
         apart = self._apart(moves, lambda move: move.queue_id)
         done = {name: iter(self._drivers[name].apply(each)) for name, each in apart.items()}
-        return [home is not None and next(done[home]) for home in (self._home(move.queue_id) for move in moves)]
+        return [home is not None and next(done[home]) for home in (self.home(move.queue_id) for move in moves)]
 
     # --- appends
 
@@ -347,7 +347,7 @@ class SeveralQueues:
         if kept is not None:
             return kept
         deliveries = self._apart(op.deliveries, lambda delivery: delivery.queue_id)
-        own = None if op.inbound is None else self._home(op.inbound.queue_id) or self._chosen
+        own = None if op.inbound is None else self.home(op.inbound.queue_id) or self._chosen
         if own is not None:
             deliveries.setdefault(own, [])
         if len(deliveries) == 1 and sum(map(len, deliveries.values())) == len(op.deliveries):

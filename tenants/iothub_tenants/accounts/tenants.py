@@ -5,7 +5,7 @@ Knows nothing of queues, sessions and retained messages: a deletion leaves a row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_network
 
@@ -127,6 +127,17 @@ def count(store: AccountStore) -> int:
     """Return how many tenants there are, those being deleted included. Raises BackendError."""
     with store.read() as connection:
         return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def missing(store: AccountStore, names: Iterable[str]) -> list[str]:
+    """Return those of these names that no tenant has, or one that is being deleted; each once, in their order."""
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return []
+    is_living = table.c.state != TenantState.DELETING.value
+    with store.read() as connection:
+        found = set(connection.execute(select(table.c.name).where(table.c.name.in_(wanted), is_living)).scalars())
+    return [name for name in wanted if name not in found]
 
 
 def show(store: AccountStore, name: str) -> Tenant:

@@ -41,3 +41,19 @@ def test_directory_without_init_is_said_first(call: Callable[..., Result], tmp_p
 
     assert done.code == 3
     assert "init" in done.err
+
+
+def test_choices_for_tenants_that_do_not_exist_are_named(cli: Cli) -> None:
+    """A misspelt tenant would have the common driver, and nobody would notice."""
+    cli("tenant", "create", "acme")
+    choices = b'[queues]\nchoices = [{driver = "sqlite", tenants = ["acme"]}, {driver = "sqlite", tenants = ["acme", "acne"]}]\n'
+    cli.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT + choices)
+
+    found = [row for row in cli("doctor", "--json").json if row["name"] == "queues.choices"]
+    assert [(row["state"], row["text"]) for row in found] == [
+        ("warn", "table 2 is for tenant acne, which does not exist")
+    ]
+    assert found[0]["advice"] == "correct the name, or make it: iothub tenant create acne"
+
+    cli("tenant", "create", "acne")
+    assert "every tenant that they name exists: acme, acne" in cli("doctor").out

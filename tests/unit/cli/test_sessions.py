@@ -15,7 +15,8 @@ from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import encode_state, fold
 from iothub.verbs import Verb
-from iothub_services.queues.port import Append, Delivery, QueueLimits, QueueStore
+from iothub_services.queues.port import Append, Delivery, QueueLimits
+from iothub_services.queues.several import SeveralQueues
 from iothub_services.sqlite.database import connect
 from iothub_services.state.port import StateWrite
 from tests.support.answering import AnsweringHub
@@ -192,6 +193,28 @@ def test_record_that_cannot_be_read_is_shown(busy: Cli) -> None:
         assert "position=2" in busy(noun, "show", "acme", "c1").out
 
 
+def test_driver_of_a_queue_is_shown(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays what it was when the queue was made, whatever the settings say now."""
+    hbase, owner = PlainHBase(), tenant_id(busy, "acme")
+    store, _ = hbase.store(1)
+    store.create(owner, 7, QueueLimits())
+    append(busy, *born(owner, "c7", 7))
+    monkeypatch.setattr(stores, "hbase_queues", lambda *_: store)
+    monkeypatch.setattr(stores, "_connected", lambda *_: None)
+    with (busy.data_dir / "iothub.toml").open("a") as file:
+        file.write('\n[queues]\ndriver = "hbase-plain"\n[hbase]\nthrift = ["127.0.0.1:1"]\n')
+
+    assert [(row["name"], row["driver"]) for row in busy.rows("queue", "list", "acme")] == [
+        ("c1", "sqlite"),
+        ("c2", "sqlite"),
+        ("c7", "hbase-plain"),
+    ]
+    assert busy("queue", "list", "acme").out.splitlines()[1].split()[:2] == ["c1", "sqlite"]
+    for client_id, driver in (("c1", "sqlite"), ("c7", "hbase-plain")):
+        assert busy("queue", "show", "acme", client_id, "-o", "json").json["driver"] == driver
+        assert busy("session", "show", "acme", client_id, "-o", "json").json["queue_driver"] == driver
+
+
 @pytest.fixture
 def rows(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
     """The queues of acme lie in `hbase-plain`; returns the rows of its table."""
@@ -205,8 +228,8 @@ def rows(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[bytes, 
         writer.append([Append(bytes([number]) * 16, body, 0, (Delivery(1, 1),))])
 
     @contextmanager
-    def reading(*_: object) -> Iterator[QueueStore]:
-        yield hbase.store(2)[0]
+    def reading(*_: object) -> Iterator[SeveralQueues]:
+        yield SeveralQueues({"hbase-plain": hbase.store(2)[0]}, "hbase-plain")
 
     monkeypatch.setattr(stores, "reading_queues", reading)
     return hbase.rows

@@ -77,7 +77,11 @@ def test_driver_is_chosen_by_tenant_and_by_expiry() -> None:
         ('[{driver = "hbase"}, {driver = "bogus"}]', "in table 2: expected driver to be one of"),
         ('[{driver = "hbase", tenant = "acme"}]', "expected driver, tenants and expires_within, not 'tenant'"),
         ('[{driver = "hbase", expires_within = 5}]', 'expected expires_within = "1h"'),
-        ('[{driver = "hbase"}]', 'queues.choices = "hbase" needs hbase.thrift'),
+        ('[{driver = "hbase", expires_within = "1ms"}]', "from 1s to 49710d, not '1ms'"),
+        (
+            '[{driver = "sqlite", tenants = ["a1"]}, {driver = "hbase", tenants = ["acme"]}]',
+            'in table 2: driver = "hbase" needs hbase.thrift',
+        ),
         ("hbase", "expected tables such as [[queues.choices]]"),
     ],
 )
@@ -90,7 +94,7 @@ def test_choices_that_cannot_be_read_are_refused(text: str, expected: str) -> No
 
 def test_choices_are_written_as_they_are_read() -> None:
     """What `iothub config show` prints can be pasted."""
-    text = '[{driver = "sqlite", tenants = ["a", "b"], expires_within = "1h"}]'
+    text = '[{driver = "sqlite", tenants = ["a1", "b2"], expires_within = "1h"}]'
 
     file = load(file=None, environment={}, flags=(f"queues.choices={text}",))
 

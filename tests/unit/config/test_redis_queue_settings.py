@@ -17,7 +17,10 @@ def loaded(*flags: str) -> Config:
     ("flags", "expected"),
     [
         (("queues.driver=redis",), 'queues.driver = "redis" needs redis.addresses, such as'),
-        (('queues.choices=[{driver = "redis", tenants = ["a"]}]',), 'queues.choices = "redis" needs redis.addresses'),
+        (
+            ('queues.choices=[{driver = "redis", tenants = ["a1"]}]',),
+            'queues.choices: in table 1: driver = "redis" needs redis.addresses',
+        ),
         (("queues.redis_durability=later",), "expected one of disk, memory"),
     ],
 )

@@ -45,6 +45,16 @@ def test_bad_name_is_refused(store: AccountStore, name: str) -> None:
     assert tenants.list_all(store) == []
 
 
+def test_names_without_a_tenant_are_told(store: AccountStore) -> None:
+    """Each once; one that is being deleted is none any more."""
+    for name in ("acme", "beta", "gone"):
+        tenants.create(store, name)
+    tenants.delete(store, "gone")
+
+    assert tenants.missing(store, ["acme", "zeta", "gone", "beta", "zeta"]) == ["zeta", "gone"]
+    assert tenants.missing(store, []) == []
+
+
 def test_unknown_plan_is_not_found(store: AccountStore) -> None:
     """On creation and on update."""
     with pytest.raises(NotFoundError, match="iothub plan list"):

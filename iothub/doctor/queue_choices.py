@@ -1,0 +1,44 @@
+"""The choices of queue drivers by tenant: is there a tenant of each name?
+
+Knows no queue. One that does not exist is no failure: it may be created later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from iothub.datadir import DataDir
+from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.errors import BackendError
+from iothub.settings import Config
+from iothub.settings.stores import chosen_tenants
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.database import accounts_url
+from iothub_tenants.accounts.store import AccountStore
+
+_NAME = "queues.choices"
+
+
+def look(data_dir: DataDir, settings: Config) -> Look:
+    return Look(_NAME, lambda: _look(data_dir, settings))
+
+
+def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+    named = chosen_tenants(settings.queues)
+    try:
+        with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
+            missing, seconds = timed(lambda: tenants.missing(store, named))
+    except BackendError as error:  # whether the accounts answer is another look
+        yield Finding(_NAME, State.WARN, f"not known: {error}", "look again when the accounts answer")
+        return
+    for name in missing:
+        yield Finding(
+            _NAME,
+            State.WARN,
+            f"table {named[name]} is for tenant {name}, which does not exist",
+            f"correct the name, or make it: iothub tenant create {name}",
+            seconds,
+        )
+    if not missing:
+        yield Finding(_NAME, State.OK, f"every tenant that they name exists: {', '.join(named)}", seconds=seconds)

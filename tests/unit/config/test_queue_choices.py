@@ -1,0 +1,132 @@
+"""`queues.choices`: what can never fit is refused, with the line and the number of its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iothub.config import load
+from iothub.config_lines import line_numbers, nearest_line
+from iothub.errors import ConfigError
+
+SERVERS = """
+[hbase]
+thrift = ["hbase-1:9090"]
+
+[queues]
+driver = "hbase"
+"""
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "iothub.toml"
+    file.write_text(SERVERS + text)
+    with pytest.raises(ConfigError) as caught:
+        load(file=file, environment={}, flags=())
+    assert caught.value.exit_code == 2
+    return str(caught.value).removeprefix(f"{file}, ")
+
+
+def accepted(text: str) -> None:
+    load(file=None, environment={}, flags=("hbase.thrift=h:1", f"queues.choices={text}"))
+
+
+TABLES = """
+[[queues.choices]]
+driver = "sqlite"
+tenants = ["acme"]
+
+[[queues.choices]]
+expires_within = "1h"
+driver = "hbase-plain"
+"""
+
+
+@pytest.mark.parametrize("name", ["Be ta", "b", "-beta", "beta!", "x" * 33, ""])
+def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
+    """Nobody would ever get that driver, and nobody would notice."""
+    text = refusal(
+        tmp_path, f'{TABLES}\n[[queues.choices]]\ndriver = "sqlite"\ntenants = [\n  "beta",\n  "{name}",\n]\n'
+    )
+
+    assert text.startswith(
+        f"line 18: queues.choices: in table 3: no tenant can have the name {name!r}: expected 2 to 32 of"
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ('driver = "bogus"\ntenants = ["beta"]', "line 17: queues.choices: in table 3: expected driver to be one of"),
+        ('driver = "sqlite"\ntenant = "beta"', "line 18: queues.choices: in table 3: expected driver, tenants and"),
+        ('driver = "sqlite"\ntenants = "beta"', "line 18: queues.choices: in table 3: expected tenants to be a list"),
+        ('driver = "sqlite"\ntenants = []', "or not there: for all tenants; got []"),
+        ('driver = "sqlite"\nexpires_within = "0s"', "line 18: queues.choices: in table 3: expected expires_within = "),
+        ('driver = "sqlite"\nexpires_within = "49711d"', "from 1s to 49710d, not '49711d'"),
+        ('tenants = ["beta"]', "line 16: queues.choices: in table 3: expected driver to be one of"),
+        (
+            'driver = "sqlite"',
+            "line 16: queues.choices: in table 3: expected tenants, expires_within or both: the driver",
+        ),
+        ('driver = "redis"\ntenants = ["beta"]', 'line 17: queues.choices: in table 3: driver = "redis" needs redis'),
+        (
+            'driver = "hbase"\ntenants = ["acme"]\nexpires_within = "5m"',
+            "line 16: queues.choices: in table 3: it can never be chosen: table 1 takes all that it is about; move it up",
+        ),
+        (
+            'driver = "hbase"\ntenants = ["beta", "acme"]\nexpires_within = "60m"',
+            "it can never be chosen: tables 1, 2 take all that it is about",
+        ),
+        ('driver = "hbase"\nexpires_within = "59m"', "it can never be chosen: table 2 takes all"),
+    ],
+)
+def test_line_and_table_are_named(tmp_path: Path, table: str, expected: str) -> None:
+    """Of the third table, behind two good ones."""
+    assert expected in refusal(tmp_path, f"{TABLES}\n[[queues.choices]]\n{table}\n")
+
+
+def test_line_of_a_table_in_a_list_is_named(tmp_path: Path) -> None:
+    """The short form, with comments and brackets in texts."""
+    text = refusal(
+        tmp_path,
+        """choices = [
+  {driver = "sqlite", tenants = ["acme"]},  # not { this
+  {driver = "hbase", tenants = [
+     "be[ta"]},
+]
+""",
+    )
+
+    assert text.startswith("line 9: queues.choices: in table 2: no tenant can have the name 'be[ta'")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{driver = "hbase", tenants = ["acme"], expires_within = "1h"}, {driver = "sqlite", tenants = ["acme"]}]',
+        '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite", expires_within = "2h"}]',
+        '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", tenants = ["acme", "beta"]}]',
+        '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", expires_within = "1h"}]',
+        '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite", tenants = ["acme"]}]',
+    ],
+)
+def test_choice_that_is_about_something_of_its_own_is_accepted(text: str) -> None:
+    accepted(text)
+
+
+def test_flag_with_a_wrong_table_is_named_as_such() -> None:
+    """There is no line."""
+    with pytest.raises(ConfigError, match=r"^--set queues.choices=.*: queues.choices: in table 1: no tenant can have"):
+        accepted('[{driver = "hbase", tenants = ["Acme"]}]')
+
+
+def test_lines_of_names() -> None:
+    """A name that was not found stands where what it is in does."""
+    lines = line_numbers('a = 1\n[s]\nlist = ["{", {x = 1}, [{y = 2}],\n {}]\n[[s.t]]\nk = """\n]"""\n[[s.t]]\n')
+
+    assert (lines["a"], lines["s.list"], lines["s.t"]) == (1, 3, 5)
+    assert (lines["s.list[1]"], lines["s.list[2]"]) == (3, 4)
+    assert (lines["s.t[1].k"], lines["s.t[2]"]) == (6, 8)
+    assert nearest_line(lines, "s.t[2].k") == 8
+    assert nearest_line(lines, "t.x") is None
