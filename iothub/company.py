@@ -143,6 +143,7 @@ class SharedStores:
             node.clock,
             on_known=self._knows,
             on_alarm=self._alarm,
+            on_damage=node.damaged_events.found,
         )
         self._follower.start()
         node.writer.on_stale = self._refused

@@ -183,6 +183,7 @@ class NodeHealth:
         node, feed = self._node, self._node.telemetry.registry.feed
         feed(metrics.STORE_COMMITS, node.telemetry.commits)
         feed(metrics.SESSION_EVENTS_LOST, lambda: node.journal.lost)
+        feed(metrics.SESSION_EVENTS_DAMAGED, lambda: node.damaged_events.total)
         feed(metrics.ANALYTICS_EVENTS, lambda: node.metering.written)
         feed(metrics.ANALYTICS_EVENTS_LOST, lambda: node.metering.lost)
         feed(metrics.STORE_PENDING_BYTES, lambda: node.writer.waiting[1])

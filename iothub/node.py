@@ -48,6 +48,7 @@ from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.events.damage import DamagedEvents
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, statistics_thread
 from iothub_services.group_thread import Bounds, Patience
@@ -154,7 +155,9 @@ class Node:
         self.queues = self.drivers.queues()
         self.retained = self.drivers.retained()
         log, states = self.drivers.event_log(), self.drivers.states()
-        self.states = StateService(log, states, self._on_thread_alarm, self.drivers.checkpoints())
+        self.damaged_events = DamagedEvents(self.reactor.callFromThread, self.reactor.callLater)
+        checkpoints, on_damage = self.drivers.checkpoints(), self.damaged_events.found
+        self.states = StateService(log, states, self._on_thread_alarm, checkpoints, on_damage)
         self.usage = Usage(
             UsageStore(data_dir.usage, self.clock, self.store_alarms),
             self.clock,

@@ -16,9 +16,18 @@ import click
 from iothub.cli import output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
-from iothub.errors import CorruptRecordError, NotFoundError
+from iothub.errors import CorruptRecordError, FutureRecordError, NotFoundError
 from iothub.records.events import Topic, partition_of
-from iothub_services.events.port import NOWHERE, DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
+from iothub_services.events.port import (
+    NOWHERE,
+    DamagedEventError,
+    EventLog,
+    FutureEventError,
+    LoggedEvent,
+    Offsets,
+    raised,
+    reached,
+)
 from iothub_services.events.reading import read_between
 from iothub_tenants.accounts import tenants
 
@@ -41,9 +50,9 @@ _Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
     "--follow", "is_following", is_flag=True, help="Go on with what comes, one JSON object per line with -o json."
 )
 def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic: str, is_following: bool) -> None:
-    """Show the newest events, oldest first.
+    """Show the newest events, oldest first; exit code 4 behind the last one before an event of a newer iothub.
 
-    With a tenant or a client id the whole log is read for them; without, its end alone.
+    With a tenant or a client id the whole log is read for them; without, its end alone. What is damaged is named and left out.
 
     Examples:
       iothub --data-dir ./hub events tail
@@ -52,17 +61,17 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
     """
     wanted = _chosen(app, tenant, client_id)
     with _log(app) as log:
-        begin, end = log.begin(_TOPICS[topic]), log.end(_TOPICS[topic])
         is_all = tenant is None and client_id is None
-        walk = _Walk(log, _TOPICS[topic], _last(count, begin, end) if is_all else NOWHERE)
-        newest = [logged for _, logged in sorted(nlargest(count, _dated(filter(wanted, walk.events()))))]
+        newest, walk = _newest(log, _TOPICS[topic], count, wanted, is_all=is_all)
         if not is_following:
             columns = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
             app.rows([_row(logged, app.form) for logged in newest], *columns)
+            walk.require_end()
             return
         for logged in newest:
             _write_line(app, logged)
         while True:  # until somebody interrupts
+            walk.require_end()
             for logged in filter(wanted, walk.events()):
                 _write_line(app, logged)
             time.sleep(_POLL_S)
@@ -151,20 +160,44 @@ def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
 
 
 class _Walk:
-    """A way through the log. `after`: so far it has come."""
+    """A way through the log. `after`: so far it has come; `stopped`: what it does not go past."""
 
     def __init__(self, log: EventLog, topic: Topic, after: Offsets) -> None:
         self._log = log
         self._topic = topic
         self.after = after
+        self.stopped: FutureEventError | None = None
+
+    def require_end(self) -> None:
+        """Raise FutureRecordError unless the walk came to the end."""
+        if self.stopped is not None:
+            raise FutureRecordError(f"{self.stopped}; nothing behind it is shown") from self.stopped
 
     def events(self) -> Iterator[LoggedEvent]:
-        """Yield what there is by now."""
+        """Yield what there is by now, up to what nobody here can read."""
         end = self._log.end(self._topic)
-        for logged in read_between(self._log, self.after, end, _say, self._topic):
-            self.after = raised(self.after, logged.partition, logged.offset)
-            yield logged
+        try:
+            for logged in read_between(self._log, self.after, end, _say, self._topic):
+                self.after = raised(self.after, logged.partition, logged.offset)
+                yield logged
+        except FutureEventError as error:
+            self.stopped = error
+            return
         self.after = tuple(max(reached(self.after, partition), offset) for partition, offset in enumerate(end))
+
+
+def _newest(
+    log: EventLog, topic: Topic, count: int, wanted: _Wanted, *, is_all: bool
+) -> tuple[list[LoggedEvent], _Walk]:
+    """Return the newest events before the end, or before what nobody here can read; and the way that was gone for them."""
+    begin, upto = log.begin(topic), log.end(topic)
+    while True:
+        walk = _Walk(log, topic, _last(count, begin, upto) if is_all else NOWHERE)
+        found = [logged for _, logged in sorted(nlargest(count, _dated(filter(wanted, walk.events()))))]
+        stop = walk.stopped
+        if stop is None or not is_all or stop.offset > upto[stop.partition]:
+            return found, walk
+        upto = (*upto[: stop.partition], stop.offset - 1, *upto[stop.partition + 1 :])  # look further back
 
 
 def _last(count: int, begin: Offsets, end: Offsets) -> Offsets:

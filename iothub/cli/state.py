@@ -20,11 +20,15 @@ command = noun("state", "The session states: what the session-event log says, fo
 @verb(command, "verify")
 @click.option("--full", "is_full", is_flag=True, help="Read the whole log, although there is a checkpoint.")
 @click.option(
-    "--limit", type=click.IntRange(0, 100_000), default=20, show_default=True, help="Name at most so many sessions."
+    "--limit",
+    type=click.IntRange(0, 100_000),
+    default=20,
+    show_default=True,
+    help="Name at most so many sessions and events.",
 )
 @click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
 def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
-    """Rebuild every persistent session from the log and compare; exit code 1 when one is stored otherwise.
+    """Rebuild every persistent session from the log and compare; exit code 1 when one is stored otherwise, or an event is damaged.
 
     It begins from the checkpoint, where there is one, and may run beside a hub. What the states do not have yet is no difference:
     the next start folds it. It takes memory for every session twice.
@@ -54,6 +58,10 @@ def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
             f"{output.counted(len(found.differences), 'session')} of {found.compared} stored otherwise than the log says: "
             f"{found.differences[0]}"
         )
+    if found.damaged:
+        raise CorruptRecordError(
+            f"the states are as the log says, but for {output.counted(len(found.damaged), 'event')} that the fold leaves out: {found.damaged[0]}"
+        )
 
 
 def _record(found: Verification, limit: int) -> output.Row:
@@ -61,6 +69,7 @@ def _record(found: Verification, limit: int) -> output.Row:
         "from": "the beginning of the log" if found.checkpoint is None else f"checkpoint {found.checkpoint}",
         "events": found.events,
         "damaged": len(found.damaged),
+        "damage": found.damaged[:limit],
         "sessions": found.compared,
         "older_than_log": found.unreachable,
         "different": len(found.differences),

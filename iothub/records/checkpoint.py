@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import GENERATION_BITS
 
 POINTER_VERSION = 1
@@ -75,8 +76,8 @@ def decode_pointer(value: bytes) -> Pointer:
         pointer = Pointer(fields["version"], offsets, fields["rows"], checksum, fields["at"])
         numbers = (*offsets, pointer.version, pointer.rows, pointer.at_ms)
         is_right = offsets and all(type(number) is int and number >= 0 for number in numbers)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptRecordError(f"damaged checkpoint pointer ({type(error).__name__})") from error
+    except UNREADABLE as error:
+        raise CorruptRecordError(f"damaged checkpoint pointer ({in_words(error)})") from error
     if not is_right or fields.get("generation") != pointer.generation:
         raise CorruptRecordError("damaged checkpoint pointer (its numbers do not fit together)")
     return pointer

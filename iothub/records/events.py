@@ -14,6 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.records.causes import UNREADABLE, in_words
 
 EVENT_VERSION = 1
 GENERATION_BITS = 40  # of an offset; above them stands how often the log was lost and begun anew
@@ -139,8 +140,8 @@ def decode_event(value: bytes) -> Event:
             fields["at"],
             fields["facts"],
         )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptRecordError(f"damaged event ({type(error).__name__})") from error
+    except UNREADABLE as error:
+        raise CorruptRecordError(f"damaged event ({in_words(error)})") from error
     _check(event)
     return event
 

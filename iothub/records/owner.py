@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.records.causes import UNREADABLE, in_words
 
 VERSION = 1
 
@@ -38,8 +39,8 @@ def decode_owner(value: bytes, where: str) -> Owner:
     try:
         fields: dict[str, Any] = json.loads(value)
         version, installation, hub, at_ms = fields["v"], fields["installation"], fields["hub"], fields["at"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptRecordError(f"{where}: whose it is cannot be read ({type(error).__name__}): {_REMEDY}") from error
+    except UNREADABLE as error:
+        raise CorruptRecordError(f"{where}: whose it is cannot be read ({in_words(error)}): {_REMEDY}") from error
     if type(version) is int and version > VERSION:
         raise FutureRecordError(
             f"{where}: whose it is has format version {version}, this program knows {VERSION}: upgrade it"

@@ -18,6 +18,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import Event, EventType
 
 STATE_VERSION = 1
@@ -289,8 +290,8 @@ def decode_state(record: bytes) -> SessionState:
         device_id, hub = value.get("device_id", 0), value.get("hub", "")
         rest: list[Any] = [subscriptions, _decode_will(value["will"]), is_ended, offset, device_id, hub]
         return SessionState(*first, *rest)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptRecordError(f"damaged session state ({type(error).__name__})") from error
+    except UNREADABLE as error:
+        raise CorruptRecordError(f"damaged session state ({in_words(error)})") from error
 
 
 def _unknown_version(version: object) -> CorruptRecordError:

@@ -21,6 +21,7 @@ from iothub import log as logging
 from iothub.clock import Clock
 from iothub.errors import BackendError, FutureRecordError, IotHubError, UnavailableError
 from iothub.records.events import Event
+from iothub_services.events.damage import OnDamage, untold
 from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.group_thread import CallInReactor
 
@@ -54,6 +55,7 @@ class Follower:
         *,
         on_known: Callable[[float], None],
         on_alarm: Callable[[str, str], None],
+        on_damage: OnDamage = untold,
     ) -> None:
         self._events = events
         self._after = after
@@ -62,6 +64,7 @@ class Follower:
         self._clock = clock
         self._on_known = on_known
         self._on_alarm = on_alarm
+        self._on_damage = on_damage  # called in the thread
         self._wakeup = threading.Condition()
         self._is_asked = False
         self._is_closing = False
@@ -143,6 +146,7 @@ class Follower:
                 page = self._events.read(self._after, PAGE)
             except DamagedEventError as error:
                 self._tell("event_corrupt", f"{error}: skipped")
+                self._on_damage(error)
                 self._after = raised(self._after, error.partition, error.offset)
                 continue
             if not page:

@@ -20,7 +20,15 @@ from iothub_services.events.kafka_owner import claim_topics, topics_owner
 from iothub_services.events.kafka_reader import Fetched, KafkaReader
 from iothub_services.events.kafka_topics import KafkaTopic, find_topics, open_topics
 from iothub_services.events.kafka_writer import KafkaWriter, Record
-from iothub_services.events.port import NOWHERE, DamagedEventError, LoggedEvent, Offsets, raised, reached
+from iothub_services.events.port import (
+    NOWHERE,
+    DamagedEventError,
+    FutureEventError,
+    LoggedEvent,
+    Offsets,
+    raised,
+    reached,
+)
 
 
 class KafkaEvents:
@@ -114,7 +122,7 @@ class KafkaEvents:
             if fetched.partition in damaged:
                 continue
             try:
-                page.append(_decode(place, fetched))
+                page.append(_decode(place, fetched, topic))
             except CorruptRecordError as error:
                 damaged[fetched.partition] = error
         if damaged and not page:
@@ -196,17 +204,24 @@ class KafkaEvents:
             )
 
 
-def _decode(place: KafkaTopic, fetched: Fetched) -> LoggedEvent:
-    offset = fetched.offset + place.base
+def _decode(place: KafkaTopic, fetched: Fetched, topic: Topic) -> LoggedEvent:
+    partition, offset = fetched.partition, fetched.offset + place.base
     try:
         event = decode_event(fetched.value or b"")
+        if topic is Topic.SESSIONS:
+            _require_home(event, partition, place.partitions)
     except FutureRecordError as error:
-        raise FutureRecordError(f"{_where(place, fetched)}: {error}") from error
+        raise FutureEventError(f"{_where(place, fetched)}: {error}", partition=partition, offset=offset) from error
     except CorruptRecordError as error:
-        raise DamagedEventError(
-            f"{_where(place, fetched)}: {error}", partition=fetched.partition, offset=offset
-        ) from error
-    return LoggedEvent(fetched.partition, offset, event)
+        raise DamagedEventError(f"{_where(place, fetched)}: {error}", partition=partition, offset=offset) from error
+    return LoggedEvent(partition, offset, event)
+
+
+def _require_home(event: Event, partition: int, partitions: int) -> None:
+    """Folded from elsewhere, an event would be out of order, and its offset none of its session's: later ones would look folded (!)."""
+    home = partition_of(event.key, partitions)
+    if home != partition:
+        raise CorruptRecordError(f"event in the wrong partition: its key belongs to partition {home}")
 
 
 def _where(place: KafkaTopic, fetched: Fetched) -> str:

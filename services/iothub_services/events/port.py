@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic
 
 Offsets = tuple[int, ...]
@@ -29,7 +29,16 @@ class LoggedEvent(NamedTuple):
 
 
 class DamagedEventError(CorruptRecordError):
-    """The event at this place is damaged; what is behind it can be read."""
+    """The event at this place is damaged, or is not where its key belongs; what is behind it can be read."""
+
+    def __init__(self, message: str, *, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+
+
+class FutureEventError(FutureRecordError):
+    """The event at this place was written by a newer program: nobody goes past it."""
 
     def __init__(self, message: str, *, partition: int, offset: int) -> None:
         super().__init__(message)
@@ -54,8 +63,8 @@ class EventLog(Protocol):
         """At most `count` events above `after`, ascending in each partition. An empty list: the end was reached.
 
         Raises:
-            DamagedEventError: The first one is damaged.
-            FutureRecordError: The first one was written by a newer program.
+            DamagedEventError: The first one is damaged, or a session event of another partition: it may be folded nowhere (!).
+            FutureEventError: The first one was written by a newer program.
         """
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:

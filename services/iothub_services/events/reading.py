@@ -22,7 +22,7 @@ def read_between(
 ) -> Iterator[LoggedEvent]:
     """Yield the events above `after` up to `upto`, an end that was captured before, and perhaps some that came since.
 
-    `on_damage` hears of every damaged event, which is left out; or it raises. Raises FutureRecordError.
+    `on_damage` hears of every damaged event, which is left out; or it raises. Raises FutureEventError.
     """
     while any(reached(after, partition) < offset for partition, offset in enumerate(upto)):
         try:

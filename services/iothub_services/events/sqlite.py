@@ -13,7 +13,7 @@ from itertools import groupby
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic, decode_event, encode_event
 from iothub.records.layout import EVENT_TABLES as _TABLES
-from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets, reached
+from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets, reached
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
@@ -107,7 +107,7 @@ def _decode(offset: int, value: bytes) -> Event:
     try:
         return decode_event(value)
     except FutureRecordError as error:
-        raise FutureRecordError(f"event log, offset {offset}: {error}") from error
+        raise FutureEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
     except CorruptRecordError as error:
         raise DamagedEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
 

@@ -174,6 +174,10 @@ SESSION_EVENTS = _counter(
 SESSION_EVENTS_LOST = _counter(
     "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
 )
+SESSION_EVENTS_DAMAGED = _counter(
+    "iothub_session_events_damaged_total",
+    "Session events in the log that this hub left out: damaged, or in a partition where they do not belong.",
+)
 ANALYTICS_EVENTS = _counter(
     "iothub_analytics_events_total", "Events for statistics (usage, samples, drops, refusals) in the log."
 )

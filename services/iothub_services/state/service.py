@@ -23,6 +23,7 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, Futur
 from iothub.garbage import uncollected
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
+from iothub_services.events.damage import OnDamage, untold
 from iothub_services.events.port import (
     NOWHERE,
     DamagedEventError,
@@ -66,18 +67,24 @@ StateOp: TypeAlias = list[Event] | DropTenant | TrimStatistics
 
 
 class StateService:
-    """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`).
+    """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`); so is `on_damage`, for each event left out.
 
     Invariants: `_changed` holds every state that is newer than its row; states are folded in the order of each partition; `folded` is the last
     place that went through the fold; it is the log's end unless `_is_behind`. What the log has is durable, whatever the fold needs.
     """
 
     def __init__(
-        self, log: EventLog, store: StateStore, on_alarm: Alarm, checkpoints: CheckpointStore | None = None
+        self,
+        log: EventLog,
+        store: StateStore,
+        on_alarm: Alarm,
+        checkpoints: CheckpointStore | None = None,
+        on_damage: OnDamage = untold,
     ) -> None:
         self._log = log
         self._store = store
         self._on_alarm = on_alarm
+        self._on_damage = on_damage
         self._checkpoints = checkpoints  # None: nobody makes any
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
@@ -366,6 +373,7 @@ class StateService:
 
     def _skip(self, error: DamagedEventError) -> None:
         self._on_alarm("event_corrupt", f"{error}: skipped")
+        self._on_damage(error)
 
     def _fold(self, logged: LoggedEvent) -> None:
         partition, offset, event = logged

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from iothub.errors import BackendError, ConfigError, CorruptRecordError
+from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import Topic
 from iothub_spark.stores.accounts import Mark
 
@@ -68,9 +69,9 @@ def last_gap_ms(archive: Path, log: str) -> int | None:
         return None
     except OSError as error:
         raise BackendError(f"{file}: cannot be read: {error.strerror}", retryable=True) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise CorruptRecordError(
-            f"{file}: damaged ({type(error).__name__}): remove it, and reports no longer say what the archive lacks"
+            f"{file}: damaged ({in_words(error)}): remove it, and reports no longer say what the archive lacks"
         ) from error
 
 

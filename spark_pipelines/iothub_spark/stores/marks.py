@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from iothub.errors import CorruptRecordError
+from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.checkpoint import Pointer, decode_pointer, encode_pointer
 from iothub.records.events import Topic
 from iothub_spark.stores.rows import Checkpoints, Offsets
@@ -91,8 +92,8 @@ def _offsets(job: str, value: bytes) -> Offsets:
         fields = json.loads(value)
         offsets = tuple(int(offset) for offset in fields["offsets"])
         is_known = fields["v"] == VERSION
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptRecordError(f"damaged mark of job {job} ({type(error).__name__})") from error
+    except UNREADABLE as error:
+        raise CorruptRecordError(f"damaged mark of job {job} ({in_words(error)})") from error
     if not is_known:
         raise CorruptRecordError(f"mark of job {job} of format version {fields['v']!r}, this program knows {VERSION}")
     return offsets

@@ -31,7 +31,11 @@ _OUT = to_arrow_schema(FOLDED)
 _ROWS = 5_000  # per batch of the result
 _IN_MEMORY = 50_000  # events of one key that are looked at together
 
-Row = tuple[bytes, int, int, bytes]  # key, 0 state or 1 event, offset, record or value
+_STATE, _EVENT, _ASTRAY = range(
+    3
+)  # kinds of rows: a state, an event, an event in a partition where its key does not belong
+
+Row = tuple[bytes, int, int, bytes]  # key, kind, offset, record or value
 Folded = tuple[int | None, str | None, int, bytes | None, str | None]
 
 
@@ -54,10 +58,12 @@ def fold_events(states: DataFrame | None, stored: DataFrame, bounds: Bounds, par
 
     states: rows `STATES`; stored: rows `STORED_EVENTS`; events that a state includes already change nothing.
     """
-    events = stored.select("key", F.lit(1).alias("kind"), "offset", "value")
+    is_home = F.crc32("key") % F.lit(len(bounds.begin)) == F.col("partition")  # as `iothub.records.events.partition_of`
+    kind = F.when(is_home, F.lit(_EVENT)).otherwise(F.lit(_ASTRAY))
+    events = stored.select("key", kind.alias("kind"), "offset", "value")
     if states is not None:
         events = events.unionByName(
-            states.select(_key(), F.lit(0).alias("kind"), "offset", F.col("record").alias("value"))
+            states.select(_key(), F.lit(_STATE).alias("kind"), "offset", F.col("record").alias("value"))
         )
     by_key = events.repartition(partitions, "key").sortWithinPartitions("key", "kind", "offset")
     return by_key.mapInArrow(partial(_fold_batches, bounds=bounds), FOLDED)
@@ -102,7 +108,7 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
     session, glances = Session(key), list[Glance]()
     offset = 0
     for _, kind, place, value in rows:
-        if kind == 0:
+        if kind == _STATE:
             damage = _damage(key, value) if bounds.are_states_live else None
             if damage is None:
                 record, offset = value, place
@@ -112,7 +118,7 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
         if record is not None and state is None:
             state = decode_state(record)
         try:
-            glances.append(session.glance(place, value))
+            glances.append(_glanced(session, kind, place, value))
         except FutureRecordError as error:
             raise FutureRecordError(f"{_shown(key)}, offset {place}: {error}") from error
         except CorruptRecordError as error:
@@ -125,6 +131,13 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
     if record is not None and not _is_over(key, record, offset, bounds):
         tenant_id, _, client_id = key.decode().partition("/")
         yield int(tenant_id), client_id, offset, record, None
+
+
+def _glanced(session: Session, kind: int, offset: int, value: bytes) -> Glance:
+    """Look at an event. Raises as `Session.glance`, and CorruptRecordError for one that the hubs fold nowhere, either."""
+    if kind == _ASTRAY:
+        raise CorruptRecordError("event in the wrong partition, where its key does not belong")
+    return session.glance(offset, value)
 
 
 def _damage(key: bytes, record: bytes) -> str | None:

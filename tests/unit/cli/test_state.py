@@ -71,6 +71,7 @@ def test_verify_finds_nothing_where_all_is_well(busy: Cli) -> None:
         "from": "the beginning of the log",
         "events": 3,
         "damaged": 0,
+        "damage": [],
         "sessions": 3,
         "older_than_log": 0,
         "different": 0,
@@ -88,6 +89,24 @@ def test_verify_names_what_differs_and_ends_with_1(busy: Cli) -> None:
     assert result.json["different"] == 2
     assert result.json["differences"] == ["7/a: stored otherwise than the log says (epoch)"]
     assert "2 sessions of 3 stored otherwise than the log says: 7/a" in result.err
+
+
+def test_verify_counts_and_names_damaged_events_and_ends_with_1(busy: Cli) -> None:
+    """As `events verify` does; the states had seen one of them while it was whole, so that one is a difference, too."""
+    with sqlite3.connect(busy.data_dir / "events.db") as connection:
+        connection.execute("UPDATE session_event SET value = CAST('damaged' AS BLOB) WHERE offset = 3")
+
+    result = busy("state", "verify", "-o", "json", code=1)
+
+    assert (result.json["damaged"], result.json["different"]) == (1, 0)
+    assert result.json["damage"] == ["event log, offset 3: damaged event (it is not JSON)"]
+    assert "the states are as the log says, but for 1 event that the fold leaves out: event log, offset 3" in result.err
+
+    with sqlite3.connect(busy.data_dir / "events.db") as connection:
+        connection.execute("UPDATE session_event SET value = CAST('damaged' AS BLOB) WHERE offset = 1")
+    result = busy("state", "verify", "--limit", "1", "-o", "json", code=1)
+    assert (result.json["damaged"], result.json["different"], len(result.json["damage"])) == (2, 1, 1)
+    assert "1 session of 2 stored otherwise than the log says: 7/a: stored, but not in the log" in result.err
 
 
 def test_verify_begins_from_the_checkpoint_unless_told_otherwise(busy: Cli) -> None:

@@ -44,6 +44,7 @@ class Desk:
         self.applied: list[str] = []
         self.known: list[float] = []
         self.alarms: list[tuple[str, str]] = []
+        self.damaged: list[str] = []
         self.failure: Exception | None = None
         self.follower = Follower(
             cast("Any", self.log),
@@ -53,6 +54,7 @@ class Desk:
             self.clock,
             on_known=self.known.append,
             on_alarm=lambda word, text: self.alarms.append((word, text)),
+            on_damage=lambda error: self.damaged.append(str(error)),
         )
 
     async def apply(self, page: list[Event]) -> None:
@@ -167,6 +169,7 @@ def test_damaged_event_is_skipped_with_an_alarm() -> None:
     assert desk.follower.round()
 
     assert (desk.applied, desk.alarms) == ([], [("event_corrupt", "damaged: skipped")])
+    assert desk.damaged == ["damaged"]
 
 
 def test_who_waits_hears_when_the_hub_ends() -> None:

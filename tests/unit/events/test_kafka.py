@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
+from iothub.errors import BackendError, ConflictError, NotFoundError
 from iothub.records.events import Event, Topic, encode_event
 from iothub.testing.event_contract import CASES, Case, event, sample
 from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.port import NOWHERE, DamagedEventError, raised
+from iothub_services.events.port import NOWHERE, DamagedEventError, FutureEventError, raised
 from iothub_services.events.reading import read_between, refuse_damage
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
@@ -94,8 +94,28 @@ def test_damaged_events_are_named_one_by_one(cluster: FakeCluster, log: KafkaEve
     read = list(read_between(log, NOWHERE, log.end(), found.append))
 
     assert [(error.partition, error.offset) for error in found] == [(0, 2), (0, 4)]
-    assert str(found[0]) == f"topic {LOG}, partition 0, Kafka's offset 1: damaged event (JSONDecodeError)"
+    assert str(found[0]) == f"topic {LOG}, partition 0, Kafka's offset 1: damaged event (it is not JSON)"
     assert len(read) == len(whole) - 2
+
+
+def test_event_in_a_wrong_partition_is_not_folded(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """Its offset there is none of its session's: the next one at home would look folded (!). Statistics have no home."""
+    (logged,) = log.append([event(1, "c")])
+    home = logged.partition
+    away = (home + 1) % 3
+    cluster.topics[LOG].partitions[away] += [encode_event(event(2, "c"))] * 2
+    found: list[DamagedEventError] = []
+
+    assert list(read_between(log, NOWHERE, log.end(), found.append)) == [logged]
+    assert [(error.partition, error.offset) for error in found] == [(away, 1), (away, 2)]
+    assert str(found[1]) == (
+        f"topic {LOG}, partition {away}, Kafka's offset 1: event in the wrong partition: its key belongs to partition {home}"
+    )
+
+    (counted,) = log.append([sample(1)])
+    records = cluster.topics[STATISTICS].partitions
+    records[(counted.partition + 1) % 3].append(records[counted.partition][0])
+    assert len(log.read(NOWHERE, 9, Topic.ANALYTICS)) == 2
 
 
 def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:
@@ -103,8 +123,9 @@ def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEve
     log.open()
     cluster.topics[LOG].partitions[0].append(encode_event(event(1)).replace(b'"v":1', b'"v":2'))
 
-    with pytest.raises(FutureRecordError, match="Kafka's offset 0: event of format version 2"):
+    with pytest.raises(FutureEventError, match="Kafka's offset 0: event of format version 2") as caught:
         log.read(NOWHERE, 9)
+    assert (caught.value.partition, caught.value.offset) == (0, 1)
 
 
 @pytest.mark.parametrize("tells_ids", [True, False])

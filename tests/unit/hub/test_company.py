@@ -17,6 +17,7 @@ from iothub.company import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
 from iothub.errors import ConfigError, ConflictError, UnavailableError
 from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
+from iothub_services.events.damage import untold
 from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts import hubs
@@ -72,6 +73,7 @@ class Node:
             hbase=SimpleNamespace(thrift=("here:9090",)),
         )
         self.accounts, self.clock = store, ManualClock()
+        self.damaged_events = SimpleNamespace(found=untold)
         self.reactor: Any = cast("Any", Reactor())
         self.reactor.callFromThread = lambda call: call()
         self.threads = SimpleNamespace(run=self.run)

@@ -212,10 +212,10 @@ def test_arbitrary_bytes_give_a_state_or_the_named_error(record: bytes) -> None:
     ("old", "new", "what"),
     [
         (b'"v":1', b'"v":2', "format version 2"),
-        (b'"epoch":3,', b"", "KeyError"),
-        (b'[null,"a/+",1,true,false,2,0]', b"[null]", "ValueError"),
-        (b'[null,"a/+",1,true,false,2,0]', b"[null,1,2,3,4,5,6,7,8,9]", "TypeError"),
-        (b'"/w=="', b'"!"', "Error"),
+        (b'"epoch":3,', b"", "it has no 'epoch'"),
+        (b'[null,"a/+",1,true,false,2,0]', b"[null]", "a value that this program cannot read"),
+        (b'[null,"a/+",1,true,false,2,0]', b"[null,1,2,3,4,5,6,7,8,9]", "something in it is of the wrong type"),
+        (b'"/w=="', b'"!"', "a value that this program cannot read"),
     ],
 )
 def test_state_that_cannot_be_right_is_refused_by_name(old: bytes, new: bytes, what: str) -> None:

@@ -80,7 +80,7 @@ def test_damaged_event_is_a_row_that_says_so(spark: SparkSession, folder: Path, 
     _copy(folder, tmp_path, "UPDATE session_event SET value = 'damaged' WHERE offset = 7")
     rows = read_events(spark, sqlite_spec(tmp_path), LogRange(Topic.SESSIONS, (0,), (20,))).collect()
 
-    assert [row.damage for row in rows if row.damage] == ["event log, offset 7: damaged event (JSONDecodeError)"]
+    assert [row.damage for row in rows if row.damage] == ["event log, offset 7: damaged event (it is not JSON)"]
     assert len([row for row in rows if row.type]) == 19
 
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from iothub.errors import FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import add_checksums, row_checksum
-from iothub.records.events import Event, Subject, encode_event
-from iothub.records.state import SessionState, encode_state, fold
+from iothub.records.events import Event, Subject, encode_event, partition_of
+from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_spark.schemas.events import STORED_EVENTS
 from iothub_spark.schemas.states import FOLDED, STATES
 from iothub_spark.transforms.checksums import sums_of
@@ -45,6 +45,23 @@ def test_fold_over_many_tasks_is_the_plain_fold(spark: SparkSession) -> None:
     assert folded.schema == FOLDED
     found = sorted((row.tenant_id, row.client_id, row.offset, bytes(row.record)) for row in folded.collect())
     assert found == sorted(_row(state) for state in expected.values() if state is not None)
+
+
+def test_event_in_a_wrong_partition_is_folded_nowhere(spark: SparkSession) -> None:
+    """As in the hubs: it is told as damage, and the session is what the events at home say."""
+    made = events.session_created(
+        Subject(7, "c", 1, 50), device="d", queue_id=1, protocol_version=5, session_expiry_s=60
+    )
+    astray = events.session_discarded(Subject(7, "c", 1, 60), reason="astray")
+    key, home = made.key.encode(), partition_of(made.key, 3)
+    rows = [(home, 1, key, encode_event(made)), ((home + 1) % 3, 2, key, encode_event(astray))]
+
+    folded = fold_events(None, spark.createDataFrame(rows, STORED_EVENTS), Bounds((1, 1, 1)), 2).collect()
+
+    (state,) = [decode_state(bytes(row.record)) for row in folded if row.damage is None]
+    assert (state.client_id, state.is_ended, state.offset) == ("c", False, 1)
+    (damage,) = [row.damage for row in folded if row.damage is not None]
+    assert damage == "event of 7/c, offset 2: event in the wrong partition, where its key does not belong"
 
 
 def test_fold_goes_on_from_states_and_leaves_others_as_they_are(spark: SparkSession) -> None:
@@ -120,5 +137,5 @@ def test_differences_are_found_on_either_side_and_named(spark: SparkSession) -> 
 
 def test_record_that_nobody_can_read_is_a_difference_that_says_so() -> None:
     state = SessionState(1, "a", 1)
-    assert what_differs(encode_state(state), b"damaged") == "damaged session state (JSONDecodeError)"
+    assert what_differs(encode_state(state), b"damaged") == "damaged session state (it is not JSON)"
     assert what_differs(encode_state(state), encode_state(replace(state, device="d"))).endswith("(device)")

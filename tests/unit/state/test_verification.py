@@ -76,7 +76,7 @@ def test_damaged_record_is_a_difference(house: House) -> None:
 
     found = verify(house.log, house.store)
 
-    assert found.differences == [Difference(7, "a", "damaged session state (JSONDecodeError)")]
+    assert found.differences == [Difference(7, "a", "damaged session state (it is not JSON)")]
     assert found.compared == 3
 
 
