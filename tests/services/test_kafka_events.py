@@ -10,12 +10,13 @@ import pytest
 
 from iothub.errors import BackendError, ConflictError
 from iothub.records import events
-from iothub.records.events import Event, Subject, Topic
+from iothub.records.events import Event, Subject, Topic, encode_event, partition_of
 from iothub.settings import Kafka
 from iothub.testing.event_contract import CASES, Case, event, sample
 from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.events.kafka_topics import open_topics, topic_name
+from iothub_services.events.kafka_writer import KafkaWriter, Record
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.statistics import StatisticsLane
@@ -53,7 +54,13 @@ class House:
         self.log = KafkaEvents(kafka)
         self.store = store or MemoryStates()
         self.alarms: list[str] = []
-        self.service = StateService(self.log, self.store, lambda name, _text: self.alarms.append(name))
+        self.damaged: list[str] = []
+        self.service = StateService(
+            self.log,
+            self.store,
+            lambda name, _text: self.alarms.append(name),
+            on_damage=lambda error: self.damaged.append(str(error)),
+        )
 
     def start(self) -> dict[str, int]:
         """Load; returns the epochs of the sessions."""
@@ -98,6 +105,35 @@ def test_two_hubs_share_the_log(kafka: Kafka, house: House) -> None:
         assert each.service.verify().differences == []
         assert {state.epoch for number in range(20) if (state := each.service.state_of(7, f"client-{number}"))} == {10}
     other.log.close()
+
+
+def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, house: House) -> None:
+    """Nor does a damaged one. Each is named and counted once, by a hub that runs and by one that starts."""
+    house.start()
+    house.service([[created("a")]])
+    house.service.idle()
+    astray = events.session_discarded(Subject(7, "a", 1, 200), reason="astray")
+    home = partition_of(astray.key, kafka.partitions)
+    away = (home + 1) % kafka.partitions
+    key, name = astray.key.encode(), topic_name(kafka, Topic.SESSIONS)
+    values = (encode_event(astray), b"{", encode_event(astray))
+    KafkaWriter(KafkaCluster(kafka)).write([Record(value, name, away, key, value) for value in values])
+
+    house.service([[resumed("a", 2)]])
+    house.service.idle()
+    later = House(kafka)
+
+    assert later.start() == {"a": 2}
+    for each in (house, later):
+        state = each.service.state_of(7, "a")
+        assert state is not None
+        assert (state.epoch, each.alarms) == (2, ["event_corrupt"] * 3)
+        assert each.damaged == [
+            f"topic {name}, partition {away}, Kafka's offset 0: event in the wrong partition: its key belongs to partition {home}",
+            f"topic {name}, partition {away}, Kafka's offset 1: damaged event (it is not JSON)",
+            f"topic {name}, partition {away}, Kafka's offset 2: event in the wrong partition: its key belongs to partition {home}",
+        ]
+    later.log.close()
 
 
 def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(services: Services, kafka: Kafka, house: House) -> None:

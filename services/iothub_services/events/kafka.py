@@ -8,6 +8,8 @@ A topic is found, or made, when it is first needed: what becomes of the one for 
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
@@ -29,6 +31,21 @@ from iothub_services.events.port import (
     raised,
     reached,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A page of a topic that had damage in it, and from where on it was read."""
+
+    name: str
+    starts: Mapping[int, int]
+    records: list[Fetched]
+
+    def behind(self, starts: Mapping[int, int]) -> list[Fetched]:
+        """Return what it has from places on that are further; nothing for who has not gone on, or has gone back."""
+        if starts == self.starts or any(starts[partition] < start for partition, start in self.starts.items()):
+            return []
+        return [record for record in self.records if record.offset >= starts[record.partition]]
 
 
 class KafkaEvents:
@@ -56,6 +73,7 @@ class KafkaEvents:
         self._ends: Offsets = NOWHERE
         self._acknowledged: Offsets = NOWHERE
         self._is_replaced = False
+        self._left: _Left | None = None
 
     def open(self) -> None:
         """Find the cluster, and the session log in it or make it. May be called again after it has failed.
@@ -79,6 +97,7 @@ class KafkaEvents:
         """Forget what was found and what has no answer: for events that nobody folds, once a topic or a right is gone."""
         self._writer.begin_again()
         self._reader.close()
+        self._left = None
         self._topics = {}
 
     def close(self) -> None:
@@ -118,16 +137,27 @@ class KafkaEvents:
         }
         page: list[LoggedEvent] = []
         damaged: dict[int, CorruptRecordError] = {}  # partitions that are not read on
-        for fetched in self._reader.fetch(place.name, starts, count):
+        page_of_log = self._fetched(place.name, starts, count)
+        for fetched in page_of_log:
             if fetched.partition in damaged:
                 continue
             try:
                 page.append(_decode(place, fetched, topic))
             except CorruptRecordError as error:
                 damaged[fetched.partition] = error
+        if damaged and not any(
+            isinstance(error, FutureEventError) for error in damaged.values()
+        ):  # nobody goes past those
+            self._left = _Left(place.name, starts, page_of_log)
         if damaged and not page:
             raise next(iter(damaged.values()))
         return page
+
+    def _fetched(self, name: str, starts: Mapping[int, int], count: int) -> list[Fetched]:
+        """Return what is left of a page that had damage in it, else what the log has: who goes on behind damage waits for no broker."""
+        left, self._left = self._left, None
+        rest = [] if left is None or left.name != name else left.behind(starts)
+        return rest[:count] or self._reader.fetch(name, starts, count)
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         place = self._topic(topic)

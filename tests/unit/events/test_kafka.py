@@ -5,15 +5,18 @@ The same contract runs on the real one in `tests/services/test_kafka_events.py`.
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from iothub.errors import BackendError, ConflictError, NotFoundError
-from iothub.records.events import Event, Topic, encode_event
+import pytest
+from kafka.structs import TopicPartition
+
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.records.events import Event, Topic, encode_event, partition_of
 from iothub.testing.event_contract import CASES, Case, event, sample
 from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.port import NOWHERE, DamagedEventError, FutureEventError, raised
+from iothub_services.events.port import NOWHERE, DamagedEventError, FutureEventError, Offsets, raised
 from iothub_services.events.reading import read_between, refuse_damage
-from tests.support.fake_kafka import SETTINGS, FakeCluster
+from tests.support.fake_kafka import SETTINGS, FakeCluster, FakeConsumer
 
 LOG = "iothub.session-events"
 STATISTICS = "iothub.analytics-events"
@@ -118,6 +121,32 @@ def test_event_in_a_wrong_partition_is_not_folded(cluster: FakeCluster, log: Kaf
     assert len(log.read(NOWHERE, 9, Topic.ANALYTICS)) == 2
 
 
+def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
+    cluster: FakeCluster, log: KafkaEvents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log with thousands of damaged events is read in seconds; who begins again reads again."""
+    whole = [log.append([event(number, f"client-{number % 7}")])[0] for number in range(30)]
+    for records in cluster.topics[LOG].partitions:
+        records[1:1] = [b"damaged"] * 500
+    polls: list[int] = []
+    poll = FakeConsumer.poll
+
+    def counted(consumer: FakeConsumer, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        polls.append(max_records)
+        return poll(consumer, timeout_ms, max_records)
+
+    monkeypatch.setattr(FakeConsumer, "poll", counted)
+    for _ in range(2):
+        found: list[DamagedEventError] = []
+        read = list(read_between(log, NOWHERE, log.end(), found.append))
+
+        assert sorted(each.event.at_ms for each in read) == sorted(each.event.at_ms for each in whole)
+        assert sorted((each.partition, each.offset) for each in found) == [
+            (partition, offset) for partition in range(3) for offset in range(2, 502)
+        ]
+    assert len(polls) < 20
+
+
 def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:
     """By name, never skipped."""
     log.open()
@@ -126,6 +155,24 @@ def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEve
     with pytest.raises(FutureEventError, match="Kafka's offset 0: event of format version 2") as caught:
         log.read(NOWHERE, 9)
     assert (caught.value.partition, caught.value.offset) == (0, 1)
+
+
+def test_other_partitions_are_read_beside_an_event_of_a_newer_program(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """What comes there later, too, however often its own partition was tried, and with damage in a third one."""
+    log.open()
+    newer, damaged, lively = cluster.topics[LOG].partitions
+    newer.append(encode_event(event(1)).replace(b'"v":1', b'"v":2'))
+    damaged.append(b"damaged")
+    name = next(name for name in map(str, range(99)) if partition_of(event(1, name).key, 3) == 2)
+    after: Offsets = NOWHERE
+    for number in range(3):
+        log.append([event(number, name)])
+        (logged,) = log.read(after, 9)
+        after = raised(after, logged.partition, logged.offset)
+        assert (logged.event.at_ms, logged.offset) == (number, len(lively))
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError):
+                log.read(after, 9)
 
 
 @pytest.mark.parametrize("tells_ids", [True, False])
