@@ -62,6 +62,7 @@ class SharedStores:
         self._is_taking_over = False
         self._overtaken: set[Session] = set()
         self._joined_at = 0.0
+        self._met: set[int] = set()  # others that were there at some time since
         self._accompanied_at = -math.inf  # somebody else was there until then, and may have said more than is known
         self._is_over = False
         self._has_left = False
@@ -108,7 +109,7 @@ class SharedStores:
             self._accompanied_at = self._joined_at
         node.journal.hub = hub_name(self.members.number, self.members.incarnation)
         node.reactor.callLater(BEAT_S, self._beat)
-        return Neighbours(self.members.number, self.members.living, self._look_again)
+        return Neighbours(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
 
     async def _require_shared_queues(self) -> None:
         if self.members.living and "sqlite" in queue_drivers(self._node.settings, self._node.data_dir):
@@ -150,13 +151,8 @@ class SharedStores:
         self._judge()
 
     async def _catch_up_at_last(self) -> None:
-        while not self._is_over:
-            try:
-                await self.catch_up()
-            except UnavailableError as error:
-                self._log.warning("the start waits for the session log", cause=str(error))
-            else:
-                return
+        if not self._is_over:
+            await self._node.waiting.until_loaded("the session log", self.catch_up)
 
     async def stop_following(self) -> None:
         """Nobody is here any more who must know what others do."""
@@ -189,6 +185,7 @@ class SharedStores:
         try:
             had_others = bool(self.members.living)
             await self.members.look()
+            self._met |= self.members.living
             if had_others or self.members.living:
                 self._accompanied_at = self._node.clock.monotonic()
             if self.members.is_replaced and not self._is_over:

@@ -51,7 +51,7 @@ class NodeHealth:
         node = self._node
         reasons = []
         if node.waiting.reason:
-            reasons.append(f"the hub is starting: {node.waiting.reason}")
+            reasons.append(f"the hub is starting: {self._waited_for()}")
         elif not node.telemetry.is_ready:
             reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
         if node.is_stopping:
@@ -65,6 +65,13 @@ class NodeHealth:
         if node.watch.is_overloaded:
             reasons.append("new connections are refused: resident memory is above overload.memory_limit")
         return reasons
+
+    def _waited_for(self) -> str:
+        """Name gateways that do not answer before the call fails that waits for them."""
+        node, reason = self._node, self._node.waiting.reason
+        troubles = {} if node.hbase is None else node.hbase.gateways.troubles
+        told = [f"HBase's gateway {gateway} {trouble}" for gateway, trouble in troubles.items()]
+        return "; ".join((reason, *(each for each in told if each not in reason)))
 
     def warnings(self) -> list[str]:
         """Say what the next start of this hub will be refused for."""

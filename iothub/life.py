@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from twisted.internet.defer import Deferred, TimeoutError
 
@@ -37,6 +37,8 @@ _GOODBYE_SHARE = 0.6  # of the time for a stop: until every client is gone and e
 _FAREWELL_S = 2.0  # so long a client may take to read its farewell and go
 _CLOSING_SHARE = 0.3  # for the threads of the stores
 _LAST_S = 0.5  # what comes last has at least this, however long the others took
+T = TypeVar("T")
+
 _RELOAD = "reload"  # subject of the alarm about certificates that could not be reloaded
 
 
@@ -82,6 +84,9 @@ class Life:
     def _failed(self, failure: Any) -> None:
         """The start did not succeed: leave with the error that says why."""
         error = failure.value
+        if self._node.is_stopping:
+            self._log.info("the start was given up", cause=str(error))
+            return
         self.failure = error if isinstance(error, IotHubError) else IotHubError(f"the start failed: {error!r}")
         if not isinstance(error, IotHubError):
             self._log.error("defect at start", exc_info=error)
@@ -104,14 +109,20 @@ class Life:
         bounds = QueueBounds(node.queue_admin, node.brokers, node.reactor.callLater)
         last_beat = node.data_dir.last_beat()
         awakening = Awakening(
-            node.hub, node.registry, node.queue_admin, bounds, run, last_beat=last_beat, neighbours=neighbours
+            node.hub,
+            node.registry,
+            node.queue_admin,
+            bounds,
+            run,
+            last_beat=last_beat,
+            neighbours=neighbours,
+            patiently=self._patiently,
         )
         states = await self._load_sessions()
         folded = (
             node.states.folded if shared is not None else ()
         )  # now: a second look at the log folds more than `states` has
-        with garbage.uncollected():
-            sessions = await awakening.load(states)
+        sessions = await awakening.load(states)
         node.sys_topics.resume()
         node.journal_thread.start()
         if node.statistics_thread is not None:
@@ -149,6 +160,12 @@ class Life:
         await node.waiting.until_all_answer({**accounts, **node.drivers.needed})
         await node.waiting.until_all_answer({name: owned.claim for name, owned in node.drivers.owned.items()})
         await node.threads.run("housekeeping.installation", node.installation.note, node.data_dir)
+
+    def _patiently(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """Do a piece of the loading, again if a server fails in the middle. A file that fails ends the start."""
+        servers = list(self._node.drivers.needed)
+        servers += ["the accounts database"] if self._node.accounts.is_on_server else []
+        return self._node.waiting.until_loaded(" and ".join(servers), work) if servers else work()
 
     async def _load_sessions(self) -> list[SessionState]:
         """Every session that is not lost has a queue after this, also when a damaged page took its own."""

@@ -348,7 +348,11 @@ class Node:
         bounded = self.queue_admin.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
         Deferred.fromCoroutine(bounded).addErrback(_closed)
         retaining = Retaining(record.id, self.plane, self.retained_admin, allowance.ledger, self.clock)
-        await retaining.load()
+        try:
+            await retaining.load()
+        except BackendError:
+            allowance.close()  # whoever asks again makes another one
+            raise
         plane.may_retain = retaining.may_retain
         plug_in(self.hub.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), self.block_source)

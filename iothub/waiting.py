@@ -1,6 +1,7 @@
 """Servers that a hub cannot start without: asked again and again until they answer, with a reason that everybody can see.
 
-Knows no server: each is a name and a call that blocks and raises UnavailableError while it does not answer.
+Knows no server: each is a name and a call that blocks and raises UnavailableError while it does not answer. What is loaded from them later
+is a name and a piece of work, which is done again in the same way.
 """
 
 from __future__ import annotations
@@ -59,13 +60,32 @@ class Waiting:
             try:
                 answer = await self._run("housekeeping.ask", ask)
             except UnavailableError as error:
-                if self._is_fail_fast:
-                    raise
-                self._waits(name, error)
-                await self._pause(PAUSE_S)
+                await self._wait(name, error, is_passing=True)
             else:
                 self._goes_on(name)
                 return answer
+
+    async def until_loaded(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what a piece of work returns that can be repeated, when the servers that it needs have answered.
+
+        Raises UnavailableError at once when it is not to be waited, or when a server has refused for good.
+        """
+        self.reason = f"sessions are being loaded from {name}"
+        while True:
+            try:
+                answer = await work()
+            except UnavailableError as error:
+                await self._wait(name, error, is_passing=getattr(error, "retryable", True))
+            else:
+                self._goes_on(name)
+                return answer
+
+    async def _wait(self, name: str, error: UnavailableError, *, is_passing: bool) -> None:
+        """Return when it may be tried again. Raises the error: it is not to be waited. The end of the hub ends a wait, and no start fails of it."""
+        if not self._is_over and (self._is_fail_fast or not is_passing):
+            raise error
+        self._waits(name, error)
+        await self._pause(PAUSE_S)
 
     def _waits(self, name: str, error: UnavailableError) -> None:
         if not self._has_failed and not self._is_over:

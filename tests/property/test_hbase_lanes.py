@@ -1,4 +1,4 @@
-"""Lanes under any schedule of calls, answers, losses, silences and refused connections: one outcome each, honest, in order, within bounds."""
+"""Lanes under any schedule of calls, answers, losses, silence, hung gateways and refused connections: one outcome each, honest, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iothub.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.lane import Bounds
+from iothub_services.hbase.tickets import Bounds
 from tests.unit.hbase.conftest import TWO, World
 
 IN_FLIGHT = 3
@@ -28,6 +28,8 @@ STEPS = st.lists(
         st.tuples(st.just("accept"), st.just(0)),
         st.tuples(st.just("refuse"), st.just(0)),
         st.tuples(st.just("wait"), st.integers(1, 6)),
+        st.tuples(st.just("hang"), st.integers(0, 3)),
+        st.tuples(st.just("accept hung"), st.just(0)),
     ),
     max_size=60,
 )
@@ -91,13 +93,17 @@ class House:
             self.ask(count)
         elif kind == "accept":
             self.world.accept()
+        elif kind == "accept hung":
+            self.world.accept("one")
         elif kind == "refuse":
             self.world.refuse()
         elif kind == "wait":
             self.world.advance(count)
         elif kind == "answer":
             for wire in wires:
-                wire.answer(count)
+                wire.answer(0 if wire.is_hung else count)
+        elif count < len(wires) and kind == "hang":
+            wires[count].is_hung = True
         elif count < len(wires) and kind == "lose":
             wires[count].is_aborted = True
             wires[count].lose()
@@ -109,7 +115,7 @@ class House:
         waiting = [frame for wire in self.world.wires for frame in wire.requests]
         for frame in waiting:
             self.world.gateway.answer(frame)
-        return [int(arguments[1][4][0]) for _, arguments in self.world.gateway.seen]
+        return [int(arguments[1][4][0]) for name, arguments in self.world.gateway.seen if name == "append"]
 
 
 @settings(max_examples=150, deadline=None)

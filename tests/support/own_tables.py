@@ -14,8 +14,8 @@ from iothub.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.lane import Bounds
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.hbase.tickets import Bounds
 from ops.services.house import Services
 from ops.services.places import HOST
 

@@ -42,6 +42,13 @@ class Verb(Generic[T_co]):
     head: bytes  # of the message, before the sequence number
 
     @property
+    def is_repeatable(self) -> bool:
+        """May it be made again, at another gateway? A scanner is its own gateway's."""
+        return (
+            self.effect is Effect.NONE and not self.name.startswith("scanner")
+        ) or self.name == "scannerOpenWithScan"
+
+    @property
     def body_at(self) -> int:
         """Where the struct begins in an answer's frame."""
         return len(self.head) + _SEQUENCE_BYTES
@@ -134,6 +141,7 @@ CREATE_TABLE = _verb("createTable", Effect.ROW, STOP, replies.read_nothing)
 ENABLE_TABLE = _verb("enableTable", Effect.ROW, STOP, replies.read_nothing)
 DISABLE_TABLE = _verb("disableTable", Effect.ROW, STOP, replies.read_nothing)
 DELETE_TABLE = _verb("deleteTable", Effect.ROW, STOP, replies.read_nothing)
+SERVER_TYPE = _verb("getThriftServerType", Effect.NONE, I32, replies.read_i32)
 
 VERBS = tuple(dict.fromkeys(value.name for value in list(globals().values()) if isinstance(value, Verb)))
 """Names of all verbs."""
@@ -346,6 +354,14 @@ def disable_table(table: bytes) -> Call[None]:
 def delete_table(table: bytes) -> Call[None]:
     """Delete a table that is disabled."""
     return Call(DELETE_TABLE, _table(table), table)
+
+
+# --- the gateway
+
+
+def server_type() -> Call[int]:
+    """Ask the gateway what it is. It answers by itself, whatever HBase does; an old one refuses, which is an answer, too."""
+    return Call(SERVER_TYPE, END, b"")
 
 
 # --- pieces

@@ -16,7 +16,11 @@ from twisted.internet.defer import Deferred
 from iothub.errors import BackendError
 from iothub.units import Endpoint
 from iothub_services.hbase.calls import Call
-from iothub_services.hbase.lane import Bounds, Lane, Meter, Reactor, Sink, Ticket
+from iothub_services.hbase.gateways import Gateways
+from iothub_services.hbase.lane import Lane
+from iothub_services.hbase.scout import Scout
+from iothub_services.hbase.tickets import Bounds, Meter, Sink, Ticket
+from iothub_services.hbase.wire import Reactor
 
 T = TypeVar("T")
 
@@ -29,7 +33,7 @@ class SilentMeter:
 
 
 class HBaseClient:
-    """Lanes to one or several gateways.
+    """Lanes to one or several gateways, and a scout at each that is in trouble.
 
     Invariants: everything but the constructor runs on the reactor thread; each gateway is the first choice of equally many lanes.
     """
@@ -45,9 +49,12 @@ class HBaseClient:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.bounds = bounds or Bounds()
+        self.gateways = Gateways(gateways, self._send_scout)
+        self._reactor = reactor
+        self._scouts: dict[Endpoint, Scout] = {}
         count = lanes_each * len(gateways)
         chosen = meter or SilentMeter()
-        self.lanes = [Lane(reactor, gateways, at, self.bounds, jitter, chosen) for at in range(count)]
+        self.lanes = [Lane(reactor, self.gateways, at, self.bounds, jitter, chosen) for at in range(count)]
 
     def open(self) -> None:
         """Begin to connect; calls may be made at once, they wait for their connection."""
@@ -58,6 +65,18 @@ class HBaseClient:
         """Give up the connections; calls without an answer fail. Idempotent."""
         for lane in self.lanes:
             lane.close()
+        for scout in self._scouts.values():
+            scout.close()
+
+    def _send_scout(self, gateway: Endpoint) -> None:
+        bounds = self.bounds
+        scout = Scout(self._reactor, gateway, bounds.frame_bytes, bounds.silence_s, self._is_back)
+        self._scouts[gateway] = scout
+        scout.open()
+
+    def _is_back(self, gateway: Endpoint) -> None:
+        del self._scouts[gateway]
+        self.gateways.answers(gateway)
 
     @property
     def is_up(self) -> bool:

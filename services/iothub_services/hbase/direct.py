@@ -1,7 +1,7 @@
 """HBase for tools without a reactor: one connection, calls pipelined over a plain socket.
 
-Knows no verb. The same pipeline as the reactor's client, driven by `select`, so that a large batch cannot end in both sides waiting to
-be read.
+Knows no verb but the question whether a gateway is there: one that hangs accepts connections as well. The same pipeline as the reactor's
+client, driven by `select`, so that a large batch cannot end in both sides waiting to be read.
 """
 
 from __future__ import annotations
@@ -10,21 +10,32 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
+from iothub import log as logging
 from iothub.errors import BackendError
 from iothub.units import Endpoint
-from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Call
+from iothub_services.hbase.caller import Caller, asked_again
+from iothub_services.hbase.calls import Call, server_type
 from iothub_services.hbase.client import too_large
-from iothub_services.hbase.lane import Bounds
 from iothub_services.hbase.pipeline import Pipeline
-from iothub_services.hbase.refusals import Effect
+from iothub_services.hbase.refusals import Effect, LostError
+from iothub_services.hbase.tickets import Bounds
+
+log = logging.get(__name__)
 
 T = TypeVar("T")
 
 _READ_BYTES = 64 << 10
+_REMEMBERED_S = 60.0
+
+_found_out: dict[Endpoint, float] = {}
+"""Gateways that did not answer, and when: a command has several callers, one after another, and asks such a gateway last."""
+
+
+class _NoGatewayError(Exception):
+    """Every gateway was tried; the text says what was in the way at each."""
 
 
 class _Ticket:
@@ -47,9 +58,10 @@ class DirectCaller(Caller):
         bounds: Bounds | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._gateways = deque(gateways)
         self._bounds = bounds or Bounds()
         self._monotonic = monotonic
+        lately = monotonic() - _REMEMBERED_S
+        self._gateways = deque(sorted(gateways, key=lambda each: _found_out.get(each, lately) > lately))
         self._socket: socket.socket | None = None
         self._pipeline: Pipeline[_Ticket] = Pipeline(self._bounds.frame_bytes)
 
@@ -65,8 +77,15 @@ class DirectCaller(Caller):
         if connection is not None:
             connection.close()
 
+    @property
+    def gateways(self) -> int:
+        return len(self._gateways)
+
     def call_many(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
-        """Make calls, pipelined; return the result or the error of each, in their order."""
+        """Make calls as `Caller.call_many` says."""
+        return asked_again(self._attempt, calls, self.gateways)
+
+    def _attempt(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
         results: list[T | BackendError | None] = [None] * len(calls)
         waiting: deque[_Ticket] = deque()
         for index, call in enumerate(calls):
@@ -76,28 +95,44 @@ class DirectCaller(Caller):
                 waiting.append(_Ticket(index, cast("Call[object]", call)))
         try:
             if waiting:
-                self._exchange(self._connection(), waiting, calls, results)
+                self._exchange(self._connection(), waiting, calls, results, self._bounds.timeout_s)
+        except _NoGatewayError as error:
+            _fail(waiting, results, BackendError, str(error))
         except OSError as error:
-            self._fail(f"HBase's gateway {self._gateways[0]}: {error.strerror or error}", waiting, results)
+            reason = self._told(error)
+            for ticket in self._give_up():
+                is_written = ticket.call.verb.effect is not Effect.NONE
+                results[ticket.index] = LostError(reason, retryable=True, is_written=is_written)
+            _fail(waiting, results, LostError, reason)
         return cast("list[T | BackendError]", results)
 
     def _connection(self) -> socket.socket:
-        """Return the connection, made if need be to the first gateway that accepts one."""
+        """Return the connection, made if need be to the first gateway that answers. Raises _NoGatewayError."""
         if self._socket is not None:
             return self._socket
-        for attempt in range(len(self._gateways), 0, -1):
+        reasons = []
+        for _ in range(len(self._gateways)):
             try:
-                made = socket.create_connection(self._gateways[0], self._bounds.connect_timeout_s)
-            except OSError:
-                if attempt == 1:
-                    raise
-                self._gateways.rotate(-1)
-            else:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                made.setblocking(False)
-                self._socket = made
-                return made
-        raise AssertionError("no gateways")
+                return self._connect()
+            except OSError as error:
+                reasons.append(self._told(error))
+                if len(reasons) < len(self._gateways):
+                    log.warning("a gateway of HBase does not answer, the next one is asked", cause=reasons[-1])
+                self._give_up()
+        raise _NoGatewayError("; ".join(reasons))
+
+    def _connect(self) -> socket.socket:
+        """Raises OSError: the first gateway cannot be reached, or does not answer."""
+        made = self._socket = socket.create_connection(self._gateways[0], self._bounds.connect_timeout_s)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setblocking(False)
+        answer: list[int | BackendError | None] = [None]  # a refusal is one, too
+        question = server_type()
+        self._exchange(made, deque((_Ticket(0, question),)), [question], answer, self._bounds.silence_s)
+        return made
+
+    def _told(self, error: OSError) -> str:
+        return f"HBase's gateway {self._gateways[0]}: {error.strerror or error}"
 
     def _exchange(
         self,
@@ -105,6 +140,7 @@ class DirectCaller(Caller):
         waiting: deque[_Ticket],
         calls: Sequence[Call[T]],
         results: list[T | BackendError | None],
+        timeout_s: float,
     ) -> None:
         """Send and receive until every call has its answer.
 
@@ -115,7 +151,7 @@ class DirectCaller(Caller):
         moved_at = self._monotonic()
         while waiting or self._pipeline.in_flight:
             self._fill(waiting, unsent)
-            rest_s = moved_at + self._bounds.timeout_s - self._monotonic()
+            rest_s = moved_at + timeout_s - self._monotonic()
             readable, writable, _ = select.select([connection], [connection] if unsent else [], [], max(rest_s, 0))
             if writable:
                 del unsent[: connection.send(memoryview(unsent)[: 1 << 20])]
@@ -123,7 +159,7 @@ class DirectCaller(Caller):
             if answered:
                 moved_at = self._monotonic()
             elif rest_s <= 0:
-                raise TimeoutError(f"has not answered for {self._bounds.timeout_s:g} s")
+                raise TimeoutError(f"has not answered for {timeout_s:g} s")
             for ticket, frame in answered:
                 results[ticket.index] = _decoded(calls[ticket.index], frame)
             if self._pipeline.broken:
@@ -141,15 +177,19 @@ class DirectCaller(Caller):
             raise ConnectionError("closed the connection")
         return self._pipeline.receive(octets)
 
-    def _fail(self, reason: str, waiting: deque[_Ticket], results: list[T | BackendError | None]) -> None:
-        """Give the connection up, never to use it again, and turn to the next gateway."""
+    def _give_up(self) -> Iterable[_Ticket]:
+        """Never use the connection again, and turn to the next gateway; return what was in flight."""
         self.close()
+        _found_out[self._gateways[0]] = self._monotonic()
         self._gateways.rotate(-1)
-        for ticket in self._pipeline.lost():
-            is_written = ticket.call.verb.effect is not Effect.NONE
-            results[ticket.index] = BackendError(reason, retryable=True, is_written=is_written)
-        for ticket in waiting:
-            results[ticket.index] = BackendError(reason, retryable=True)
+        return self._pipeline.lost()
+
+
+def _fail(
+    waiting: Iterable[_Ticket], results: list[T | BackendError | None], kind: type[BackendError], reason: str
+) -> None:
+    for ticket in waiting:
+        results[ticket.index] = kind(reason, retryable=True)
 
 
 def _decoded(call: Call[T], frame: bytes) -> T | BackendError:

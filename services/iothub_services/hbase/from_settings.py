@@ -13,7 +13,8 @@ from iothub.units import Endpoint
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.lane import Bounds, Meter, Reactor
+from iothub_services.hbase.tickets import Bounds, Meter
+from iothub_services.hbase.wire import Reactor
 
 
 def gateways(settings: HBase) -> Sequence[Endpoint]:

@@ -7,6 +7,8 @@ That must survive failures: when the connection is lost, *everything* in the lan
 what waited as "certainly not", so that no call overtakes an earlier one that its caller will repeat. A time-out is silence, not
 slowness: as long as answers come, a deep pipeline may take its time; when none has come for `timeout_s` while something waits, the
 connection is aborted and never used again, because the answer that is late would be taken for the next one's.
+A gateway that hangs accepts connections all the same. So a new connection, and one that has rested, is asked a question first that costs
+nothing: until it is answered nothing else is sent, and when it is not, nothing is lost: what waits goes to the next gateway.
 Batches are served in turn, one call each, and every other turn is a single call's: a batch of thousands keeps nobody waiting.
 """
 
@@ -14,69 +16,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-from twisted.internet.interfaces import IAddress, IConnector, IDelayedCall
-from twisted.internet.protocol import ClientFactory, connectionDone
-from twisted.internet.protocol import Protocol as TwistedProtocol
-from twisted.python.failure import Failure
+from twisted.internet.interfaces import IConnector, IDelayedCall
 
 from iothub.errors import BackendError
 from iothub.units import Endpoint
-from iothub_services.hbase.calls import Call
+from iothub_services.hbase import calls
+from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.pipeline import Pipeline
-from iothub_services.hbase.refusals import Effect
+from iothub_services.hbase.refusals import LostError
+from iothub_services.hbase.tickets import Bounds, Meter, Ticket, fail
+from iothub_services.hbase.wire import Attempt, Reactor, Wire
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
+_TICK_S = 0.01  # clocks and timers do not agree to the last bit
 
 
-class Reactor(Protocol):
-    """What a lane needs of Twisted's."""
+class _Nobody:
+    """Who asks whether a gateway is there hears of the answer by other ways."""
 
-    def seconds(self) -> float: ...
-
-    def callLater(self, delay: float, call: Callable[[], object]) -> IDelayedCall: ...  # noqa: N802
-
-    def connectTCP(self, host: str, port: int, factory: ClientFactory, timeout: float) -> IConnector: ...  # noqa: N802
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of one lane: calls in flight and their bytes, the largest frame, how long silence lasts until it is a failure."""
-
-    in_flight: int = 64
-    in_flight_bytes: int = 8 << 20
-    frame_bytes: int = 16 << 20
-    timeout_s: float = 10.0
-    connect_timeout_s: float = 5.0
-
-
-class Sink(Protocol):
-    """Who gets the outcomes of calls: the frame of the answer, or what was in the way."""
-
-    is_over: bool  # nobody waits any more: what was not sent needs not be
+    is_over = False
 
     def answered(self, index: int, outcome: bytes | BackendError) -> None: ...
-
-
-class Ticket:
-    """A call on its way, and where its outcome goes."""
-
-    __slots__ = ("began", "call", "index", "sink")
-
-    def __init__(self, call: Call[object], sink: Sink, index: int = 0) -> None:
-        self.call = call
-        self.sink = sink
-        self.index = index
-        self.began = 0.0
-
-
-class Meter(Protocol):
-    """Hears of every call that was sent: `result` is answered, lost or silent; seconds from sending to outcome."""
-
-    def sent(self, verb: str, result: str, seconds: float) -> None: ...
 
 
 class Lane:
@@ -84,12 +46,13 @@ class Lane:
 
     Invariants: at most `bounds.in_flight` calls and about `in_flight_bytes` are in flight (one call more, if it alone is larger);
     every ticket gets exactly one outcome; while anything is in flight or waits, an answer comes, or everything fails, within `timeout_s`.
+    While `_probe` runs, the question to the gateway is in flight and nothing else is.
     """
 
     def __init__(
         self,
         reactor: Reactor,
-        gateways: Sequence[Endpoint],
+        gateways: Gateways,
         first: int,
         bounds: Bounds,
         jitter: Callable[[], float],
@@ -97,7 +60,7 @@ class Lane:
     ) -> None:
         self._reactor = reactor
         self._gateways = gateways
-        self._at = first % len(gateways)
+        self._home = self._at = first % len(gateways)
         self._bounds = bounds
         self._jitter = jitter  # 0..1
         self._meter = meter
@@ -105,10 +68,13 @@ class Lane:
         self._singles: deque[Ticket] = deque()
         self._feeds: deque[deque[Ticket]] = deque()
         self._is_single_next = False
-        self._wire: _Wire | None = None
+        self._wire: Wire | None = None
         self._connector: IConnector | None = None
         self._pause: IDelayedCall | None = None
         self._watch: IDelayedCall | None = None
+        self._probe: IDelayedCall | None = None  # until the gateway has answered the question whether it is there
+        self._rest: IDelayedCall | None = None  # until it is asked again
+        self._is_greeted = False  # the gateway of this connection has answered
         self._moved_at = 0.0  # the last answer, or when the wait for one began
         self._failures = 0  # since the last answer
         self._is_closed = False
@@ -119,11 +85,11 @@ class Lane:
 
     @property
     def is_up(self) -> bool:
-        return self._wire is not None
+        return self._wire is not None and self._is_greeted
 
     @property
     def in_flight(self) -> int:
-        return self._pipeline.in_flight
+        return 0 if self._probe is not None else self._pipeline.in_flight
 
     @property
     def waiting(self) -> int:
@@ -132,7 +98,7 @@ class Lane:
 
     @property
     def _is_idle(self) -> bool:
-        return not (self._pipeline.in_flight or self._singles or self._feeds)
+        return not (self.in_flight or self._singles or self._feeds)
 
     @property
     def gateway(self) -> Endpoint:
@@ -160,7 +126,7 @@ class Lane:
 
     def _accepts(self, tickets: Collection[Ticket]) -> bool:
         if self._is_closed:
-            _fail(tickets, self.problem, is_retryable=False)
+            fail(tickets, BackendError, self.problem, is_retryable=False)
         if self._is_idle:
             self._moved_at = self._reactor.seconds()
         return bool(tickets) and not self._is_closed
@@ -175,10 +141,10 @@ class Lane:
         """Give up the connection; whatever had no answer fails now. Idempotent."""
         self._is_closed = True
         self.problem = "HBase's client is closed"
-        for timer in (self._pause, self._watch):
-            if timer is not None and timer.active():
-                timer.cancel()
-        self._pause = self._watch = None
+        for timer in (self._pause, self._watch, self._rest):
+            _cancel(timer)
+        self._pause = self._watch = self._rest = None
+        self._end_probe()
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.drop()
@@ -191,21 +157,71 @@ class Lane:
     def _connect(self) -> None:
         self._pause = None
         gateway = self.gateway
-        factory = _Factory(self)
         timeout_s = min(self._bounds.connect_timeout_s, self._bounds.timeout_s)
-        self._connector = self._reactor.connectTCP(gateway.host, gateway.port, factory, timeout=timeout_s)
+        self._connector = self._reactor.connectTCP(gateway.host, gateway.port, Attempt(self), timeout=timeout_s)
 
-    def made(self, wire: _Wire) -> None:
-        """Send what has waited for the connection."""
+    def made(self, wire: Wire) -> None:
+        """Ask the gateway whether it is there: one that hangs accepts connections as well."""
         if self._is_closed:
             wire.drop()
             return
         self._wire = wire
+        self._is_greeted = False
+        self._ask(wire)
+
+    def _ask(self, wire: Wire) -> None:
+        self._probe = self._reactor.callLater(self._bounds.silence_s, self._unanswered)
+        wire.send(self._pipeline.send(Ticket(calls.server_type(), _Nobody())))
+
+    def _end_probe(self) -> bool:
+        """Forget the question. True: there was one, and nothing else is in flight."""
+        probe, self._probe = self._probe, None
+        if probe is None:
+            return False
+        _cancel(probe)
+        self._pipeline.lost()
+        return True
+
+    def _unanswered(self) -> None:
+        if self._wire is not None:
+            self._give_up(self._wire, f"has not answered for {self._bounds.silence_s:g} s", "silent")
+
+    def _attended(self, wire: Wire) -> None:
+        """The gateway is there: send what has waited for that."""
+        self._end_probe()
+        if self._is_greeted:
+            self._failures = 0
+        self._is_greeted = True
         self.problem = ""
-        self._moved_at = self._reactor.seconds()
+        if self._rest is None:
+            self._rest = self._reactor.callLater(self._bounds.rest_s, self._look_idle)
         self._pump(wire)
 
-    def received(self, wire: _Wire, octets: bytes) -> None:
+    def _look_idle(self) -> None:
+        """Nobody would notice that the gateway of an idle lane hangs, or that the one of its choice is back."""
+        self._rest = None
+        wire = self._wire
+        if wire is None:
+            return
+        rested_s = self._reactor.seconds() - self._moved_at if self._is_idle and self._probe is None else 0.0
+        is_rested = rested_s > self._bounds.rest_s - _TICK_S
+        if is_rested and self._at != self._home and self._gateways.is_well(self._home):
+            self._go_home(wire)
+            return
+        pause_s = self._bounds.rest_s if is_rested else self._bounds.rest_s - rested_s
+        self._rest = self._reactor.callLater(pause_s, self._look_idle)
+        if is_rested:
+            self._ask(wire)
+
+    def _go_home(self, wire: Wire) -> None:
+        """The gateway of its first choice answers again, and no call is under way."""
+        self._wire = None
+        wire.drop()
+        self._at = self._home
+        self.problem = f"HBase's gateway {self.gateway} is not connected yet"
+        self._connect()
+
+    def received(self, wire: Wire, octets: bytes) -> None:
         """Hand out answers, and send what now has room."""
         if wire is not self._wire:
             return  # given up: what is late belongs to nobody
@@ -215,8 +231,11 @@ class Lane:
         if self._pipeline.broken and wire is self._wire:
             self._give_up(wire, f"sent {self._pipeline.broken}", "lost")
 
-    def _answered(self, answered: Sequence[tuple[Ticket, bytes]], wire: _Wire) -> None:
+    def _answered(self, answered: Sequence[tuple[Ticket, bytes]], wire: Wire) -> None:
         now = self._moved_at = self._reactor.seconds()
+        if self._probe is not None:
+            self._attended(wire)
+            return
         self._failures = 0
         for ticket, _ in answered:
             self._meter.sent(ticket.call.verb.name, "answered", now - ticket.began)
@@ -228,30 +247,36 @@ class Lane:
         for ticket, frame in answered:
             ticket.sink.answered(ticket.index, frame)
 
-    def lost(self, wire: _Wire, reason: str) -> None:
-        """Fail everything and go on to the next gateway; not for a connection that was given up already."""
+    def lost(self, wire: Wire, reason: str) -> None:
+        """Go on to the next gateway; not for a connection that was given up already."""
         if wire is self._wire:
-            self._step_on(reason)
-            self._fail_all("lost")
+            self._step_on(reason, "lost")
 
     def missed(self, reason: str) -> None:
         """Try the next gateway: no connection came about, and the calls wait on."""
         if not self._is_closed:
-            self._step_on(reason)
+            self._gateways.failed(self.gateway, reason)
+            self._step_on(reason, "lost")
 
-    def _give_up(self, wire: _Wire, reason: str, result: str) -> None:
-        """Abort the connection, never to use it again, and fail everything on it."""
-        self._step_on(reason)
+    def _give_up(self, wire: Wire, reason: str, result: str) -> None:
+        """Abort the connection, never to use it again."""
+        self._gateways.failed(self.gateway, reason)
         wire.drop()
-        self._fail_all(result)
+        self._step_on(reason, result)
 
-    def _step_on(self, reason: str) -> None:
-        """Be without a connection, and plan the next one. The callers' turn comes after that: they may offer more."""
+    def _step_on(self, reason: str, result: str) -> None:
+        """Be without a connection, plan the next one, then fail what was in flight and what waits behind it.
+
+        The callers' turn comes last: they may offer more. Where nothing was in flight, what waits goes to the next gateway.
+        """
+        was_in_use = self._wire is not None and not self._end_probe()
         self._wire = None
         self.problem = f"HBase's gateway {self.gateway} {reason}"
         self._failures += 1
-        self._at = (self._at + 1) % len(self._gateways)
+        self._at = self._gateways.after(self._at)
         self._pause = self._reactor.callLater(self._pause_s(), self._connect)
+        if was_in_use:
+            self._fail_all(result)
 
     def _pause_s(self) -> float:
         """Every gateway is tried at once; then less and less often, never all lanes at the same moment."""
@@ -272,15 +297,17 @@ class Lane:
         rest_s = self._moved_at + self._bounds.timeout_s - self._reactor.seconds()
         if rest_s > 0:
             self._watch = self._reactor.callLater(rest_s, self._look)
-        elif self._wire is not None:
+        elif self._wire is not None and self._probe is None:
             self._give_up(self._wire, f"has not answered for {self._bounds.timeout_s:g} s", "silent")
         else:
-            self._fail_all("lost")
+            self._fail_waiting(BackendError)
 
     # --- the calls
 
-    def _pump(self, wire: _Wire) -> None:
-        """Fill the pipeline, all in one write."""
+    def _pump(self, wire: Wire) -> None:
+        """Fill the pipeline, all in one write; not while the gateway has not said that it is there."""
+        if self._probe is not None:
+            return
         pipeline, bounds = self._pipeline, self._bounds
         now = self._reactor.seconds()
         pieces: list[bytes] = []
@@ -314,62 +341,25 @@ class Lane:
         """Tell everybody `problem`."""
         now = self._reactor.seconds()
         sent = list(self._pipeline.lost())
+        for ticket in sent:
+            self._meter.sent(ticket.call.verb.name, result, now - ticket.began)
+        kind = LostError if is_retryable else BackendError
+        problem, waiting = self.problem, self._take_waiting()
+        fail(sent, kind, problem, is_sent=True, is_retryable=is_retryable)
+        fail(waiting, kind, problem, is_retryable=is_retryable)
+
+    def _fail_waiting(self, kind: type[BackendError]) -> None:
+        """No connection came about in time."""
+        fail(self._take_waiting(), kind, self.problem)
+
+    def _take_waiting(self) -> list[Ticket]:
         waiting = [*self._singles, *(ticket for feed in self._feeds for ticket in feed)]
         self._singles.clear()
         self._feeds.clear()
         self.waiting_bytes = 0
-        problem = self.problem
-        for ticket in sent:
-            self._meter.sent(ticket.call.verb.name, result, now - ticket.began)
-        _fail(sent, problem, is_sent=True, is_retryable=is_retryable)
-        _fail(waiting, problem, is_retryable=is_retryable)
+        return waiting
 
 
-def _fail(tickets: Iterable[Ticket], reason: str, *, is_sent: bool = False, is_retryable: bool = True) -> None:
-    for ticket in tickets:
-        is_written = is_sent and ticket.call.verb.effect is not Effect.NONE
-        ticket.sink.answered(ticket.index, BackendError(reason, retryable=is_retryable, is_written=is_written))
-
-
-class _Wire(TwistedProtocol):
-    """The lane's end of one TCP connection."""
-
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-
-    def connectionMade(self) -> None:  # noqa: N802
-        self.transport.setTcpNoDelay(True)  # type: ignore[union-attr]
-        self.transport.setTcpKeepAlive(True)  # type: ignore[union-attr]
-        self._lane.made(self)
-
-    def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        self._lane.received(self, data)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
-        self._lane.lost(self, f"closed the connection ({_words(reason)})")
-
-    def send(self, pieces: Sequence[bytes]) -> None:
-        self.transport.writeSequence(pieces)  # type: ignore[union-attr]
-
-    def drop(self) -> None:
-        """End the connection without another word; what is still to be written is not."""
-        self.transport.abortConnection()  # type: ignore[union-attr]
-
-
-class _Factory(ClientFactory):
-    """Makes the wire of one attempt."""
-
-    noisy = False
-
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-
-    def buildProtocol(self, addr: IAddress | None) -> _Wire:  # noqa: N802
-        return _Wire(self._lane)
-
-    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:  # noqa: N802
-        self._lane.missed(f"cannot be reached ({_words(reason)})")
-
-
-def _words(reason: Failure) -> str:
-    return reason.getErrorMessage().rstrip(".")
+def _cancel(timer: IDelayedCall | None) -> None:
+    if timer is not None and timer.active():
+        timer.cancel()

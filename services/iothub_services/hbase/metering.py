@@ -33,4 +33,5 @@ class RegistryMeter:
             return {"up": up, "down": len(client.lanes) - up}
 
         self._registry.feed(metrics.HBASE_CONNECTIONS, connections)
+        self._registry.feed(metrics.HBASE_GATEWAY_UP, lambda: client.gateways.are_up)
         self._registry.feed(metrics.HBASE_IN_FLIGHT, lambda: sum(lane.in_flight for lane in client.lanes))

@@ -96,6 +96,10 @@ class Effect(Enum):
     ROWS = "may be left half done"
 
 
+class LostError(BackendError):
+    """A call's gateway fell silent, or its connection was lost, before there was an answer: another gateway may give one."""
+
+
 class HBaseError(BackendError):
     """HBase answered, with a refusal. `java_class`: the simple name that decided; `text`: what the server said, without class names."""
 

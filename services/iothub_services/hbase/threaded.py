@@ -12,7 +12,7 @@ from typing import TypeVar
 from twisted.python.threadable import isInIOThread
 
 from iothub.errors import BackendError, LocalProtocolError
-from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.caller import Caller, asked_again
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.refusals import Effect
@@ -36,8 +36,12 @@ class ThreadCaller(Caller):
         self._call_in_reactor = call_in_reactor
         self._patience_s = patience_s
 
+    @property
+    def gateways(self) -> int:
+        return len(self._client.gateways)
+
     def call_many(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
-        """Make calls, pipelined; return the result or the error of each, in their order.
+        """Make calls as `Caller.call_many` says.
 
         Raises:
             LocalProtocolError: Called on the reactor thread, which must not wait.
@@ -46,6 +50,9 @@ class ThreadCaller(Caller):
             return []
         if isInIOThread():  # type: ignore[no-untyped-call]
             raise LocalProtocolError("a blocking call to HBase on the reactor thread; use HBaseClient.call there")
+        return asked_again(self._attempt, calls, self.gateways)
+
+    def _attempt(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
         batch = _Batch(len(calls))
         self._call_in_reactor(lambda: self._client.begin(calls, batch))
         batch.wait(self._patience_s)

@@ -205,6 +205,11 @@ HBASE_REQUEST_DURATION = _histogram(
     "iothub_hbase_request_duration_seconds", "From sending a call to its outcome.", _LATENCIES_S, ("op",)
 )
 HBASE_CONNECTIONS = _gauge("iothub_hbase_connections", "Connections to the gateways.", ("state",), (("up",), ("down",)))
+HBASE_GATEWAY_UP = _gauge(
+    "iothub_hbase_gateway_up",
+    "Whether a gateway answers, as far as this hub knows: 0 from its first silence or refused connection on.",
+    ("gateway",),
+)
 HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls that wait for their answers.")
 HBASE_BODIES_SWEPT = _counter(
     "iothub_hbase_bodies_swept_total", "Bodies that no queue referred to any more, deleted by this hub."

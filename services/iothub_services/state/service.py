@@ -116,17 +116,26 @@ class StateService:
         """Bring the store up to the end of the log and return every persistent session. Blocking.
 
         The sessions are those of the checkpoint that counts, with what the log has behind it. Without one, or when it cannot be used
-        (an alarm says why), they are those of the store, with what the log has behind that.
+        (an alarm says why), they are those of the store, with what the log has behind that. When a server fails in the middle, it may be
+        called again: nothing of the attempt before is left.
 
         Raises:
             ConflictError: Events between store and log are missing, so the sessions could not be told.
             FutureRecordError: The log or a record is of a newer program.
         """
         self._is_begun = True
+        self._ask_store_anew()
         with uncollected():
             checkpoint = find_checkpoint(self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint)
             sessions = None if checkpoint is None else self._load_from(checkpoint)
             return self._load_stored() if sessions is None else sessions
+
+    def _ask_store_anew(self) -> None:
+        """What was folded and is not written would look written to another attempt, and its rows would never be (!)."""
+        self._known.clear()
+        self._changed.clear()
+        self._written = self._store.applied_offsets()
+        self._folded = list(self._written)
 
     def _load_from(self, checkpoint: Checkpoint) -> list[SessionState] | None:
         """Fold the tail over a checkpoint, and write what the store has not applied yet; None: the store has seen more (!)."""

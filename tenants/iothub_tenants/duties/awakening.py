@@ -2,14 +2,21 @@
 
 Knows no log and no fold: it is given the folded states. A session whose connection died with the hub is told so by an event, so that
 its expiry and its Will begin.
+
+Theory: a server may fail in the middle, for minutes. Each question to a store, and each change, is asked again by itself until it is answered
+(`Patiently`), so that nothing is half loaded and nothing is loaded twice. What the servers said before may be old by then: other hubs may have
+come, and what they have begun is not to be taken for what nobody has (!).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
 
 from iothub import log as logging
+from iothub.garbage import uncollected
 from iothub.records import events
 from iothub.records.events import Subject, number_of_hub
 from iothub.records.state import SessionState
@@ -25,19 +32,46 @@ from iothub_tenants.duties.restoring import restore
 
 log = logging.get(__name__)
 
+T = TypeVar("T")
+
+
+class Patiently(Protocol):
+    """Does a piece of work that can be repeated, until its servers have answered."""
+
+    def __call__(self, work: Callable[[], Awaitable[T]], /) -> Awaitable[T]: ...
+
+
+def at_once(work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    """Do it once: no server is needed, or nobody is to wait."""
+    return work()
+
+
+def nobody() -> frozenset[int]:
+    return frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The hubs that share stores, as a start sees them: this one's node number, those of others that may live, and the log, asked again."""
+    """The hubs that share stores, as a start sees them: this one's node number, those of others that may live, and the log, asked again.
+
+    `newcomers`: the numbers of all that were seen since.
+    """
 
     number: int
     living: frozenset[int]
     look_again: Callable[[list[SessionState]], Awaitable[list[SessionState]]]  # those that have not ended by now
+    newcomers: Callable[[], frozenset[int]] = nobody
+
+    @property
+    def has_company(self) -> bool:
+        return bool(self.living or self.newcomers())
 
     def holder_of(self, state: SessionState) -> int:
         """Who has a session: its hub, if that may live; HERE: this hub, or one that is gone while nobody else is there."""
         number = number_of_hub(state.hub)
-        return HERE if number in (None, self.number) or not self.living else int(number or 0)
+        if number in (None, self.number) or not (self.living or number in self.newcomers()):
+            return HERE
+        return int(number or 0)
 
 
 class Awakening:
@@ -53,9 +87,11 @@ class Awakening:
         *,
         last_beat: float | None = None,
         neighbours: Neighbours | None = None,
+        patiently: Patiently = at_once,
     ) -> None:
         """`last_beat`: when the hub before this one was last seen alive, in Unix seconds. `neighbours`: None: no store is shared."""
         self._neighbours = neighbours
+        self._patiently = patiently
         self._last_beat_ms = None if last_beat is None else int(last_beat * 1000)
         self._hub = hub
         self._registry = registry
@@ -69,35 +105,42 @@ class Awakening:
         for state in states:
             by_tenant.setdefault(state.tenant_id, []).append(state)
         loaded = 0
-        for tenant_id in await self._run("accounts.names", self._registry.tenant_names):
-            record = await self._run("accounts.tenant", self._registry.tenant_by_id, tenant_id)
+        run = self._run
+        for tenant_id in await self._patiently(partial(run, "accounts.names", self._registry.tenant_names)):
+            find = partial(run, "accounts.tenant", self._registry.tenant_by_id, tenant_id)
+            record = await self._patiently(find)
             if record is not None:
                 loaded += await self._adopt_all(record, by_tenant.get(tenant_id, []))
         return loaded
 
     async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
-        listed = await self._queues.list_queues(record.id)
+        listed = await self._patiently(lambda: self._queues.list_queues(record.id))
         queues = {queue.queue_id for queue in listed}
         kept = [state for state in states if state.queue_id in queues]
         lost = [state for state in states if state.queue_id not in queues]
-        others = self._neighbours is not None and self._neighbours.living
-        if lost and self._neighbours is not None and others:  # they may have ended since they were read
-            lost = await self._neighbours.look_again(lost)
-            kept += [state for state in lost if self._neighbours.holder_of(state) != HERE]  # its hub's to see to
-            lost = [state for state in lost if self._neighbours.holder_of(state) == HERE]
+        neighbours = self._neighbours
+        if lost and neighbours is not None and neighbours.has_company:  # they may have ended since they were read
+            lost = await self._patiently(partial(neighbours.look_again, lost))
+            kept += [state for state in lost if neighbours.holder_of(state) != HERE]  # its hub's to see to
+            lost = [state for state in lost if neighbours.holder_of(state) == HERE]
         self._tell_unreadable(record, listed)
         self._end_lost(record, lost)
         if kept:
-            broker = await self._hub.brokers.broker(record)
-            for state in kept:
-                self._adopt(broker, state)
-            await self._bounds.obey(broker, listed)  # limits may have changed while no hub ran
-        if others:
-            return len(kept)  # a young queue may be of a session that another hub is just about to begin
+            broker = await self._patiently(lambda: self._hub.brokers.broker(record))
+            with uncollected():
+                for state in kept:
+                    self._adopt(broker, state)
+            await self._patiently(lambda: self._bounds.obey(broker, listed))  # limits may have changed while no hub ran
         readable = {queue.queue_id for queue in listed if not queue.unreadable}
-        for queue_id in readable.difference(state.queue_id for state in kept):
-            await self._queues.drop(queue_id)  # its session ended, or never began: the hub died in between
+        await self._drop(readable.difference(state.queue_id for state in kept))
         return len(kept)
+
+    async def _drop(self, queue_ids: Iterable[int]) -> None:
+        """Drop queues whose session ended, or never began: the hub died in between."""
+        for queue_id in queue_ids:
+            if self._neighbours is not None and self._neighbours.has_company:
+                return  # a young queue may be of a session that another hub is just about to begin
+            await self._patiently(partial(self._queues.drop, queue_id))
 
     def _tell_unreadable(self, record: TenantRecord, queues: list[QueueStats]) -> None:
         """A queue that a newer program has written is not lost: its session lives, and gets nothing until it can be read."""

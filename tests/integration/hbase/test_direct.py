@@ -7,13 +7,18 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub.errors import BackendError
 from iothub.units import Endpoint
 from iothub_services.hbase import calls
+from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.lane import Bounds
+from iothub_services.hbase.refusals import LostError
+from iothub_services.hbase.tickets import Bounds
 from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+
+QUESTION = calls.SERVER_TYPE.name.encode()
 
 
 class Served:
@@ -24,6 +29,7 @@ class Served:
         self.gateway.tables[b"t"] = {}
         self.answers_left = 1_000_000  # then connections are closed
         self.is_silent = False
+        self.is_hung = False  # from the first moment on
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = Endpoint("127.0.0.1", self._listener.getsockname()[1])
         self.connections: list[socket.socket] = []
@@ -49,7 +55,12 @@ class Served:
         try:
             while octets := connection.recv(65536):
                 frames, rest = split_frames(rest + octets)
-                for frame in frames if not self.is_silent else []:
+                for frame in frames if not self.is_hung else []:
+                    if QUESTION in frame:
+                        connection.sendall(framed(self.gateway.answer(frame)))
+                        continue
+                    if self.is_silent:
+                        break
                     if not self.answers_left:
                         connection.shutdown(socket.SHUT_RDWR)
                         return
@@ -116,6 +127,77 @@ def test_next_gateway_is_used_when_one_is_gone(served: Served) -> None:
         caller.call(calls.append(b"t", b"r", b"f:a", b"x"))
 
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
+
+
+@pytest.fixture
+def second() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.close()
+
+
+HASTY = Bounds(timeout_s=2.0, probe_timeout_s=0.2)
+
+
+def test_gateway_that_hangs_is_passed_over_before_anything_is_lost(served: Served, second: Served) -> None:
+    """It accepts connections and never answers: a write goes to the next one, once."""
+    served.is_hung = True
+    with capture_logs() as lines, DirectCaller([served.address, second.address], HASTY) as caller:
+        assert caller.call(calls.append(b"t", b"r", b"f:a", b"x")) == b"x"
+
+        with DirectCaller([served.address, second.address], HASTY) as another:
+            another.call(calls.get_row(b"t", b"r"))
+
+    (line,) = lines  # the next caller of a command knows
+    assert line["cause"] == f"HBase's gateway {served.address}: has not answered for 0.2 s"
+    assert (served.gateway.seen, len(served.connections)) == ([], 1)
+
+
+def test_every_gateway_that_hangs_is_named(served: Served, second: Served) -> None:
+    """Each was asked once."""
+    served.is_hung = second.is_hung = True
+    with DirectCaller([served.address, second.address], HASTY) as caller, pytest.raises(BackendError) as caught:
+        caller.call(calls.get_row(b"t", b"r"))
+
+    assert str(served.address) in str(caught.value)
+    assert str(second.address) in str(caught.value)
+    assert (caught.value.retryable, caught.value.is_written) == (True, False)
+
+
+def test_reads_are_asked_again_at_the_next_gateway(served: Served, second: Served) -> None:
+    """One that falls silent in the middle; a write is its caller's to repeat, with what is behind it."""
+    served.is_silent = True
+    second.gateway.tables[b"t"][b"r"] = {b"f:a": (b"x", 1)}
+    hasty = Bounds(timeout_s=0.3)
+    with DirectCaller([served.address, second.address], hasty) as caller:
+        row = caller.call(calls.get_row(b"t", b"r"))
+    second.is_silent = True
+    with DirectCaller([second.address, served.address], hasty) as caller:
+        write, read = caller.call_many(
+            [calls.append(b"t", b"r", b"f:a", b"x"), calls.get_row(b"t", b"r")]  # type: ignore[list-item]
+        )
+
+    assert row is not None
+    assert row.cells[b"f:a"].value == b"x"
+    assert isinstance(write, LostError)
+    assert isinstance(read, LostError)
+    assert (write.is_written, read.is_written) == (True, False)
+
+
+def test_scan_goes_on_at_the_next_gateway(served: Served, second: Served) -> None:
+    """A scanner is its own gateway's: it is opened again behind the last row, and no row is missed or seen twice."""
+    rows = {b"%02d" % number: {b"f:a": (b"x", 1)} for number in range(10)}
+    served.gateway.tables[b"t"], second.gateway.tables[b"t"] = dict(rows), dict(rows)
+    served.answers_left = 3
+    keys = sorted(rows)
+    with DirectCaller([served.address, second.address]) as caller:
+        assert [row.key for row in caller.scan(Scan(b"t"), page=2)] == keys
+    served.answers_left = 3
+    with DirectCaller([served.address, second.address]) as caller:
+        assert [row.key for row in caller.scan(Scan(b"t", is_reversed=True), page=2)] == keys[::-1]
+    served.answers_left = 3
+    with DirectCaller([served.address]) as caller, pytest.raises(LostError):
+        list(caller.scan(Scan(b"t"), page=2))
 
 
 def test_call_above_the_frame_limit_fails_alone(served: Served) -> None:

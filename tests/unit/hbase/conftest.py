@@ -12,24 +12,30 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from iothub.units import Endpoint
+from iothub_services.hbase import calls, wire
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.lane import Bounds
+from iothub_services.hbase.scout import Scout
+from iothub_services.hbase.tickets import Bounds
 from tests.support.hbase_gateway import FakeGateway, framed, split_frames
 
 ONE = (Endpoint("one", 9090),)
 TWO = (Endpoint("one", 9090), Endpoint("two", 9090))
 
+_IS_THERE = calls.SERVER_TYPE.name.encode()
+
 
 class Wire:
-    """One connection, seen from the gateway."""
+    """One connection, seen from the gateway. Whether it is there, it says at once, unless it hangs."""
 
     disconnecting = False
 
-    def __init__(self, factory: ClientFactory, gateway: FakeGateway) -> None:
+    def __init__(self, factory: ClientFactory, gateway: FakeGateway, host: str, *, is_hung: bool) -> None:
         self.gateway = gateway
+        self.host = host
+        self.is_hung = is_hung
+        self.questions = 0
         self.requests: list[bytes] = []
         self.is_aborted = False
-        self.is_answering = True
         self._rest = b""
         self.protocol = factory.buildProtocol(None)
         assert self.protocol is not None
@@ -39,7 +45,13 @@ class Wire:
 
     def writeSequence(self, frames: Sequence[bytes]) -> None:
         whole, self._rest = split_frames(self._rest + b"".join(frames))
-        self.requests += whole
+        for frame in whole:
+            if _IS_THERE not in frame:
+                self.requests.append(frame)
+                continue
+            self.questions += 1
+            if not self.is_hung:
+                self.send(framed(self.gateway.answer(frame)))
 
     def setTcpNoDelay(self, _: bool) -> None: ...
 
@@ -90,17 +102,28 @@ class World(Clock):
         super().__init__()
         self.gateway = FakeGateway()
         self.gateway.tables[b"t"] = {}
-        self.attempts: list[Attempt] = []
+        self.attempts: list[Attempt] = []  # of lanes
+        self.scouting: list[Attempt] = []
         self.wires: list[Wire] = []
 
     def connectTCP(self, host: str, port: int, factory: ClientFactory, timeout: float) -> IConnector:
-        self.attempts.append(Attempt(host, factory))
-        return self.attempts[-1]  # type: ignore[return-value]
+        assert isinstance(factory, wire.Attempt)
+        made = Attempt(host, factory)
+        (self.scouting if isinstance(factory.owner, Scout) else self.attempts).append(made)
+        return made  # type: ignore[return-value]
 
-    def accept(self) -> list[Wire]:
-        """Let every open attempt succeed; return the new wires."""
+    def accept(self, *hung: str) -> list[Wire]:
+        """Let every open attempt succeed; return the new wires. The gateways at these hosts hang."""
         attempts, self.attempts = self.attempts, []
-        made = [Wire(attempt.factory, self.gateway) for attempt in attempts]
+        return self._connect(attempts, hung)
+
+    def accept_scouts(self) -> list[Wire]:
+        """Let the attempts of scouts succeed."""
+        attempts, self.scouting = self.scouting, []
+        return self._connect(attempts, ())
+
+    def _connect(self, attempts: Sequence[Attempt], hung: Sequence[str]) -> list[Wire]:
+        made = [Wire(attempt.factory, self.gateway, attempt.host, is_hung=attempt.host in hung) for attempt in attempts]
         self.wires += made
         return made
 

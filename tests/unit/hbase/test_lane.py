@@ -185,7 +185,8 @@ def test_time_begins_with_the_work(world: World, make_client: MakeClient) -> Non
     (wire,) = world.accept()
     client.call(append())
     wire.answer()
-    world.advance(9.5)
+    for _ in range(19):
+        world.advance(0.5)
     client.call(append())
 
     world.advance(9.5)
@@ -270,9 +271,10 @@ def test_attempts_become_rarer_and_never_stop(world: World, make_client: MakeCli
     pauses = []
     for _ in range(8):
         world.refuse()
-        (timer,) = world.getDelayedCalls()
-        pauses.append(round(timer.getTime() - world.seconds(), 2))
-        world.advance(2)
+        began = world.seconds()
+        while not world.attempts:
+            world.advance(1 / 64)
+        pauses.append(round(world.seconds() - began, 1))
 
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
 
@@ -303,6 +305,18 @@ def test_stranger_on_the_port_is_hung_up_on(world: World, make_client: MakeClien
 
     assert wire.is_aborted
     assert "above the limit" in str(errors[0])
+
+
+def test_call_waits_while_a_stranger_is_on_the_port(world: World, make_client: MakeClient) -> None:
+    """It was not sent there; in the end it fails, with the reason."""
+    client = make_client(timeout_s=10)
+    errors = errors_of([client.call(append())])
+    for _ in range(22):
+        for wire in world.accept("one"):
+            wire.send(b"HTTP/1.1 400 Bad Request\r\n")
+        world.advance(0.5)
+
+    assert [(error.is_written, "above the limit" in str(error)) for error in errors] == [(False, True)]
 
 
 def test_same_pin_same_lane(world: World, make_client: MakeClient) -> None:

@@ -17,6 +17,7 @@ from iothub.company import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
 from iothub.errors import ConfigError, ConflictError, UnavailableError
 from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
+from iothub.waiting import Waiting
 from iothub_services.events.damage import untold
 from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
@@ -97,6 +98,7 @@ class Node:
         self.alarms: list[tuple[str, str]] = []
         self.registry, self.writer = None, SimpleNamespace()
         self.store_alarms = lambda word, text: self.alarms.append((word, text))
+        self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
         self.stores = SharedStores(cast("Any", self))
         self.replaced: list[ConflictError] = []
 
@@ -174,6 +176,38 @@ def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -
     assert opened == [None]
     assert node.plane.turn.held_at == node.clock.monotonic() + FRESH_S
     assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
+
+
+def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> None:
+    """With a reason; it goes on when the log is there again."""
+    two = other(node)
+    opened = node.begin()
+    node.pass_time(JOIN_S + 0.5 + CATCH_UP_S + 0.2, two)
+    assert (opened, node.waiting.reason) == (
+        [],
+        "waiting for the session log: the session log could not be followed in time",
+    )
+
+    node.follower.waiting.clear()  # what was given up
+    node.pass_time(1.5, two)
+    node.follower.round()
+
+    assert (opened, node.waiting.reason) == ([None], "")
+
+
+def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
+    """Also when they have left again: what they began is theirs."""
+    neighbours = now(node.stores.join(node.replaced.append))
+    assert not neighbours.has_company
+    two = other(node)
+    node.pass_time(2, two)
+    assert (neighbours.living, neighbours.newcomers()) == (frozenset(), {2})
+
+    now(two.leave())
+    node.pass_time(GONE_S + 2)
+
+    assert node.stores.others.living() == frozenset()
+    assert neighbours.has_company
 
 
 def test_subscription_settles_after_a_while_when_there_are_others(node: Node) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -120,3 +120,45 @@ def test_server_that_the_hub_lets_go_of_at_its_end_is_no_news() -> None:
         house.wait(HBase=down(1, BackendError("HBase's client is closed", retryable=True)))
 
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == []
+
+
+def loading(times: int, error: Exception | None = None) -> Callable[[], Awaitable[str]]:
+    """A piece of work that fails as `down` does."""
+    ask = down(times, error)
+
+    async def work() -> str:
+        ask()
+        return "loaded"
+
+    return work
+
+
+def test_work_is_done_again_until_its_servers_answer() -> None:
+    """A server that dies in the middle of the loading: the reason says which one and why, and is gone afterwards."""
+    house = House()
+    with pytest.raises(StopIteration) as done:
+        house.waiting.until_loaded("HBase and Kafka", loading(2)).send(None)
+
+    assert done.value.value == "loaded"
+    assert house.reasons == ["waiting for HBase and Kafka: it is down"] * 2
+    assert (house.waiting.reason, house.pauses) == ("", [PAUSE_S] * 2)
+
+
+def test_work_that_is_refused_for_good_is_not_done_again() -> None:
+    """Neither is any in a hub that is not to wait."""
+    refused = BackendError("HBase refused getRow: TableNotFoundException", retryable=False)
+    for house, work in ((House(), loading(1, refused)), (House(is_fail_fast=True), loading(1))):
+        with pytest.raises(BackendError):
+            house.waiting.until_loaded("HBase", work).send(None)
+        assert house.pauses == []
+
+
+def test_end_of_the_hub_is_no_failure_of_its_start() -> None:
+    """The client is closed under the work: nothing is raised, the hub ends in the middle of the wait."""
+    house = House()
+    house.waiting.end()
+
+    with pytest.raises(StopIteration):
+        house.waiting.until_loaded("HBase", loading(1, BackendError("closed", retryable=False))).send(None)
+
+    assert house.pauses == [PAUSE_S]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConflictError, CorruptRecordError, FutureRecordError
+from iothub.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import Subject, Topic
@@ -334,3 +334,28 @@ def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
     service.close()
 
     assert (found, alarms) == (["a", "b", "c", "d"], ["checkpoint_unused"])
+
+
+@pytest.mark.parametrize("is_with_checkpoint", [True, False])
+def test_start_that_failed_in_the_middle_is_repeated_whole(
+    house: House, monkeypatch: pytest.MonkeyPatch, is_with_checkpoint: bool
+) -> None:
+    """Nothing of the first attempt is left: what it folded and could not write is folded, and written, by the second."""
+    checkpoints = house.checkpoints if is_with_checkpoint else None
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), checkpoints)
+    apply, failures = MemoryStates.apply, [BackendError("HBase fell silent", retryable=True)] * 2
+
+    def fail(store: MemoryStates, offsets: Offsets, writes: list[StateWrite]) -> bool:
+        if failures:
+            raise failures.pop()
+        return apply(store, offsets, writes)
+
+    monkeypatch.setattr(MemoryStates, "apply", fail)
+    for _ in range(2):
+        with pytest.raises(BackendError):
+            service.load()
+
+    assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 2, "c": 1}
+    assert house.store.applied_offsets() == (5,)
+    assert [row.offset for row in house.store.load()] == [3, 4, 5]
+    assert service.verify().differences == []

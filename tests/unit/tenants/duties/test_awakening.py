@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from structlog.testing import capture_logs
 from twisted.internet.defer import succeed
 
+from iothub.errors import BackendError
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
@@ -18,9 +19,11 @@ from iothub_services.queues.port import QueueLimits, unreadable_queue
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import HERE
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from iothub_tenants.duties.awakening import Awakening, Neighbours
+from iothub_tenants.duties.awakening import Awakening, Neighbours, Patiently, at_once
 from tests.support import property_names as names
 from tests.support.control_house import House, now, run
+
+T = TypeVar("T")
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
@@ -32,6 +35,7 @@ def load(
     *,
     has_queues: bool = True,
     neighbours: Neighbours | None = None,
+    patiently: Patiently = at_once,
 ) -> int:
     """Start with these states, and queues for all of them and for nobody (99)."""
     known = list(states)
@@ -51,6 +55,7 @@ def load(
         cast("Any", run),
         last_beat=last_beat,
         neighbours=neighbours,
+        patiently=patiently,
     )
     return cast("int", now(awakening.load(known)))
 
@@ -274,3 +279,62 @@ def test_session_whose_queue_is_missing_is_asked_for_again_before_it_is_ended(ho
     load(house, [replace(state(house), hub="2.5")], has_queues=False, neighbours=again.neighbours)
     assert house.journal.words() == []
     assert house.session("c").control.place.holder == 2
+
+
+class Failing:
+    """Stores whose every call fails once, before it has done something or afterwards; each piece of work is done again."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await work()
+            except BackendError as error:
+                self.failures.append(str(error))
+
+    def of(self, queues: Any, name: str, *, is_done: bool) -> Callable[..., Awaitable[Any]]:
+        verb, left = getattr(queues, name), ["once"]
+
+        async def call(*args: Any) -> Any:
+            answer = await verb(*args) if is_done or not left else None
+            if left:
+                left.pop()
+                raise BackendError(f"{name} was not answered", retryable=True)
+            return answer
+
+        return call
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_servers_that_fail_in_the_middle_leave_nothing_half_loaded(
+    house: House, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """Each call is made again by itself: a session is there once, its lost connection is told of once, as is what has no queue."""
+    failing = Failing()
+    for name in ("list_queues", "set_tenant_limits", "drop"):
+        monkeypatch.setattr(house.queues, name, failing.of(house.queues, name, is_done=is_done), raising=False)
+    one = state(house, connected(house))
+
+    assert load(house, [one], patiently=cast("Patiently", failing.patiently)) == 1
+
+    assert sorted(failing.failures) == [
+        f"{name} was not answered" for name in ("drop", "list_queues", "set_tenant_limits")
+    ]
+    assert house.journal.words() == ["session.disconnected"]
+    assert [house.used(each) for each in (Quota.SESSIONS, Quota.SUBSCRIPTIONS)] == [1, 2]
+    assert set(house.queues.dropped) == {99}
+
+
+def test_hub_that_came_while_this_one_waited_for_a_server_keeps_what_it_began(house: House) -> None:
+    """The states were read before: its young queue is not dropped, its session not ended, and that of the hub before it is not its own."""
+    street = Street()
+    street.neighbours = replace(street.neighbours, newcomers=lambda: frozenset({2}))
+
+    load(house, [replace(state(house), hub="2.1")], has_queues=False, neighbours=street.neighbours)
+
+    assert (street.asked, house.journal.words(), house.queues.dropped) == (["c"], [], [])
+    assert house.session("c").control.place.holder == 2
+    one = replace(state(house, gone(house, 1)), hub="3.7")
+    assert street.neighbours.holder_of(one) == HERE

@@ -1,0 +1,60 @@
+"""The gateways of one client: which of them is in trouble, and which comes next.
+
+Knows no connection: lanes tell of failures, scouts of recoveries. Runs on the reactor thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from iothub import log as logging
+from iothub.units import Endpoint
+
+log = logging.get(__name__)
+
+
+class Gateways:
+    """Invariant: a gateway in trouble is on the lips once: the log hears of its trouble and of its end, `on_trouble` of its beginning."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], on_trouble: Callable[[Endpoint], None]) -> None:
+        self._endpoints = tuple(endpoints)
+        self._on_trouble = on_trouble
+        self._troubles: dict[Endpoint, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._endpoints)
+
+    def __getitem__(self, at: int) -> Endpoint:
+        return self._endpoints[at % len(self._endpoints)]
+
+    @property
+    def troubles(self) -> Mapping[Endpoint, str]:
+        """What the gateways did that do not answer."""
+        return self._troubles
+
+    @property
+    def are_up(self) -> dict[str, int]:
+        """1 for each gateway that answers as far as is known, 0 for each other one, by address."""
+        return {str(each): int(each not in self._troubles) for each in self._endpoints}
+
+    def is_well(self, at: int) -> bool:
+        return self[at] not in self._troubles
+
+    def after(self, at: int) -> int:
+        """Return the place of the next gateway that is in no trouble; of the next one when all are."""
+        count = len(self._endpoints)
+        others = [(at + step) % count for step in range(1, count)]
+        return next((other for other in others if self.is_well(other)), (at + 1) % count)
+
+    def failed(self, gateway: Endpoint, reason: str) -> None:
+        """It cannot be reached, or was silent."""
+        if gateway in self._troubles:
+            return
+        self._troubles[gateway] = reason
+        log.warning("a gateway of HBase does not answer", gateway=str(gateway), cause=reason, gateways=len(self))
+        self._on_trouble(gateway)
+
+    def answers(self, gateway: Endpoint) -> None:
+        """It has answered a question for which it needed HBase."""
+        if self._troubles.pop(gateway, None) is not None:
+            log.info("a gateway of HBase answers again", gateway=str(gateway))

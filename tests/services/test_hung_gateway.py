@@ -1,0 +1,200 @@
+"""Gateways of HBase that hang, under hubs and commands: the next one is asked, nothing that was acknowledged is lost, and a start waits visibly."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from iothub.units import Endpoint
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.clients import Door
+from tests.support.hanging_gateway import HangingGateway
+from tests.support.hub import Hub
+from tests.support.kafka_hub import readiness
+from tests.support.kills import run_kills, steady_cast
+from tests.support.party import Party
+from tests.support.server_hub import Stores, own_stores, server_hub
+from tests.support.waiting import until
+
+TIMEOUT_S = "10s"  # as by default: nobody waits for it here
+START_S = 30.0
+NOTICE_S = 10.0
+RECOVERY_S = 10.0
+SESSIONS = 5
+
+
+@pytest.fixture(scope="module")
+def stores(_house: Services) -> Iterator[Stores]:
+    with own_stores(_house) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    """With sessions that are away, and queues of theirs."""
+    hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
+    hub.environment = {**hub.environment, "IOTHUB_HBASE__TIMEOUT": TIMEOUT_S}
+    hub.start()
+    party = Party(Door(hub, "tcp"))
+    for number in range(SESSIONS):
+        party(5, f"s{number}", keep=True).subscribe((f"a/{number}", 1))
+    party.leave()
+    assert hub.stop() == 0
+    return hub
+
+
+@pytest.fixture
+def second(services: Services) -> Iterator[Endpoint]:
+    """A second gateway, which the tests pause."""
+    services.up("gateway")
+    yield Endpoint(HOST, services.ports.second_thrift)
+    services.kill("gateway")
+
+
+@pytest.fixture
+def hub(made: Hub, services: Services, second: Endpoint) -> Iterator[Hub]:
+    """Not started; the second gateway is its first one."""
+    alone = made.environment
+    made.environment = listing(made, second, Endpoint(HOST, services.ports.thrift))
+    yield made
+    made.close()
+    made.environment = alone
+
+
+@pytest.fixture
+def hanging(made: Hub, services: Services) -> Iterator[HangingGateway]:
+    """The only gateway of the hub."""
+    alone, gateway = made.environment, HangingGateway(Endpoint(HOST, services.ports.thrift))
+    made.environment = listing(made, gateway.address)
+    yield gateway
+    made.close()
+    made.environment = alone
+    gateway.close()
+
+
+def listing(hub: Hub, *gateways: Endpoint) -> dict[str, str]:
+    return {**hub.environment, "IOTHUB_HBASE__THRIFT": "[" + ", ".join(f'"{each}"' for each in gateways) + "]"}
+
+
+def scan_of(table: bytes) -> re.Pattern[bytes]:
+    """A start asks for tables and owners first; it reads rows when it loads."""
+    return re.compile(rb"scannerOpenWithScan.{0,64}:" + table, re.DOTALL)
+
+
+def is_ready(hub: Hub) -> bool:
+    return readiness(hub)[0]
+
+
+def gateway_is_up(hub: Hub, gateway: Endpoint) -> bool:
+    """As the metric says."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+        page = answer.read().decode()
+    return f'iothub_hbase_gateway_up{{gateway="{gateway}"}} 1' in page
+
+
+def sessions(hub: Hub) -> set[str]:
+    return {str(row["client_id"]) for row in hub.rows("session", "list", "acme")}
+
+
+def test_hub_starts_beside_a_gateway_that_hangs(services: Services, hub: Hub, second: Endpoint) -> None:
+    """So do commands; log, metric and doctor name it. When it is back it is used again."""
+    services.pause("gateway")
+    assert {f"s{number}" for number in range(SESSIONS)} <= sessions(hub)
+    assert len(hub.rows("queue", "list", "acme")) >= SESSIONS
+    assert str(second) in hub.run("doctor", check=False).stdout
+
+    began = time.monotonic()
+    hub.start(START_S)
+    until(lambda: is_ready(hub), "the hub is ready", START_S)
+    sys.stdout.write(f"ready after {time.monotonic() - began:.1f} s beside a gateway that hangs\n")
+
+    assert not gateway_is_up(hub, second)
+    assert f'"gateway": "{second}"' in hub.log
+    party = Party(Door(hub, "tcp"))
+    assert party(5, "s0", keep=True).connack.session_present
+    party.leave()
+
+    services.resume("gateway")
+
+    until(lambda: gateway_is_up(hub, second), "the metric", RECOVERY_S)
+    assert hub.stop() == 0
+
+
+def test_gateway_that_hangs_is_noticed_by_an_idle_hub(services: Services, hub: Hub, second: Endpoint) -> None:
+    """Nobody has called, and nobody is kept waiting afterwards."""
+    hub.start()
+    until(lambda: is_ready(hub) and gateway_is_up(hub, second), "the hub is ready", START_S)
+
+    services.pause("gateway")
+
+    until(lambda: not gateway_is_up(hub, second), "the metric", NOTICE_S)
+    assert is_ready(hub)
+    party = Party(Door(hub, "tcp"))
+    began = time.monotonic()
+    party(5, "new", keep=True).subscribe(("b", 1))
+    assert time.monotonic() - began < NOTICE_S / 2
+    party.leave()
+    assert hub.stop() == 0
+
+
+def test_gateway_that_hangs_under_publishers_loses_nothing(services: Services, hub: Hub) -> None:
+    """At any moment; those whose calls it had hear of them when another one has done them."""
+
+    def strike() -> None:
+        services.pause("gateway")
+        time.sleep(12.0)  # longer than a call waits for its answer
+        services.resume("gateway")
+
+    outcome = run_kills(hub, 2, 2.0, rate_per_s=20, drain_s=60, seed=9, strike=strike, casting=steady_cast)
+    sys.stdout.write(f"{outcome.report()}\n")
+
+    assert not outcome.wrong, outcome.report()
+    assert outcome.ledger.acknowledged > 50
+    assert hub.stop() == 0
+
+
+@pytest.mark.parametrize("table", [b"queue_index", b"retained"])
+def test_start_waits_when_the_only_gateway_hangs_in_the_middle_of_the_loading(
+    made: Hub, hanging: HangingGateway, table: bytes
+) -> None:
+    """Everybody can see why; it goes on when the gateway does, and no session is there twice or half."""
+    hub = made
+    hanging.hang_at = scan_of(table)
+    hub.launch()
+    until(lambda: hanging.is_hung, "the loading has begun", START_S)
+    until(lambda: f"HBase's gateway {hanging.address} has not answered" in readiness(hub)[1], "the reason", START_S)
+    assert hub.is_running()
+
+    hanging.let_go()
+
+    until(lambda: is_ready(hub), "the hub is ready", START_S)
+    party = Party(Door(hub, "tcp"))
+    for number in range(SESSIONS):
+        assert party(5, f"s{number}", keep=True).connack.session_present
+    party.leave()
+    assert hub.stop() == 0
+    assert "Traceback" not in hub.log
+    hub.run("state", "verify")
+
+
+def test_hub_that_is_not_to_wait_ends_when_its_gateway_hangs_in_the_middle(made: Hub, hanging: HangingGateway) -> None:
+    """Exit code 7."""
+    hanging.hang_at = scan_of(b"queue_index")
+    refused = subprocess.run(
+        [*made.command(), "--fail-fast"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=made.whole_environment,
+    )
+
+    assert refused.returncode == 7
+    assert refused.stderr.splitlines()[-1].startswith(f"iothub: HBase's gateway {hanging.address} has not answered")
