@@ -100,7 +100,7 @@ def gateway_is_up(hub: Hub, gateway: Endpoint) -> bool:
 
 
 def sessions(hub: Hub) -> set[str]:
-    return {str(row["client_id"]) for row in hub.rows("session", "list", "acme")}
+    return {str(row["name"]) for row in hub.rows("session", "list", "acme")}
 
 
 def test_hub_starts_beside_a_gateway_that_hangs(services: Services, hub: Hub, second: Endpoint) -> None:

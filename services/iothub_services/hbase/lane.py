@@ -173,29 +173,29 @@ class Lane:
         self._probe = self._reactor.callLater(self._bounds.silence_s, self._unanswered)
         wire.send(self._pipeline.send(Ticket(calls.server_type(), _Nobody())))
 
-    def _end_probe(self) -> bool:
-        """Forget the question. True: there was one, and nothing else is in flight."""
-        probe, self._probe = self._probe, None
-        if probe is None:
-            return False
-        _cancel(probe)
-        self._pipeline.lost()
-        return True
+    def _end_probe(self) -> None:
+        """Forget the question, which is all that is in flight."""
+        if self._probe is not None:
+            _cancel(self._probe)
+            self._probe = None
+            self._pipeline.lost()
 
     def _unanswered(self) -> None:
         if self._wire is not None:
             self._give_up(self._wire, f"has not answered for {self._bounds.silence_s:g} s", "silent")
 
     def _attended(self, wire: Wire) -> None:
-        """The gateway is there: send what has waited for that."""
-        self._end_probe()
+        """The gateway is there: send what has waited for that, unless it has said more than it was asked."""
+        _cancel(self._probe)
+        self._probe = None
         if self._is_greeted:
             self._failures = 0
         self._is_greeted = True
         self.problem = ""
         if self._rest is None:
             self._rest = self._reactor.callLater(self._bounds.rest_s, self._look_idle)
-        self._pump(wire)
+        if not self._pipeline.broken:
+            self._pump(wire)
 
     def _look_idle(self) -> None:
         """Nobody would notice that the gateway of an idle lane hangs, or that the one of its choice is back."""
@@ -269,14 +269,16 @@ class Lane:
 
         The callers' turn comes last: they may offer more. Where nothing was in flight, what waits goes to the next gateway.
         """
-        was_in_use = self._wire is not None and not self._end_probe()
+        self._end_probe()
         self._wire = None
         self.problem = f"HBase's gateway {self.gateway} {reason}"
         self._failures += 1
         self._at = self._gateways.after(self._at)
         self._pause = self._reactor.callLater(self._pause_s(), self._connect)
-        if was_in_use:
+        if self._pipeline.in_flight:
             self._fail_all(result)
+        else:
+            self._pipeline.lost()  # what had arrived and was no answer
 
     def _pause_s(self) -> float:
         """Every gateway is tried at once; then less and less often, never all lanes at the same moment."""

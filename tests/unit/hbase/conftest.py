@@ -34,6 +34,7 @@ class Wire:
         self.host = host
         self.is_hung = is_hung
         self.questions = 0
+        self.asked = b""  # the last one
         self.requests: list[bytes] = []
         self.is_aborted = False
         self._rest = b""
@@ -50,6 +51,7 @@ class Wire:
                 self.requests.append(frame)
                 continue
             self.questions += 1
+            self.asked = frame
             if not self.is_hung:
                 self.send(framed(self.gateway.answer(frame)))
 

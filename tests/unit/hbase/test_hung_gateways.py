@@ -14,6 +14,7 @@ from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.scout import PAUSE_S, Scout
 from iothub_services.hbase.wire import Attempt, Owner, Wire
+from tests.support.hbase_gateway import framed
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World
 from tests.unit.hbase.test_lane import append, errors_of
 
@@ -133,6 +134,21 @@ def test_lost_while_waiting_for_the_answer_keeps_what_waits(world: World, make_c
 
     for wire in wires:
         wire.lose()
+    pass_by(world, 1.0)
+    world.serve()
+
+    assert answer.result == b"x"
+
+
+def test_gateway_that_says_more_than_it_was_asked_gets_no_call(world: World, make_client: MakeClient) -> None:
+    """Nothing that follows could be trusted."""
+    client = make_client(TWO)
+    answer = client.call(append())
+    for wire in world.accept("one", "two"):
+        wire.send(2 * framed(world.gateway.answer(wire.asked)))
+        assert wire.is_aborted
+        assert wire.requests == []
+
     pass_by(world, 1.0)
     world.serve()
 

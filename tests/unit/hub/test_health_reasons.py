@@ -13,6 +13,7 @@ def node() -> Any:
     return SimpleNamespace(
         settings=SimpleNamespace(metrics=SimpleNamespace(tenant_series_max=1)),
         waiting=SimpleNamespace(reason=""),
+        hbase=None,
         telemetry=SimpleNamespace(is_ready=True),
         is_stopping=False,
         writer=SimpleNamespace(is_failing=False),
@@ -37,3 +38,19 @@ def test_hub_that_refuses_new_connections_is_not_ready() -> None:
 
     hub.plane.overload_level = lambda: 2
     assert health.reasons() == []
+
+
+def test_start_names_the_gateways_that_do_not_answer() -> None:
+    """At once: the call that waits for them may wait for a while; none is named twice."""
+    hub = node()
+    health = NodeHealth(hub)
+    hub.waiting.reason = "sessions are being loaded from HBase"
+    assert health.reasons() == ["the hub is starting: sessions are being loaded from HBase"]
+
+    hub.hbase = SimpleNamespace(gateways=SimpleNamespace(troubles={"one:9090": "has not answered for 3 s"}))
+    assert health.reasons() == [
+        "the hub is starting: sessions are being loaded from HBase; HBase's gateway one:9090 has not answered for 3 s"
+    ]
+
+    hub.waiting.reason = "waiting for HBase: HBase's gateway one:9090 has not answered for 3 s"
+    assert health.reasons() == [f"the hub is starting: {hub.waiting.reason}"]
