@@ -14,7 +14,7 @@ log = logging.get(__name__)
 
 
 class Gateways:
-    """Invariant: a gateway in trouble is on the lips once: the log hears of its trouble and of its end, `on_trouble` of its beginning."""
+    """Invariant: a trouble is told once, to the log and to `on_trouble`, and so is its end, to the log."""
 
     def __init__(self, endpoints: Sequence[Endpoint], on_trouble: Callable[[Endpoint], None]) -> None:
         self._endpoints = tuple(endpoints)
