@@ -11,14 +11,14 @@ from contextlib import contextmanager
 def uncollected() -> Iterator[None]:
     """Look for none meanwhile, nor ever in what is there at the end: it stays, and Python would go through it again and again.
 
-    For work without cycles that ends soon.
+    For work without cycles that ends soon. What a failure leaves does not stay: it is looked at as ever.
     """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
-    finally:
         gc.freeze()
+    finally:
         if was_enabled:
             gc.enable()
 

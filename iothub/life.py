@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub import garbage, log
 from iothub.duties import Duties
-from iothub.errors import BackendError, ConfigError, ConflictError, IotHubError
+from iothub.errors import BackendError, ConfigError, ConflictError, IotHubError, UnavailableError
 from iothub.from_settings import raise_file_limit
 from iothub.health import NodeHealth
 from iothub.heartbeat import Heartbeat
@@ -123,6 +123,7 @@ class Life:
             node.states.folded if shared is not None else ()
         )  # now: a second look at the log folds more than `states` has
         sessions = await awakening.load(states)
+        self._require_wanted()
         node.sys_topics.resume()
         node.journal_thread.start()
         if node.statistics_thread is not None:
@@ -130,6 +131,7 @@ class Life:
         await duties.catch_up()
         if shared is not None:
             await shared.open(folded)
+        self._require_wanted()
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             node.watch.require_room()
         node.listeners.start()
@@ -142,6 +144,11 @@ class Life:
         garbage.settle()
         node.hub_happened("hub.started")
         self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
+
+    def _require_wanted(self) -> None:
+        """Raises UnavailableError: the hub has been told to stop meanwhile, and its doors must not open."""
+        if self._node.is_stopping:
+            raise UnavailableError("the hub stops")
 
     def _open_clients(self) -> None:
         """Speak to servers from here on."""
@@ -162,10 +169,10 @@ class Life:
         await node.threads.run("housekeeping.installation", node.installation.note, node.data_dir)
 
     def _patiently(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """Do a piece of the loading, again if a server fails in the middle. A file that fails ends the start."""
-        servers = list(self._node.drivers.needed)
-        servers += ["the accounts database"] if self._node.accounts.is_on_server else []
-        return self._node.waiting.until_loaded(" and ".join(servers), work) if servers else work()
+        """Do a piece of the loading, again if a store fails in the middle. Where all are files, that ends the start."""
+        node = self._node
+        has_servers = node.drivers.needed or node.accounts.is_on_server
+        return node.waiting.until_loaded("the stores", work) if has_servers else work()
 
     async def _load_sessions(self) -> list[SessionState]:
         """Every session that is not lost has a queue after this, also when a damaged page took its own."""
@@ -249,6 +256,7 @@ class Life:
     def _stop(self, why: str) -> None:
         node = self._node
         self._log.info("stopping", signal=why)
+        node.waiting.end()
         node.telemetry.is_ready = False
         self._leave(self._shut_down())
 

@@ -42,7 +42,7 @@ class Waiting:
         self._is_over = False
 
     def end(self) -> None:
-        """The hub ends: that a server does not answer is no news any more."""
+        """The hub ends: nothing is waited for any more, and that a server does not answer is no news."""
         self._is_over = True
 
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
@@ -81,14 +81,16 @@ class Waiting:
                 return answer
 
     async def _wait(self, name: str, error: UnavailableError, *, is_passing: bool) -> None:
-        """Return when it may be tried again. Raises the error: it is not to be waited. The end of the hub ends a wait, and no start fails of it."""
-        if not self._is_over and (self._is_fail_fast or not is_passing):
+        """Return when it may be tried again. Raises UnavailableError: it is not to be waited, or the hub ends meanwhile."""
+        if self._is_over or self._is_fail_fast or not is_passing:
             raise error
         self._waits(name, error)
         await self._pause(PAUSE_S)
+        if self._is_over:
+            raise error
 
     def _waits(self, name: str, error: UnavailableError) -> None:
-        if not self._has_failed and not self._is_over:
+        if not self._has_failed:
             log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
         self._has_failed = True
         self.reason = f"waiting for {name}: {error}"

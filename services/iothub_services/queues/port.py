@@ -6,10 +6,11 @@ Positions begin at 1 and are never issued again, not even after the queue has be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 
@@ -167,6 +168,11 @@ class QueueStats:
 def unreadable_queue(queue_id: int, tenant_id: int, why: str) -> QueueStats:
     """Return what is said of a queue of which nothing else is known."""
     return QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 0, unreadable=why)
+
+
+def in_order(queues: Iterable[QueueStats]) -> list[QueueStats]:
+    """Return queues ascending by id."""
+    return sorted(queues, key=attrgetter("queue_id"))
 
 
 class TenantUsage(NamedTuple):

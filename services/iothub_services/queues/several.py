@@ -37,6 +37,7 @@ from iothub_services.queues.port import (
     QueueStore,
     Refused,
     TenantUsage,
+    in_order,
 )
 from iothub_services.queues.rebuilding import Place, RebuildingStore, Rebuilt
 
@@ -221,12 +222,14 @@ class SeveralQueues:
         return TenantUsage(sum(usage.messages for usage in usages), sum(usage.bytes for usage in usages))
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        found: list[QueueStats] = []
+        """What several drivers cannot read, because they share its index, is listed once."""
+        found: dict[int, QueueStats] = {}
         for name, driver in self._drivers.items():
-            listed = driver.list_queues(tenant_id)
-            self._homes.update(dict.fromkeys([stats.queue_id for stats in listed], name))
-            found += listed
-        return sorted(found, key=lambda stats: stats.queue_id)
+            for stats in driver.list_queues(tenant_id):
+                if not stats.unreadable or stats.queue_id not in found:
+                    found[stats.queue_id] = stats
+                    self._homes[stats.queue_id] = name
+        return in_order(found.values())
 
     def drop_tenant(self, tenant_id: int) -> int:
         return sum(driver.drop_tenant(tenant_id) for driver in self._drivers.values())

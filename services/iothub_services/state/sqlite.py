@@ -48,6 +48,10 @@ SCHEMA = Schema(
 )
 
 
+_PUT = """INSERT INTO session VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
+    SET offset = excluded.offset, record = excluded.record WHERE excluded.offset >= session.offset"""
+
+
 class SqliteStates(SqliteStore):
     """Fulfils `StateStore`."""
 
@@ -59,8 +63,9 @@ class SqliteStates(SqliteStore):
                 return False
             connection.execute("DELETE FROM applied")
             connection.executemany("INSERT INTO applied VALUES (?, ?)", enumerate(applied))
-            for write in writes:
-                _write(connection, write)
+            gone = [(write.tenant_id, write.client_id) for write in writes if write.record is None]
+            connection.executemany("DELETE FROM session WHERE tenant = ? AND client_id = ?", gone)
+            connection.executemany(_PUT, [write for write in writes if write.record is not None])
             return True
 
     def applied_offsets(self) -> Offsets:
@@ -100,15 +105,3 @@ class SqliteStates(SqliteStore):
 
 def _applied(connection: sqlite3.Connection) -> Offsets:
     return tuple(int(offset) for (offset,) in connection.execute("SELECT offset FROM applied ORDER BY partition"))
-
-
-def _write(connection: sqlite3.Connection, write: StateWrite) -> None:
-    if write.record is None:
-        statement = "DELETE FROM session WHERE tenant = ? AND client_id = ?"
-        connection.execute(statement, (write.tenant_id, write.client_id))
-        return
-    connection.execute(
-        """INSERT INTO session VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
-        SET offset = excluded.offset, record = excluded.record WHERE excluded.offset >= session.offset""",
-        write,
-    )

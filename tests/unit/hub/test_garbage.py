@@ -27,7 +27,7 @@ def test_nothing_is_looked_for_meanwhile_and_afterwards_it_is_as_before(was_enab
         gc.disable()
 
     with pytest.raises(BackendError), garbage.uncollected():
-        _fail()
+        _fail([])
     after_failure = gc.isenabled()
     with garbage.uncollected():
         meanwhile = gc.isenabled()
@@ -35,7 +35,8 @@ def test_nothing_is_looked_for_meanwhile_and_afterwards_it_is_as_before(was_enab
     assert (after_failure, meanwhile, gc.isenabled()) == (was_enabled, False, was_enabled)
 
 
-def _fail() -> None:
+def _fail(left: list[list[object]]) -> None:
+    left.append([])
     raise BackendError("the store does not answer", retryable=True)
 
 
@@ -51,3 +52,12 @@ def test_what_was_made_is_never_looked_at(is_settled: bool) -> None:
 
     looked_at = {id(thing) for thing in gc.get_objects()}  # by the next look
     assert not looked_at.intersection(map(id, made))
+
+
+def test_what_a_failure_leaves_is_garbage() -> None:
+    """A start repeats its loading for hours while a server is away: each attempt would leave all that it had read."""
+    left: list[list[object]] = []
+    with pytest.raises(BackendError), garbage.uncollected():
+        _fail(left)
+
+    assert any(thing is left[0] for thing in gc.get_objects())

@@ -22,6 +22,7 @@ class House:
         self.pauses: list[float] = []
         self.asked: list[str] = []
         self.reasons: list[str] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def run(self, what: str, function: Callable[[], T], /) -> T:
         assert what == "housekeeping.ask"
@@ -31,6 +32,7 @@ class House:
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.reasons.append(self.waiting.reason)
+        self.meanwhile()
 
     def wait(self, **servers: Callable[[], None]) -> None:
         with pytest.raises(StopIteration):
@@ -112,14 +114,15 @@ def test_what_was_asked_for_is_returned() -> None:
 
 
 def test_server_that_the_hub_lets_go_of_at_its_end_is_no_news() -> None:
-    """A stop while the start waits."""
+    """A stop while the start waits: nothing is asked again."""
     house = House()
     house.waiting.end()
 
-    with capture_logs() as lines:
+    with capture_logs() as lines, pytest.raises(BackendError, match="closed"):
         house.wait(HBase=down(1, BackendError("HBase's client is closed", retryable=True)))
 
-    assert [line["event"] for line in lines if line["log_level"] == "warning"] == []
+    assert lines == []
+    assert house.pauses == []
 
 
 def loading(times: int, error: Exception | None = None) -> Callable[[], Awaitable[str]]:
@@ -153,12 +156,16 @@ def test_work_that_is_refused_for_good_is_not_done_again() -> None:
         assert house.pauses == []
 
 
-def test_end_of_the_hub_is_no_failure_of_its_start() -> None:
-    """The client is closed under the work: nothing is raised, the hub ends in the middle of the wait."""
-    house = House()
-    house.waiting.end()
+def test_end_of_the_hub_ends_a_wait() -> None:
+    """Whatever the server says afterwards, the start does not go on."""
+    house, attempts = House(), list[int]()
 
-    with pytest.raises(StopIteration):
-        house.waiting.until_loaded("HBase", loading(1, BackendError("closed", retryable=False))).send(None)
+    async def work() -> None:
+        attempts.append(1)
+        raise BackendError("it is down", retryable=True)
 
-    assert house.pauses == [PAUSE_S]
+    house.meanwhile = house.waiting.end
+    with pytest.raises(BackendError, match="it is down"):
+        house.waiting.until_loaded("HBase", work).send(None)
+
+    assert attempts == [1]

@@ -18,7 +18,9 @@ from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.hbase.room import TenantRoom
+from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Appended, QueueLimits
+from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError
 from tests.support.hbase_queues import TABLES, HBase
@@ -308,7 +310,7 @@ def test_index_knows_its_driver_and_its_version() -> None:
 
 
 def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
-    """A list leaves it out; whoever asks for that queue is refused by name, and nobody else."""
+    """A list says so; whoever asks for that queue is refused by name, and nobody else."""
     house = HBase()
     store, _ = house.store()
     made(store, 1)
@@ -320,6 +322,10 @@ def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
     with pytest.raises(BackendError, match="has version 02, this program knows 1") as failure:
         successor.append([one(1, 2)])
     assert not failure.value.retryable
+    listed = SeveralQueues({"memory": MemoryQueues(), "hbase": successor, "again": successor}, "hbase").list_queues(
+        TENANT
+    )
+    assert [(stats.queue_id, "has version 02" in stats.unreadable) for stats in listed] == [(1, True), (2, False)]
 
 
 def test_dropped_queue_that_is_told_of_late_counts_for_nobody() -> None:

@@ -23,7 +23,7 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.queues.port import TenantUsage
+from iothub_services.queues.port import QueueStats, TenantUsage, unreadable_queue
 
 log = logging.get(__name__)
 
@@ -123,15 +123,24 @@ class QueueIndex:
 
     # --- in HBase
 
-    def listed(self, tenant_id: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending; damaged rows are left out. Raises BackendError."""
+    def listed(
+        self, tenant_id: int | None = None, unreadable: list[QueueStats] | None = None
+    ) -> Iterator[tuple[int, int]]:
+        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending. Raises BackendError.
+
+        Those whose rows are of a newer program, or damaged, are put into `unreadable` instead (None: they are left out).
+        """
         start = b"" if tenant_id is None else keys.tenant_key(tenant_id)
         scan = Scan(self._table, start, keys.prefix_end(start), (COLUMN,), caching=ROWS_AT_ONCE)
         for row in self._caller.scan(scan, ROWS_AT_ONCE):
             try:
                 is_ours = self._is_ours(row.cells[COLUMN].value, row.key)
             except BackendError as error:
-                log.error("a queue is left out", why=str(error))
+                if unreadable is None:
+                    log.error("a queue is left out", why=str(error))
+                else:
+                    tenant, queue_id = keys.queue_of_index(row.key)
+                    unreadable.append(unreadable_queue(queue_id, tenant, str(error)))
                 continue
             if is_ours:
                 yield keys.queue_of_index(row.key)

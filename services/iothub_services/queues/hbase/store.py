@@ -47,6 +47,7 @@ from iothub_services.queues.port import (
     QueueLimits,
     QueueStats,
     TenantUsage,
+    in_order,
     unreadable_queue,
 )
 
@@ -233,8 +234,9 @@ class HBaseQueues:
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         self._opened()
-        known = [self._index.add(*each) for each in self._index.listed(tenant_id)]
-        return [_shown(queue, told) for queue, told in self._told(known)]
+        strange: list[QueueStats] = []
+        known = [self._index.add(*each) for each in self._index.listed(tenant_id, strange)]
+        return in_order([_shown(queue, told) for queue, told in self._told(known)] + strange)
 
     def purge(self, queue_id: int) -> int:
         known = self._existing(queue_id)

@@ -23,7 +23,15 @@ from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, DamagedQueueError, QueueLog
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue, holds, is_gone, run_of
-from iothub_services.queues.port import Page, QueuedRecord, QueueStats, StaleEpochError, Unreadable, unreadable_queue
+from iothub_services.queues.port import (
+    Page,
+    QueuedRecord,
+    QueueStats,
+    StaleEpochError,
+    Unreadable,
+    in_order,
+    unreadable_queue,
+)
 
 log = logging.get(__name__)
 
@@ -218,13 +226,14 @@ class Reading:
         return standing[queue_id]
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        listed = [queue_id for _, queue_id in self._log.index.listed(tenant_id)]
-        found: dict[int, QueueStats] = {}
+        strange: list[QueueStats] = []
+        listed = [queue_id for _, queue_id in self._log.index.listed(tenant_id, strange)]
+        found = {stats.queue_id: stats for stats in strange}
         for part in parts(listed, _LISTED_AT_ONCE):
             standing, unreadable = self._standing(part)
             found |= standing
             found |= {queue: unreadable_queue(queue, tenant_id, str(error)) for queue, error in unreadable.items()}
-        return [found[queue_id] for queue_id in listed if queue_id in found]
+        return in_order(found.values())
 
     def _standing(self, queue_ids: Sequence[int]) -> tuple[dict[int, QueueStats], dict[int, DamagedQueueError]]:
         """Read meta rows and last rows, not what this hub has in memory: others may have changed them.
