@@ -17,7 +17,7 @@ from iothub.units import Endpoint
 from iothub_services.hbase import calls, from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.refusals import HBaseError
+from iothub_services.hbase.refusals import HBaseError, LostError
 from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase import requests as hbase_requests
 from iothub_services.queues.port import EARLIEST
@@ -25,7 +25,7 @@ from iothub_services.queues.port import EARLIEST
 _SILENT_S = 5.0  # an operator waits, no message does
 _NOBODY = b"\0"  # no row of ours is so short
 _START = "start it, or correct hbase.thrift"
-_BEHIND = "the gateway answers: look at the master and the region servers of HBase"
+_BEHIND = "the gateway itself answers: look at the master and the region servers of HBase, and at ZooKeeper"
 _RIGHT = "give the gateway's user the right in HBase"
 _STRANGER = (
     "somebody listens there: see whether it is a Thrift gateway (binary protocol, framed, without TLS) and not stopped; "
@@ -80,6 +80,8 @@ def _advice(error: BackendError, gateways: Sequence[Endpoint]) -> str:
     """What to do where HBase has said no, where somebody says nothing or something else, and where nobody is."""
     if isinstance(error, HBaseError):
         return _RIGHT if error.java_class == "AccessDeniedException" else _BEHIND
+    if isinstance(error, LostError):  # it had said that it is there
+        return _BEHIND
     return _STRANGER if all(map(_listens, gateways)) else _START
 
 

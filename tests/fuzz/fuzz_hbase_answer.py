@@ -8,6 +8,7 @@ from iothub.errors import BackendError
 from iothub_services.hbase import calls, thrift
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.pipeline import Pipeline
+from iothub_services.hbase.replies import Scanner
 from tests.support.hbase_gateway import FakeGateway, framed
 
 CALLS: tuple[Call[object], ...] = (
@@ -19,7 +20,7 @@ CALLS: tuple[Call[object], ...] = (
     calls.families(b"t"),
     calls.regions(b"t"),
     calls.open_scan(calls.Scan(b"t")),
-    calls.next_rows(0, 5, b""),
+    calls.next_rows(Scanner(0, 0), 5, b""),
     calls.increment(b"t", b"r3", b"f:n", 1),
 )
 

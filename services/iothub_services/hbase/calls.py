@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from iothub.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import refusals, replies, thrift
 from iothub_services.hbase.refusals import Effect
-from iothub_services.hbase.replies import Family, Region, Row
+from iothub_services.hbase.replies import Family, Region, Row, Scanner
 from iothub_services.hbase.thrift import BOOL, END, I32, I64, LIST, MAP, STOP, STRING, STRUCT, Reader, ThriftError
 
 T = TypeVar("T")
@@ -44,9 +44,7 @@ class Verb(Generic[T_co]):
     @property
     def is_repeatable(self) -> bool:
         """May it be made again, at another gateway? A scanner is its own gateway's."""
-        return (
-            self.effect is Effect.NONE and not self.name.startswith("scanner")
-        ) or self.name == "scannerOpenWithScan"
+        return self.effect is Effect.NONE and self.name not in ("scannerGetList", "scannerClose")
 
     @property
     def body_at(self) -> int:
@@ -55,9 +53,10 @@ class Verb(Generic[T_co]):
 
 
 class Call(Generic[T_co]):
-    """One call, encoded. Immutable by convention."""
+    """One call, encoded. Immutable by convention. `scanner`: the one that it asks, on the connection that has opened it alone."""
 
     __slots__ = ("body", "pin", "verb")
+    scanner: Scanner | None = None
 
     def __init__(self, verb: Verb[T_co], body: bytes, pin: bytes) -> None:
         self.verb = verb
@@ -111,6 +110,17 @@ class Call(Generic[T_co]):
         raise refusals.already_exists(verb.name, told.text)
 
 
+class _ScannerCall(Call[T_co]):
+    __slots__ = ("scanner",)
+
+    def __init__(self, verb: Verb[T_co], body: bytes, pin: bytes, scanner: Scanner) -> None:
+        super().__init__(verb, body, pin)
+        self.scanner: Scanner = scanner
+
+    def pinned(self, pin: bytes) -> Call[T_co]:
+        return _ScannerCall(self.verb, self.body, pin, self.scanner)
+
+
 def _verb(name: str, effect: Effect, kind: int, read: Callable[[Reader], T]) -> Verb[T]:
     return Verb(name, effect, read, kind, _VERSION_CALL + thrift.text(name.encode()))
 
@@ -130,7 +140,7 @@ GET_ROW = _verb("getRow", Effect.NONE, LIST, replies.read_row)
 GET_ROW_COLUMNS = _verb("getRowWithColumns", Effect.NONE, LIST, replies.read_row)
 GET_ROWS = _verb("getRows", Effect.NONE, LIST, replies.read_rows)
 GET_ROWS_COLUMNS = _verb("getRowsWithColumns", Effect.NONE, LIST, replies.read_rows)
-OPEN_SCAN = _verb("scannerOpenWithScan", Effect.NONE, I32, replies.read_i32)
+OPEN_SCAN = _verb("scannerOpenWithScan", Effect.NONE, I32, replies.read_scanner)
 NEXT_ROWS = _verb("scannerGetList", Effect.NONE, LIST, replies.read_rows)
 CLOSE_SCAN = _verb("scannerClose", Effect.NONE, STOP, replies.read_nothing)
 TABLE_NAMES = _verb("getTableNames", Effect.NONE, LIST, replies.read_names)
@@ -292,8 +302,8 @@ class Scan:
         return self.start or self.table
 
 
-def open_scan(scan: Scan) -> Call[int]:
-    """Open a scanner; it lives in the gateway of this connection, so what follows needs the same pin."""
+def open_scan(scan: Scan) -> Call[Scanner]:
+    """Open a scanner, for this connection alone: what follows needs the same pin, and fails with `LostError` when it has gone."""
     options = [_TEXT[1] + thrift.text(scan.start)]
     if scan.stop:
         options.append(_TEXT[2] + thrift.text(scan.stop))
@@ -307,13 +317,15 @@ def open_scan(scan: Scan) -> Call[int]:
     return Call(OPEN_SCAN, body, scan.pin)
 
 
-def next_rows(scanner: int, count: int, pin: bytes) -> Call[list[Row]]:
+def next_rows(scanner: Scanner, count: int, pin: bytes) -> Call[list[Row]]:
     """Read on; an empty answer is the end."""
-    return Call(NEXT_ROWS, _I32[1] + thrift.i32(scanner) + _I32[2] + thrift.i32(count) + END, pin)
+    return _ScannerCall(
+        NEXT_ROWS, _I32[1] + thrift.i32(scanner.number) + _I32[2] + thrift.i32(count) + END, pin, scanner
+    )
 
 
-def close_scan(scanner: int, pin: bytes) -> Call[None]:
-    return Call(CLOSE_SCAN, _I32[1] + thrift.i32(scanner) + END, pin)
+def close_scan(scanner: Scanner, pin: bytes) -> Call[None]:
+    return _ScannerCall(CLOSE_SCAN, _I32[1] + thrift.i32(scanner.number) + END, pin, scanner)
 
 
 # --- tables

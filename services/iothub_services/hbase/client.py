@@ -67,6 +67,8 @@ class HBaseClient:
             lane.close()
         for scout in self._scouts.values():
             scout.close()
+        self._scouts.clear()
+        self.gateways.forget()
 
     def _send_scout(self, gateway: Endpoint) -> None:
         bounds = self.bounds

@@ -21,7 +21,7 @@ from iothub_services.hbase.calls import Call, server_type
 from iothub_services.hbase.client import too_large
 from iothub_services.hbase.pipeline import Pipeline
 from iothub_services.hbase.refusals import Effect, LostError
-from iothub_services.hbase.tickets import Bounds
+from iothub_services.hbase.tickets import SCANNER_GONE, Bounds
 
 log = logging.get(__name__)
 
@@ -76,6 +76,7 @@ class DirectCaller(Caller):
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
+        self._pipeline.lost()
 
     @property
     def gateways(self) -> int:
@@ -91,6 +92,8 @@ class DirectCaller(Caller):
         for index, call in enumerate(calls):
             if call.size > self._bounds.frame_bytes:
                 results[index] = too_large(call, self._bounds.frame_bytes)
+            elif call.scanner is not None and not self._pipeline.has(call.scanner):
+                results[index] = LostError(SCANNER_GONE, retryable=True)
             else:
                 waiting.append(_Ticket(index, cast("Call[object]", call)))
         try:
@@ -100,9 +103,11 @@ class DirectCaller(Caller):
             _fail(waiting, results, BackendError, str(error))
         except OSError as error:
             reason = self._told(error)
-            for ticket in self._give_up():
+            is_too_large = self._pipeline.is_too_large  # that answer is too large at every gateway
+            for place, ticket in enumerate(self._give_up(is_in_trouble=not is_too_large)):
+                kind = BackendError if is_too_large and not place else LostError
                 is_written = ticket.call.verb.effect is not Effect.NONE
-                results[ticket.index] = LostError(reason, retryable=True, is_written=is_written)
+                results[ticket.index] = kind(reason, retryable=True, is_written=is_written)
             _fail(waiting, results, LostError, reason)
         return cast("list[T | BackendError]", results)
 
@@ -177,12 +182,14 @@ class DirectCaller(Caller):
             raise ConnectionError("closed the connection")
         return self._pipeline.receive(octets)
 
-    def _give_up(self) -> Iterable[_Ticket]:
-        """Never use the connection again, and turn to the next gateway; return what was in flight."""
+    def _give_up(self, *, is_in_trouble: bool = True) -> Iterable[_Ticket]:
+        """Never use the connection again, and turn to the next gateway if this one is in trouble; return what was in flight."""
+        sent = self._pipeline.lost()
         self.close()
-        _found_out[self._gateways[0]] = self._monotonic()
-        self._gateways.rotate(-1)
-        return self._pipeline.lost()
+        if is_in_trouble:
+            _found_out[self._gateways[0]] = self._monotonic()
+            self._gateways.rotate(-1)
+        return sent
 
 
 def _fail(

@@ -47,12 +47,16 @@ class Gateways:
         return next((other for other in others if self.is_well(other)), (at + 1) % count)
 
     def failed(self, gateway: Endpoint, reason: str) -> None:
-        """It cannot be reached, or was silent."""
+        """It cannot be reached, or does not say that it is there."""
         if gateway in self._troubles:
             return
         self._troubles[gateway] = reason
         log.warning("a gateway of HBase does not answer", gateway=str(gateway), cause=reason, gateways=len(self))
         self._on_trouble(gateway)
+
+    def forget(self) -> None:
+        """Nobody looks any more: nothing is known of any."""
+        self._troubles.clear()
 
     def answers(self, gateway: Endpoint) -> None:
         """It has answered a question for which it needed HBase."""

@@ -9,6 +9,8 @@ slowness: as long as answers come, a deep pipeline may take its time; when none 
 connection is aborted and never used again, because the answer that is late would be taken for the next one's.
 A gateway that hangs accepts connections all the same. So a new connection, and one that has rested, is asked a question first that costs
 nothing: until it is answered nothing else is sent, and when it is not, nothing is lost: what waits goes to the next gateway.
+A scanner is known by a small number that its gateway counts for all clients: a call to one goes out on the connection that has opened it,
+or not at all.
 Batches are served in turn, one call each, and every other turn is a single call's: a batch of thousands keeps nobody waiting.
 """
 
@@ -25,7 +27,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.pipeline import Pipeline
 from iothub_services.hbase.refusals import LostError
-from iothub_services.hbase.tickets import Bounds, Meter, Ticket, fail
+from iothub_services.hbase.tickets import SCANNER_GONE, Bounds, Meter, Ticket, fail
 from iothub_services.hbase.wire import Attempt, Reactor, Wire
 
 FIRST_PAUSE_S = 0.1
@@ -217,6 +219,7 @@ class Lane:
         """The gateway of its first choice answers again, and no call is under way."""
         self._wire = None
         wire.drop()
+        self._pipeline.lost()
         self._at = self._home
         self.problem = f"HBase's gateway {self.gateway} is not connected yet"
         self._connect()
@@ -259,12 +262,18 @@ class Lane:
             self._step_on(reason, "lost")
 
     def _give_up(self, wire: Wire, reason: str, result: str) -> None:
-        """Abort the connection, never to use it again."""
-        self._gateways.failed(self.gateway, reason)
-        wire.drop()
-        self._step_on(reason, result)
+        """Abort the connection, never to use it again.
 
-    def _step_on(self, reason: str, result: str) -> None:
+        In trouble is the gateway that does not say that it is there. One that has not answered a call may have waited for a slow region
+        server, as the next one would: it is asked first whether it is there, and passed over when that has not helped.
+        """
+        is_asked = self._probe is not None
+        if is_asked:
+            self._gateways.failed(self.gateway, reason)
+        wire.drop()
+        self._step_on(reason, result, is_kept=not is_asked and not self._failures and self._gateways.is_well(self._at))
+
+    def _step_on(self, reason: str, result: str, *, is_kept: bool = False) -> None:
         """Be without a connection, plan the next one, then fail what was in flight and what waits behind it.
 
         The callers' turn comes last: they may offer more. Where nothing was in flight, what waits goes to the next gateway.
@@ -273,7 +282,8 @@ class Lane:
         self._wire = None
         self.problem = f"HBase's gateway {self.gateway} {reason}"
         self._failures += 1
-        self._at = self._gateways.after(self._at)
+        if not is_kept:
+            self._at = self._gateways.after(self._at)
         self._pause = self._reactor.callLater(self._pause_s(), self._connect)
         if self._pipeline.in_flight:
             self._fail_all(result)
@@ -307,21 +317,27 @@ class Lane:
     # --- the calls
 
     def _pump(self, wire: Wire) -> None:
-        """Fill the pipeline, all in one write; not while the gateway has not said that it is there."""
+        """Fill the pipeline, all in one write; not while the gateway has not said that it is there. Callers' turn comes last."""
         if self._probe is not None:
             return
         pipeline, bounds = self._pipeline, self._bounds
         now = self._reactor.seconds()
         pieces: list[bytes] = []
+        strays: list[Ticket] = []
         while pipeline.in_flight < bounds.in_flight and pipeline.in_flight_bytes < bounds.in_flight_bytes:
             ticket = self._next()
             if ticket is None:
                 break
-            if not ticket.sink.is_over:
-                ticket.began = now
-                pieces += pipeline.send(ticket)
+            if ticket.sink.is_over:
+                continue
+            if ticket.call.scanner is not None and not pipeline.has(ticket.call.scanner):
+                strays.append(ticket)
+                continue
+            ticket.began = now
+            pieces += pipeline.send(ticket)
         if pieces:
             wire.send(pieces)
+        fail(strays, LostError, SCANNER_GONE)
 
     def _next(self) -> Ticket | None:
         """Return whose turn it is: single calls and batches take turns, and so do the batches."""
@@ -342,12 +358,14 @@ class Lane:
     def _fail_all(self, result: str, *, is_retryable: bool = True) -> None:
         """Tell everybody `problem`."""
         now = self._reactor.seconds()
+        large = int(self._pipeline.is_too_large)  # that answer is too large at every gateway
         sent = list(self._pipeline.lost())
         for ticket in sent:
             self._meter.sent(ticket.call.verb.name, result, now - ticket.began)
         kind = LostError if is_retryable else BackendError
         problem, waiting = self.problem, self._take_waiting()
-        fail(sent, kind, problem, is_sent=True, is_retryable=is_retryable)
+        fail(sent[:large], BackendError, problem, is_sent=True, is_retryable=is_retryable)
+        fail(sent[large:], kind, problem, is_sent=True, is_retryable=is_retryable)
         fail(waiting, kind, problem, is_retryable=is_retryable)
 
     def _fail_waiting(self, kind: type[BackendError]) -> None:

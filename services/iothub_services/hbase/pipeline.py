@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from iothub_services.hbase import thrift
 from iothub_services.hbase.calls import Call
+from iothub_services.hbase.replies import Scanner
 from iothub_services.hbase.thrift import ThriftError
 
 _LENGTH_BYTES = 4
@@ -32,15 +33,19 @@ class Pipeline(Generic[Ticket]):
     """Calls in flight and the bytes that have arrived.
 
     Invariants: `in_flight` and `in_flight_bytes` count the calls that were sent and not answered; no more than one frame and what a
-    read brought beyond it is kept, and no frame above `frame_bytes`. `broken`: what the peer did against the protocol, "" for nothing;
-    nothing that follows can be trusted then, and nothing is read any more.
+    read brought beyond it is kept, and no frame above `frame_bytes`. Calls are numbered through all connections, so the number of the call
+    that has opened a scanner says on which connection that was. `broken`: what the peer did against the protocol, "" for nothing;
+    nothing that follows can be trusted then, and nothing is read any more. `is_too_large`: it is the answer to the first call in flight
+    that does not fit a frame.
     """
 
     def __init__(self, frame_bytes: int) -> None:
         self.frame_bytes = frame_bytes
         self.in_flight_bytes = 0
         self.broken = ""
-        self._sequence = 0
+        self.is_too_large = False
+        self._count = 0  # of all calls, on this connection and those before
+        self._before = 0  # of those before
         self._sent: deque[tuple[Ticket, int]] = deque()
         self._arrived = bytearray()
         self._needed = _LENGTH_BYTES
@@ -50,11 +55,17 @@ class Pipeline(Generic[Ticket]):
         return len(self._sent)
 
     def send(self, ticket: Ticket) -> tuple[bytes, bytes]:
-        """Return the frame of a call, in two pieces; it is now in flight."""
-        self._sequence = (self._sequence + 1) & _SEQUENCES
-        self._sent.append((ticket, self._sequence))
+        """Return the frame of a call, in two pieces; it is now in flight. Not one to a scanner that this connection has not."""
+        self._count += 1
+        sequence = self._count & _SEQUENCES
+        self._sent.append((ticket, sequence))
         self.in_flight_bytes += ticket.call.size
-        return ticket.call.pieces(self._sequence)
+        return ticket.call.pieces(sequence)
+
+    def has(self, scanner: Scanner) -> bool:
+        """Was this scanner opened on this connection? One of another connection may be somebody else's here."""
+        age = (self._count - scanner.opened_by) & _SEQUENCES
+        return age < self._count - self._before
 
     def receive(self, octets: bytes) -> list[tuple[Ticket, bytes]]:
         """Take what has arrived; return the calls that it answers, each with its frame, in order. Look at `broken` afterwards."""
@@ -78,10 +89,12 @@ class Pipeline(Generic[Ticket]):
     def lost(self) -> Iterable[Ticket]:
         """Forget the connection; return the calls that were in flight, in order. Sequence numbers go on: none has two meanings."""
         sent, self._sent = self._sent, deque()
+        self._before = self._count
         self._arrived.clear()
         self._needed = _LENGTH_BYTES
         self.in_flight_bytes = 0
         self.broken = ""
+        self.is_too_large = False
         return [ticket for ticket, _ in sent]
 
     def _frame_size(self, at: int) -> int | None:
@@ -92,6 +105,7 @@ class Pipeline(Generic[Ticket]):
             return None
         size = int.from_bytes(self._arrived[at : at + _LENGTH_BYTES], "big")
         if size > self.frame_bytes:
+            self.is_too_large = True
             raise ThriftError(f"an answer of {size} bytes, above the limit of {self.frame_bytes}")
         self._needed = _LENGTH_BYTES + size
         return size if here >= self._needed else None

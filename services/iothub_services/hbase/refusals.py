@@ -97,7 +97,10 @@ class Effect(Enum):
 
 
 class LostError(BackendError):
-    """A call's gateway fell silent, or its connection was lost, before there was an answer: another gateway may give one."""
+    """A call's gateway fell silent, or its connection was lost, before there was an answer: another gateway may give one.
+
+    Or it is a call to a scanner that went with its connection: it was not sent, the scanner is to be opened anew.
+    """
 
 
 class HBaseError(BackendError):

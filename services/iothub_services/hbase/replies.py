@@ -24,6 +24,13 @@ class Row(NamedTuple):
     cells: dict[bytes, Cell]
 
 
+class Scanner(NamedTuple):
+    """A scanner: its number, which its gateway counts for all clients, and the number of the call that has opened it."""
+
+    number: int
+    opened_by: int
+
+
 class Region(NamedTuple):
     """One region of a table: the rows from `start` to before `end` (b"": no bound), and the server that has it."""
 
@@ -53,6 +60,10 @@ def read_bool(reader: Reader) -> bool:
 
 def read_i32(reader: Reader) -> int:
     return reader.i32()
+
+
+def read_scanner(reader: Reader) -> Scanner:
+    return Scanner(reader.i32(), reader.sequence())
 
 
 def read_i64(reader: Reader) -> int:

@@ -96,6 +96,11 @@ class Reader:
         kind, number = _HEAD.unpack_from(self._frame, start)
         return kind, number
 
+    def sequence(self) -> int:
+        """Return the number of the message whose frame this is, wherever the reader stands: it is behind version and name."""
+        at = 8 + int.from_bytes(self._frame[4:8], "big")
+        return int.from_bytes(self._frame[at : at + 4], "big")
+
     def byte(self) -> int:
         return self._frame[self._take(1)]
 

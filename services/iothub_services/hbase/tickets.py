@@ -61,6 +61,10 @@ class Meter(Protocol):
     def sent(self, verb: str, result: str, seconds: float) -> None: ...
 
 
+SCANNER_GONE = "the connection to HBase's gateway on which the scanner was opened is gone: open it anew"
+"""Why a call to a scanner is not sent."""
+
+
 def fail(
     tickets: Iterable[Ticket],
     kind: type[BackendError],

@@ -29,6 +29,7 @@ class Served:
         self.gateway.tables[b"t"] = {}
         self.answers_left = 1_000_000  # then connections are closed
         self.is_silent = False
+        self.hung_up_on = b""  # calls that have this in them end the connection
         self.is_hung = False  # from the first moment on
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = Endpoint("127.0.0.1", self._listener.getsockname()[1])
@@ -61,7 +62,7 @@ class Served:
                         continue
                     if self.is_silent:
                         break
-                    if not self.answers_left:
+                    if not self.answers_left or (self.hung_up_on and self.hung_up_on in frame):
                         connection.shutdown(socket.SHUT_RDWR)
                         return
                     self.answers_left -= 1
@@ -198,6 +199,54 @@ def test_scan_goes_on_at_the_next_gateway(served: Served, second: Served) -> Non
     served.answers_left = 3
     with DirectCaller([served.address]) as caller, pytest.raises(LostError):
         list(caller.scan(Scan(b"t"), page=2))
+
+
+def test_scan_goes_on_though_another_call_has_moved_to_the_next_gateway(served: Served, second: Served) -> None:
+    """Between two pages; the scanner's number is somebody else's there."""
+    rows = {b"%02d" % number: {b"f:a": (b"x", 1)} for number in range(10)}
+    strange = {b"strange " + key: cells for key, cells in rows.items()}
+    served.gateway.tables[b"t"], second.gateway.tables[b"t"] = dict(rows), dict(rows)
+    second.gateway.tables[b"other"] = strange
+    second.gateway._scanners[0] = (b"other", sorted(strange), None)
+    second.gateway._opened = 0
+    served.hung_up_on = b"getRow"
+    keys: list[bytes] = []
+    with DirectCaller([served.address, second.address]) as caller:
+        for row in caller.scan(Scan(b"t"), page=3):
+            keys.append(row.key)
+            if len(keys) == 2:
+                assert caller.call(calls.get_row(b"t", b"00")) is not None
+
+    assert keys == sorted(rows)
+    assert second.gateway._scanners[0][1] == sorted(strange)
+
+
+def test_scanner_is_not_asked_on_the_next_connection(served: Served) -> None:
+    """Also to the same gateway, and when the caller was closed between."""
+    with DirectCaller([served.address]) as caller:
+        scanner = caller.call(calls.open_scan(Scan(b"t")))
+        caller.close()
+        with pytest.raises(LostError, match="open it anew"):
+            caller.call(calls.next_rows(scanner, 1, b"t"))
+
+    assert [verb for verb, _ in served.gateway.seen] == ["scannerOpenWithScan"]
+
+
+def test_answer_above_the_frame_limit_is_not_asked_for_again(served: Served, second: Served) -> None:
+    """It is as large at each gateway, and this one is well: it is asked on."""
+    for each in (served, second):
+        each.gateway.tables[b"t"] = {b"large": {b"f:a": (b"x" * 2000, 1)}, b"small": {b"f:a": (b"x", 1)}}
+    with DirectCaller([served.address, second.address], Bounds(frame_bytes=1000)) as caller:
+        large, small = caller.call_many([calls.get_row(b"t", b"large"), calls.get_row(b"t", b"small")])
+        again = caller.call(calls.get_row(b"t", b"small"))
+
+    assert isinstance(large, BackendError)
+    assert not isinstance(large, LostError)
+    assert "above the limit of 1000" in str(large)
+    assert large.retryable
+    assert small == again
+    assert [arguments[2] for _, arguments in served.gateway.seen].count(b"large") == 1
+    assert second.gateway.seen == []
 
 
 def test_call_above_the_frame_limit_fails_alone(served: Served) -> None:

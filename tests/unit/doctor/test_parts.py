@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -28,6 +29,7 @@ from iothub_tenants.accounts import streams, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.streams import Wanted
+from tests.support.hbase_gateway import FakeGateway, framed, split_frames
 
 NOBODY = Endpoint("127.0.0.1", 1)
 TCP_OFF = Config(listeners=Listeners(tcp=TcpListener(port=None)))
@@ -189,6 +191,36 @@ def test_refusal_behind_a_gateway_leads_to_hbase(java_class: str, words: str) ->
     refused = HBaseError("no", retryable=True, is_written=False, java_class=java_class, text="no")
 
     assert words in hbase._advice(refused, (NOBODY,))
+
+
+def test_silence_behind_a_gateway_leads_to_hbase() -> None:
+    """It says that it is there, and waits for the master: nobody is to look for another program on its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = [threading.Thread(target=_say_only_that_it_is_there, args=(listener,)) for _ in range(4)]
+        for each in answering:
+            each.start()
+        settings = HBase(thrift=(Endpoint("127.0.0.1", listener.getsockname()[1]),), timeout_s=0.3)
+        findings = found(*hbase.looks(settings, []))
+        listener.shutdown(socket.SHUT_RDWR)
+        for each in answering:
+            each.join(10)
+
+    assert len(findings) == 2
+    for finding in findings.values():
+        assert "has not answered for 0.3 s" in finding.text
+        assert "look at the master" in finding.advice
+
+
+def _say_only_that_it_is_there(listener: socket.socket) -> None:
+    gateway = FakeGateway()
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                while octets := connection.recv(1 << 16):
+                    (frame,), _ = split_frames(octets)
+                    if b"getThriftServerType" in frame:
+                        connection.sendall(framed(gateway.answer(frame)))
 
 
 def test_cluster_that_refuses_is_told_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ class World(Clock):
         super().__init__()
         self.gateway = FakeGateway()
         self.gateway.tables[b"t"] = {}
+        self.gateways: dict[str, FakeGateway] = {}  # by host, where it is another one
         self.attempts: list[Attempt] = []  # of lanes
         self.scouting: list[Attempt] = []
         self.wires: list[Wire] = []
@@ -125,7 +126,15 @@ class World(Clock):
         return self._connect(attempts, ())
 
     def _connect(self, attempts: Sequence[Attempt], hung: Sequence[str]) -> list[Wire]:
-        made = [Wire(attempt.factory, self.gateway, attempt.host, is_hung=attempt.host in hung) for attempt in attempts]
+        made = [
+            Wire(
+                attempt.factory,
+                self.gateways.get(attempt.host, self.gateway),
+                attempt.host,
+                is_hung=attempt.host in hung,
+            )
+            for attempt in attempts
+        ]
         self.wires += made
         return made
 

@@ -10,7 +10,7 @@ from iothub.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import calls, thrift
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.refusals import HBaseError
-from iothub_services.hbase.replies import Cell, Family, Region, Row
+from iothub_services.hbase.replies import Cell, Family, Region, Row, Scanner
 from tests.support.hbase_gateway import FakeGateway, RefusedError
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def test_scan_opens_reads_and_closes(gateway: FakeGateway) -> None:
 def test_scanner_that_is_gone_can_be_opened_anew(gateway: FakeGateway) -> None:
     """The gateway forgets scanners when it restarts."""
     with pytest.raises(HBaseError, match="scanner ID") as caught:
-        ask(gateway, calls.next_rows(4, 5, b""))
+        ask(gateway, calls.next_rows(Scanner(4, 7), 5, b""))
 
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
 

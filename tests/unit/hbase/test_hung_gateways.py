@@ -12,6 +12,7 @@ from iothub.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.refusals import LostError
+from iothub_services.hbase.replies import Scanner
 from iothub_services.hbase.scout import PAUSE_S, Scout
 from iothub_services.hbase.wire import Attempt, Owner, Wire
 from tests.support.hbase_gateway import framed
@@ -180,6 +181,91 @@ def test_closed_client_leaves_neither_lane_nor_scout(world: World, make_client: 
     assert all(wire.is_aborted for wire in world.wires)
 
 
+def test_client_that_is_opened_again_knows_of_no_trouble_and_sends_scouts(
+    world: World, make_client: MakeClient
+) -> None:
+    """Otherwise nobody would ever see that a gateway is back."""
+    client = make_client(TWO)
+    world.accept("one")
+    pass_by(world, SILENCE_S + STEP_S, "one")
+    assert list(client.gateways.troubles) == [TWO[0]]
+
+    client.close()
+    world.scouting.clear()
+    assert client.gateways.are_up == {"one:9090": 1, "two:9090": 1}
+    client.open()
+    pass_by(world, 2 * (REST_S + SILENCE_S) + PAUSE_S, "one")
+
+    assert list(client.gateways.troubles) == [TWO[0]]
+    assert [attempt.host for attempt in world.scouting] == ["one"]
+
+
+def test_slow_region_is_no_trouble_of_the_gateways(world: World, make_client: MakeClient) -> None:
+    """They say that they are there. The same one is asked first; when that has not helped, the next one."""
+    client = make_client(TWO, lanes_each=1, timeout_s=10)
+    lane = client.lane(b"r")
+    hosts = [lane.gateway.host]
+    world.accept()
+    with capture_logs() as lines:
+        for _ in range(3):
+            errors: list[BackendError] = errors_of([client.call(append())])
+            pass_by(world, 10 + STEP_S)
+            assert [isinstance(error, LostError) for error in errors] == [True]
+            hosts.append(lane.gateway.host)
+
+    other = "two" if hosts[0] == "one" else "one"
+    assert hosts == [hosts[0], hosts[0], other, hosts[0]]
+    assert lines == []
+    assert client.gateways.are_up == {"one:9090": 1, "two:9090": 1}
+    answer = client.call(append())
+    pass_by(world, 1.0)
+    world.serve()
+    assert answer.called
+
+
+def test_gateway_that_hangs_under_a_call_is_in_trouble_when_it_does_not_say_that_it_is_there(
+    world: World, make_client: MakeClient
+) -> None:
+    """The question on the next connection decides; what waits for that goes to the next gateway."""
+    client = make_client(TWO, timeout_s=10)
+    host = client.lane(b"r").gateway.host
+    world.accept()
+    errors: list[BackendError] = errors_of([client.call(append())])
+    pass_by(world, 10 + STEP_S, host)
+    assert len(errors) == 1
+    assert client.gateways.troubles == {}
+
+    answer = client.call(append())
+    pass_by(world, SILENCE_S + 1, host)
+    world.serve()
+
+    assert [each.host for each in client.gateways.troubles] == [host]
+    assert answer.called
+    assert client.lane(b"r").gateway.host != host
+
+
+def test_answer_above_the_frame_limit_is_an_error_of_its_call(world: World, make_client: MakeClient) -> None:
+    """No gateway has a smaller one; those behind it are lost with the connection, and can be asked for again."""
+    client = make_client(TWO, frame_bytes=1000)
+    world.gateway.tables[b"t"][b"r"] = {b"f:a": (b"x" * 2000, 1)}
+    host = client.lane(b"r").gateway.host
+    world.accept()
+    errors: list[BackendError] = errors_of(
+        [client.call(call) for call in (calls.get_row(b"t", b"r"), append())]  # type: ignore[misc]
+    )
+
+    with capture_logs() as lines:
+        world.serve()
+        pass_by(world, 1.0)
+
+    assert [isinstance(error, LostError) for error in errors] == [False, True]
+    assert all(error.retryable for error in errors)
+    assert "above the limit of 1000" in str(errors[0])
+    assert (lines, dict(client.gateways.troubles)) == ([], {})
+    assert client.lane(b"r").gateway.host == host
+    assert client.is_up
+
+
 def test_next_gateway_is_one_in_no_trouble() -> None:
     """When all are in trouble, simply the next one: each is tried."""
     three = [Endpoint(host, 9090) for host in ("one", "two", "three")]
@@ -253,6 +339,6 @@ def test_reads_that_are_asked_again_are_reads_alone() -> None:
     """A scanner is one gateway's; a write may be done."""
     assert calls.get_row(b"t", b"r").verb.is_repeatable
     assert calls.open_scan(calls.Scan(b"t")).verb.is_repeatable
-    assert not calls.next_rows(1, 1, b"r").verb.is_repeatable
-    assert not calls.close_scan(1, b"r").verb.is_repeatable
+    assert not calls.next_rows(Scanner(1, 1), 1, b"r").verb.is_repeatable
+    assert not calls.close_scan(Scanner(1, 1), b"r").verb.is_repeatable
     assert not append().verb.is_repeatable

@@ -7,6 +7,7 @@ import pytest
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.pipeline import Pipeline
+from iothub_services.hbase.replies import Scanner
 from tests.support.hbase_gateway import FakeGateway, framed
 
 
@@ -110,3 +111,35 @@ def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pip
 
     sent = sent_by(pipeline, append(b"b"))
     assert len(pipeline.receive(answers(gateway, sent))) == 1
+
+
+def test_scanner_is_of_the_connection_that_opened_it(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+    """Of no earlier and no later one, however many calls there are: the numbers on the wire begin again, those of connections do not."""
+    pipeline._count = (1 << 31) - 3
+    pipeline.lost()
+    seen: list[Scanner] = []
+    for _ in range(3):
+        for _ in range(2):
+            asked = Asked(calls.open_scan(calls.Scan(b"t")))
+            ((_, frame),) = pipeline.receive(answers(gateway, sent_by(pipeline, asked)))
+            scanner = asked.call.decode(frame)
+            assert isinstance(scanner, Scanner)
+            seen.append(scanner)
+            assert pipeline.has(scanner)
+        assert [pipeline.has(each) for each in seen] == [False] * (len(seen) - 2) + [True] * 2
+        pipeline.lost()
+        assert not any(pipeline.has(each) for each in seen)
+
+    assert [scanner.opened_by for scanner in seen] == [(1 << 31) - 2, (1 << 31) - 1, 0, 1, 2, 3]
+
+
+def test_answer_above_the_limit_is_told_from_other_trouble(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+    """It is the answer to the first call in flight."""
+    sent_by(pipeline, append(b"a"))
+    pipeline.receive((1001).to_bytes(4, "big"))
+    assert (pipeline.is_too_large, "above the limit of 1000" in pipeline.broken) == (True, True)
+
+    pipeline.lost()
+    sent_by(pipeline, append(b"a"))
+    pipeline.receive(framed(b"HTTP/1.1 400 Bad Request"))
+    assert (pipeline.is_too_large, bool(pipeline.broken)) == (False, True)

@@ -278,12 +278,7 @@ class QueueLog:
 
     def _scanned(self, scans: Sequence[Scan], count: int) -> list[list[Row]]:
         """Return the first rows of each scan."""
-        opened = all_of(self.caller.call_many([calls.open_scan(scan) for scan in scans]))
-        pairs = list(zip(opened, scans, strict=True))
-        reads: list[Call[object]] = []
-        for scanner, scan in pairs:
-            reads += [calls.next_rows(scanner, count, scan.pin), calls.close_scan(scanner, scan.pin)]
-        return [rows for rows in all_of(self.caller.call_many(reads)[::2]) if isinstance(rows, list)]
+        return all_of(self.caller.first_rows(scans, count))
 
     def rows_from(self, key: bytes, position: int, count: int = ROWS_AT_ONCE) -> list[Row]:
         """Return rows from the one that begins at a position, or is next behind it; fewer than `count`: the tail was reached."""
