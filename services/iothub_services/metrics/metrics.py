@@ -207,7 +207,7 @@ HBASE_REQUEST_DURATION = _histogram(
 HBASE_CONNECTIONS = _gauge("iothub_hbase_connections", "Connections to the gateways.", ("state",), (("up",), ("down",)))
 HBASE_GATEWAY_UP = _gauge(
     "iothub_hbase_gateway_up",
-    "Whether a gateway answers, as far as this hub knows: 0 from its first silence or refused connection on.",
+    "Whether a gateway answers, as far as this hub knows: 0 once it cannot be reached or does not say that it is there.",
     ("gateway",),
 )
 HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls that wait for their answers.")
