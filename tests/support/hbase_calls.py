@@ -12,7 +12,7 @@ from typing import TypeVar
 from iothub.errors import BackendError
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
-from iothub_services.hbase.refusals import Effect
+from iothub_services.hbase.refusals import Effect, LostError
 from tests.support.hbase_gateway import FakeGateway
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ class Fault(Enum):
 
     NONE = "it is answered"
     UNSENT = "it never leaves"
+    MOVED = "it never leaves, its connection has gone"
     LOST = "it may be done, and is not"
     UNANSWERED = "it is done, and its answer is lost"
 
@@ -44,6 +45,8 @@ class FakeCaller(Caller):
         self.made.append(call.verb.name)
         fault = self.fault(call)
         may_be_written = fault is not Fault.UNSENT and call.verb.effect is not Effect.NONE
+        if fault is Fault.MOVED:
+            return LostError(f"{call.verb.name}: {fault.value}", retryable=True)
         if fault in (Fault.UNSENT, Fault.LOST):
             return BackendError(f"{call.verb.name}: {fault.value}", retryable=True, is_written=may_be_written)
         frame = self.gateway.answer(call.frame(1)[4:])

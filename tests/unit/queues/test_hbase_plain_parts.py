@@ -254,6 +254,27 @@ def test_slot_is_put_looked_at_and_gone_on_behind() -> None:
     assert caller.made.count("checkAndPut") == 4  # a queue made, one claimed, and two slots
 
 
+def test_scanner_that_is_lost_with_its_connection_is_opened_anew() -> None:
+    """Between opening and reading: a queue is loaded all the same."""
+    hbase = PlainHBase()
+    store, _ = hbase.store()
+    made(store, 1)
+    store.append([one(1, 1)])
+    other, caller = hbase.store(2)
+    log = other._log
+    log.index.find((1,))
+    caller.made.clear()
+    moves = iter((Fault.MOVED, Fault.MOVED))
+    caller.fault = lambda call: next(moves, Fault.NONE) if call.scanner is not None else Fault.NONE
+
+    assert log.existing(1).tail == 1
+    assert [verb for verb in caller.made if verb.startswith("scanner")] == 2 * [
+        "scannerOpenWithScan",
+        "scannerGetList",
+        "scannerClose",
+    ]
+
+
 def test_gaps_of_what_is_known_are_found() -> None:
     """Rows in the middle that this hub has not seen; the nearest place where one begins."""
     whole = _queue(2, 3, 1, 4)
