@@ -357,6 +357,19 @@ def test_scanners_that_cannot_be_closed_do_no_harm() -> None:
     assert other.tails([1, 2]) == {1: 0}
 
 
+def test_queue_is_found_though_the_scanner_is_lost_with_its_connection() -> None:
+    """Between opening and reading: it is opened anew."""
+    house = HBase()
+    first, _ = house.store(1)
+    other, caller = house.store(2)
+    other.open()
+    made(first, 1, QueueLimits())
+    moves = iter((Fault.MOVED, Fault.MOVED))
+    caller.fault = lambda call: next(moves, Fault.NONE) if call.scanner is not None else Fault.NONE
+
+    assert other.tails([1, 2]) == {1: 0}
+
+
 def test_refusal_names_its_reason_once() -> None:
     """What HBase says of a request that is refused whole is not tried again."""
     house = HBase()

@@ -172,10 +172,7 @@ class QueueIndex:
     def _find(self, queue_ids: Sequence[int]) -> None:
         starts = [keys.reverse_bits(queue_id) for queue_id in queue_ids]
         scans = [Scan(self._queues_table, start, keys.prefix_end(start), (b"m",), caching=_SAME_ID) for start in starts]
-        scanners = all_of(self._caller.call_many([calls.open_scan(scan) for scan in scans]))
-        opened = list(zip(scanners, scans, strict=True))
-        found = all_of(self._caller.call_many([calls.next_rows(each, _SAME_ID, scan.pin) for each, scan in opened]))
-        self._caller.call_many([calls.close_scan(each, scan.pin) for each, scan in opened])  # else they run out
+        found = all_of(self._caller.first_rows(scans, _SAME_ID))
         rows = {
             keys.index_key(tenant_id, queue_id): (tenant_id, queue_id)
             for row in (row for rows in found for row in rows if row.key.endswith(keys.META))
