@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 _WORDS = 300  # characters of a line of the library
@@ -55,8 +57,9 @@ def remedy_of(text: str) -> str:
 class LastWords(logging.Handler):
     """What kafka-python complained of last: of several lines one that names a cause. Its lines go no further."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
         super().__init__(logging.WARNING)
+        self._now = now
         self._kept = Cause()
         self._weight = 0
         self._at_s = 0.0
@@ -70,9 +73,9 @@ class LastWords(logging.Handler):
             self._kept, self._weight, self._at_s = cause, weight, record.created
 
     def take(self) -> Cause:
-        """Return it once: the next failure may have another cause."""
+        """Return it once: the next failure may have another cause, and has one if nothing was said for long."""
         kept, self._kept, self._weight = self._kept, Cause(), 0
-        return kept
+        return kept if self._now() - self._at_s <= _FRESH_S else Cause()
 
 
 def listen() -> LastWords:

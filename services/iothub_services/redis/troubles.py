@@ -14,6 +14,13 @@ from redis import exceptions
 from iothub.units import Endpoint
 from iothub_services.redis.calls import RedisUnavailableError
 
+_SAID_BY_REDIS = (
+    exceptions.ResponseError,
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.BusyLoadingError,
+)
+_IS_FULL = "max number of clients reached"  # redis-py makes an error of connections of this one
 _LET_IN = (
     ("without any password configured", "Redis wants no password: take redis.password_file out, or set requirepass"),
     ("authentication required", "set redis.password_file to the file with its password"),
@@ -22,7 +29,7 @@ _LET_IN = (
 _REFUSED = (
     ("db index", "correct redis.database"),
     ("cluster mode", "set redis.database to 0"),
-    ("max number of clients", "raise maxclients of Redis"),
+    (_IS_FULL, "raise maxclients of Redis"),
     ("loading", "wait until it has loaded its data"),
     ("permission", "give the user of redis.username the right (ACL SETUSER)"),
     ("noauth", "set redis.password_file to the file with its password"),
@@ -52,9 +59,9 @@ class Options(Protocol):
 
 def not_connected(endpoint: Endpoint, error: Exception, options: Options) -> RedisUnavailableError:
     """Return what an error of redis-py at the first words to a server means."""
-    has_said = isinstance(error, exceptions.AuthenticationError | exceptions.ResponseError)
+    has_said = isinstance(error, _SAID_BY_REDIS) or told(error).lower() == _IS_FULL
     fact = f"Redis at {endpoint}{' refused the hub' if has_said else ''}: {told(error).rstrip('.')}"
-    return RedisUnavailableError(fact, remedy=_remedy(error, options))
+    return RedisUnavailableError(fact, remedy=_remedy_said(error) if has_said else _remedy(error, options))
 
 
 def right_missing(error: Exception) -> str:
@@ -68,14 +75,15 @@ def told(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def _remedy_said(error: Exception) -> str:
+    """Of what the server has said: in an error of connections the same words may be a host's, or those of a file."""
+    known = _LET_IN if isinstance(error, exceptions.AuthenticationError) else _REFUSED
+    return _said(known, told(error).lower())
+
+
 def _remedy(error: Exception, options: Options) -> str:
-    words = told(error).lower()
-    if isinstance(error, exceptions.AuthenticationError):
-        return _said(_LET_IN, words)
     if isinstance(error, exceptions.InvalidResponse):
         return _STRANGER
-    if refused := _said(_REFUSED, words):
-        return refused
     of_connection: Callable[[BaseException | None, Options], str] = _of_tls if options.is_tls else _of_plain
     return of_connection(error.__context__, options)
 

@@ -81,9 +81,18 @@ def test_missing_right_is_told_of_any_call() -> None:
 
 def test_line_of_an_older_failure_gives_way() -> None:
     """It may have been mended since."""
-    words = LastWords()
+    words = LastWords(lambda: 140.0)
     for at_s, why in ((100.0, "UnsupportedSaslMechanismError"), (131.0, "111 ECONNREFUSED")):
         record = logging.makeLogRecord({"msg": f"Connection failed: {why}", "created": at_s})
         words.emit(record)
 
     assert words.take().text == "111 ECONNREFUSED"
+
+
+@pytest.mark.parametrize(("now_s", "text"), [(130.0, "UnsupportedSaslMechanismError"), (131.0, "")])
+def test_line_of_long_ago_is_no_cause(now_s: float, text: str) -> None:
+    """Of a failure that nobody asked about: of another client, perhaps, and mended since."""
+    words = LastWords(lambda: now_s)
+    words.emit(logging.makeLogRecord({"msg": "Connection failed: UnsupportedSaslMechanismError", "created": 100.0}))
+
+    assert words.take().text == text

@@ -32,8 +32,14 @@ def trouble(error: Exception, options: WireOptions, cause: BaseException | None 
         (exceptions.AuthenticationError("AUTH <password> called without any password configured"), "wants no password"),
         (exceptions.ResponseError("DB index is out of range"), "correct redis.database"),
         (exceptions.BusyLoadingError("Redis is loading the dataset in memory"), "wait until it has loaded"),
+        (exceptions.ConnectionError("max number of clients reached"), "raise maxclients"),
+        (exceptions.NoPermissionError("this user has no permissions to run the 'client' command"), "redis.username"),
+        (
+            exceptions.ResponseError("NOAUTH HELLO must be called with the client already authenticated"),
+            "password_file",
+        ),
     ],
-    ids=["no password", "wrong password", "unwanted password", "database", "loading"],
+    ids=["no password", "wrong password", "unwanted password", "database", "loading", "full", "right", "unnamed"],
 )
 def test_refused_connection_names_the_key(error: Exception, key: str) -> None:
     """What the server said, and what to correct; the text has both."""
@@ -93,6 +99,21 @@ def test_nobody_there_has_no_remedy(options: WireOptions, cause: BaseException) 
     told = trouble(exceptions.ConnectionError(str(cause)), options, cause)
 
     assert (told.remedy, str(told)) == ("", told.fact)
+
+
+@pytest.mark.parametrize("host", ["downloading-1", "noauth", "permission"])
+def test_words_of_an_address_are_no_refusal(host: str) -> None:
+    """The server has said nothing."""
+    error = exceptions.ConnectionError(f"Error 111 connecting to {host}:6379. Connection refused.")
+
+    assert trouble(error, PLAIN, ConnectionRefusedError(111, "Connection refused")).remedy == ""
+
+
+def test_file_that_cannot_be_read_is_no_missing_right_of_redis() -> None:
+    """Python's words for it are nearly those of Redis."""
+    cause = PermissionError(13, "Permission denied")
+
+    assert "redis.key_file" in trouble(exceptions.ConnectionError(f"Error 13 connecting: {cause}"), TLS, cause).remedy
 
 
 def test_other_protocol_is_told() -> None:
