@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.causes import UNREADABLE, in_words, require_utf8
 
 EVENT_VERSION = 1
 GENERATION_BITS = 40  # of an offset; above them stands how often the log was lost and begun anew
@@ -132,6 +132,7 @@ def decode_event(value: bytes) -> Event:
         version = fields["v"]
         if version != EVENT_VERSION:
             raise _unknown_version(version)
+        require_utf8(value, fields)
         event = Event(
             EventType(fields["type"]),
             fields["tenant"],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.causes import UNREADABLE, in_words, require_utf8
 
 VERSION = 1
 
@@ -37,8 +37,9 @@ def encode_owner(owner: Owner) -> bytes:
 def decode_owner(value: bytes, where: str) -> Owner:
     """Read an owner. Raises CorruptRecordError for damage, FutureRecordError for a future version, naming `where` it is."""
     try:
-        fields: dict[str, Any] = json.loads(value)
+        fields: dict[str, Any] = json.loads(str(value, "utf-8"))
         version, installation, hub, at_ms = fields["v"], fields["installation"], fields["hub"], fields["at"]
+        require_utf8(value, fields)
     except UNREADABLE as error:
         raise CorruptRecordError(f"{where}: whose it is cannot be read ({in_words(error)}): {_REMEDY}") from error
     if type(version) is int and version > VERSION:

@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.causes import UNREADABLE, in_words, require_utf8
 from iothub.records.events import Event, EventType
 
 STATE_VERSION = 1
@@ -283,6 +283,7 @@ def decode_state(record: bytes) -> SessionState:
         version = value["v"]
         if version != STATE_VERSION:
             raise _unknown_version(version)
+        require_utf8(record, value)
         subscriptions = {
             (group, topic_filter): _options(*options) for group, topic_filter, *options in value["subscriptions"]
         }

@@ -64,7 +64,7 @@ class FakeProducer:
         self.is_closed = False
 
     def send(self, topic: str, *, value: bytes, key: bytes, partition: int) -> FakeFuture:
-        del key
+        self._cluster.keys[value] = key
         if self._cluster.send_error is not None:
             raise self._cluster.send_error
         future = FakeFuture()
@@ -125,7 +125,9 @@ class FakeConsumer:
                 raise OffsetOutOfRangeError({each: offset})
             values = topic.partitions[each.partition][offset : offset + max_records]
             records = [
-                SimpleNamespace(partition=each.partition, offset=offset + index, value=value)
+                SimpleNamespace(
+                    partition=each.partition, offset=offset + index, value=value, key=self._cluster.keys.get(value)
+                )
                 for index, value in enumerate(values)
             ]
             if records:
@@ -198,6 +200,7 @@ class FakeCluster(KafkaCluster):
         self.topics: dict[str, FakeTopic] = {}
         self.producers: list[FakeProducer] = []
         self.refusals: dict[bytes, Exception] = {}  # value -> what its future fails of, once
+        self.keys: dict[bytes, bytes] = {}  # value -> under which key it was sent
         self.send_error: Exception | None = None
         self.create_error = 0
         self.delete_error = 0

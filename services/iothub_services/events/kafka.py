@@ -239,12 +239,21 @@ def _decode(place: KafkaTopic, fetched: Fetched, topic: Topic) -> LoggedEvent:
     try:
         event = decode_event(fetched.value or b"")
         if topic is Topic.SESSIONS:
+            _require_key(event, fetched.key)
             _require_home(event, partition, place.partitions)
     except FutureRecordError as error:
         raise FutureEventError(f"{_where(place, fetched)}: {error}", partition=partition, offset=offset) from error
     except CorruptRecordError as error:
         raise DamagedEventError(f"{_where(place, fetched)}: {error}", partition=partition, offset=offset) from error
     return LoggedEvent(partition, offset, event)
+
+
+def _require_key(event: Event, key: bytes | None) -> None:
+    """What compacts the log sorts by the records' keys: under another one an event would be here and not in a checkpoint (!)."""
+    if key != event.key.encode():
+        raise CorruptRecordError(
+            f"event of {event.key[:200]} under {'no key' if key is None else 'the key of another session'}"
+        )
 
 
 def _require_home(event: Event, partition: int, partitions: int) -> None:

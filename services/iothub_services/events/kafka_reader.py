@@ -20,11 +20,12 @@ from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
 
 
 class Fetched(NamedTuple):
-    """One record. `value` is None for one that was never ours: we write none without."""
+    """One record. `value` or `key` is None for one that was never ours: we write none without."""
 
     partition: int
     offset: int
     value: bytes | None
+    key: bytes | None = None
 
 
 class KafkaReader:
@@ -102,7 +103,9 @@ class KafkaReader:
         for partition, records in found.items():
             self._next[partition] = records[-1].offset + 1
         return [
-            Fetched(record.partition, record.offset, record.value) for records in found.values() for record in records
+            Fetched(record.partition, record.offset, record.value, record.key)
+            for records in found.values()
+            for record in records
         ]
 
     def _polled(self, consumer: KafkaConsumer, count: int) -> dict[TopicPartition, list[ConsumerRecord]]:

@@ -134,10 +134,14 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
 
 
 def _glanced(session: Session, kind: int, offset: int, value: bytes) -> Glance:
-    """Look at an event. Raises as `Session.glance`, and CorruptRecordError for one that the hubs fold nowhere, either."""
+    """Look at an event. Raises as `Session.glance`, and CorruptRecordError for one that the hubs fold nowhere, either.
+
+    One of a newer program is refused wherever it stands: no hub goes past it (!).
+    """
+    glance = session.glance(offset, value)
     if kind == _ASTRAY:
         raise CorruptRecordError("event in the wrong partition, where its key does not belong")
-    return session.glance(offset, value)
+    return glance
 
 
 def _damage(key: bytes, record: bytes) -> str | None:

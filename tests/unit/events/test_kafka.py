@@ -106,6 +106,7 @@ def test_event_in_a_wrong_partition_is_not_folded(cluster: FakeCluster, log: Kaf
     (logged,) = log.append([event(1, "c")])
     home = logged.partition
     away = (home + 1) % 3
+    cluster.keys[encode_event(event(2, "c"))] = logged.event.key.encode()
     cluster.topics[LOG].partitions[away] += [encode_event(event(2, "c"))] * 2
     found: list[DamagedEventError] = []
 
@@ -119,6 +120,28 @@ def test_event_in_a_wrong_partition_is_not_folded(cluster: FakeCluster, log: Kaf
     records = cluster.topics[STATISTICS].partitions
     records[(counted.partition + 1) % 3].append(records[counted.partition][0])
     assert len(log.read(NOWHERE, 9, Topic.ANALYTICS)) == 2
+
+
+def test_text_that_cannot_be_stored_is_damage(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """It would be a defect in whoever has to find its partition, at every start."""
+    log.open()
+    cluster.topics[LOG].partitions[0].append(encode_event(event(1, "caf\u00e9")).replace("\u00e9".encode(), b"\\ud800"))
+
+    with pytest.raises(DamagedEventError, match=r"offset 0: damaged event .* has half a character"):
+        log.read(NOWHERE, 9)
+
+
+@pytest.mark.parametrize(("key", "words"), [(None, "no key"), (b"7/other", "the key of another session")])
+def test_session_event_under_another_key_is_damaged(
+    cluster: FakeCluster, log: KafkaEvents, key: bytes | None, words: str
+) -> None:
+    """Hubs would fold it, and a compaction would not. Statistics have no session."""
+    log.append([event(1, "c"), sample(1)])
+    cluster.keys = {} if key is None else dict.fromkeys(cluster.keys, key)
+
+    with pytest.raises(DamagedEventError, match=f"Kafka's offset 0: event of 7/c under {words}"):
+        log.read(NOWHERE, 9)
+    assert len(log.read(NOWHERE, 9, Topic.ANALYTICS)) == 1
 
 
 def test_reading_on_behind_damage_asks_the_cluster_once_a_page(

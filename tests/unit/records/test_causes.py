@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.causes import UNREADABLE, in_words, require_utf8
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from iothub.records.causes import UNREADABLE, in_words
         (lambda: {}["tenant"], "it has no 'tenant'"),
         (lambda: json.loads("[]")["v"], "something in it is of the wrong type"),
         (lambda: json.loads("[" * 1_000_000), "it is nested too deep"),
+        (lambda: require_utf8(b"\\ud800", "\ud800"), "a text in it has half a character, which UTF-8 cannot have"),
         (lambda: int("x"), "a field has a value that this program cannot read"),
     ],
 )

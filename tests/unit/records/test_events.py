@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import CorruptRecordError
+from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records import events
 from iothub.records.events import (
     Event,
@@ -120,6 +120,10 @@ def altered(**changes: object) -> bytes:
         (altered(tenant="7"), "wrong type"),
         (altered(epoch=True), "wrong type"),
         (altered(client=7), "wrong type"),
+        (altered(client="a\ud800"), "half a character"),
+        (altered(facts={"filter": "a\udfff"}), "half a character"),
+        (altered(facts={"\ud800": 1}), "half a character"),
+        (altered(more=["\ud800"]), "half a character"),
         (altered(facts=[]), "flat"),
         (altered(facts={"filter": ["nested"]}), "flat"),
         (altered(facts={"filter": "a"}), "session.subscribed without group"),
@@ -135,6 +139,20 @@ def test_event_that_cannot_be_right_is_refused_by_name(value: bytes, what: str) 
     """Future versions, unknown types, wrong types, missing facts."""
     with pytest.raises(CorruptRecordError, match=what):
         decode_event(value)
+
+
+def test_character_that_is_spelled_out_is_read() -> None:
+    """Also one that takes two escapes."""
+    value = altered(client="\u0001\U0001f600\\ud800")
+
+    assert b"\\ud83d\\ude00" in value
+    assert decode_event(value).client_id == "\u0001\U0001f600\\ud800"
+
+
+def test_newer_event_is_no_damage_whatever_is_in_it() -> None:
+    """Damage is skipped."""
+    with pytest.raises(FutureRecordError):
+        decode_event(altered(v=2, client="\ud800"))
 
 
 def test_event_says_which_hub_wrote_it() -> None:

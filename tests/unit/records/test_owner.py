@@ -27,6 +27,8 @@ def test_owner_is_read_as_it_was_written() -> None:
         b'{"v":"2","installation":"a","hub":"b","at":1}',
         b'{"v":1,"installation":"","hub":"b","at":1}',
         b'{"v":1,"installation":7,"hub":"b","at":1}',
+        b'{"v":1,"installation":"a","hub":"\\ud800","at":1}',
+        b'{"v":1,"installation":"a","hub":"\xed\xa0\x80","at":1}',
         b'{"v":1,"installation":"a","hub":null,"at":1}',
         b'{"v":1,"installation":"a","hub":"b","at":true}',
     ],

@@ -213,6 +213,8 @@ def test_arbitrary_bytes_give_a_state_or_the_named_error(record: bytes) -> None:
     [
         (b'"v":1', b'"v":2', "format version 2"),
         (b'"epoch":3,', b"", "it has no 'epoch'"),
+        (b'"client_id":"c"', b'"client_id":"\\ud800"', "half a character"),
+        (b'[null,"a/+"', b'[null,"\\udfff"', "half a character"),
         (b'[null,"a/+",1,true,false,2,0]', b"[null]", "a value that this program cannot read"),
         (b'[null,"a/+",1,true,false,2,0]', b"[null,1,2,3,4,5,6,7,8,9]", "something in it is of the wrong type"),
         (b'"/w=="', b'"!"', "a value that this program cannot read"),

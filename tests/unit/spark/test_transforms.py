@@ -64,6 +64,16 @@ def test_event_in_a_wrong_partition_is_folded_nowhere(spark: SparkSession) -> No
     assert damage == "event of 7/c, offset 2: event in the wrong partition, where its key does not belong"
 
 
+@pytest.mark.parametrize("away", [0, 1])
+def test_event_of_a_newer_program_is_never_passed(away: int) -> None:
+    """Wherever it stands: hubs stop at it, so a checkpoint past it would be past what they know."""
+    event = events.session_expired(Subject(7, "c", 1, 50))
+    newer = encode_event(event).replace(b'"v":1', b'"v":2')
+
+    with pytest.raises(FutureRecordError, match="event of 7/c, offset 1: event of format version 2"):
+        list(fold_rows([(event.key.encode(), 1 + away, 1, newer)], Bounds((1, 1, 1))))
+
+
 def test_fold_goes_on_from_states_and_leaves_others_as_they_are(spark: SparkSession) -> None:
     """A state without events is handed on, byte for byte; a tombstone below the log's beginning goes."""
     subject = Subject(7, "dévice/1", 3, 50)
