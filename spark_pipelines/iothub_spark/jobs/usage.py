@@ -90,7 +90,7 @@ def _add_up(spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan, ev
     with watched(spark, report, ("read", "add up"), wanted.offsets):
         hours = usage.whole_hours(usage.usage_hours(events), events, trimmed)
         rows = [row.asDict() for row in hours.collect()]
-    missing, damaged = usage.missing_records(events), events.where(F.col("damage").isNotNull()).count()
+    missing, damaged = usage.missing_records(events, plan.seen), usage.damaged(events, plan.seen)
     if missing:
         report.note(f"{missing} records of workers are not in the log: usage may be short by so many minutes")
     begun_ms, written = usage.begun_ms(events, trimmed), 0

@@ -88,8 +88,7 @@ def reaches_back(events: DataFrame, trimmed: list[int], seen: Sequence[int], see
     begun = begun_ms(events, trimmed)
     if begun is None or begun > seen_ms:
         return begun is not None
-    is_partition = [F.when(F.col("partition") == part, F.lit(offset)) for part, offset in enumerate(seen)]
-    fresh = events.where((F.col("offset") > F.coalesce(*is_partition)) & F.col("damage").isNull())
+    fresh = events.where(_is_behind(seen) & F.col("damage").isNull())
     facts = fresh.select(F.from_json("facts", RECORD).alias("fact")).select("fact.from_ms")
     return not facts.where(_begun(HOUR_MS, "hour_ms") <= begun).isEmpty()
 
@@ -108,18 +107,33 @@ def last_offsets(events: DataFrame, before_ms: int, below: dict[int, int]) -> di
     return {int(row["partition"]): int(row["last"]) for row in earlier.agg(F.max("offset").alias("last")).collect()}
 
 
-def missing_records(events: DataFrame) -> int:
-    """Return how many numbers there are no events of, in lives of workers whose first event is there."""
-    period = F.from_json("facts", RECORD).alias("fact")
-    numbers = events.where(F.col("damage").isNull()).select(period).select("fact.incarnation", "fact.sequence")
-    lives = numbers.where(F.col("sequence").isNotNull()).groupBy("incarnation")
-    ends = lives.agg(
-        F.min("sequence").alias("first"),
-        F.max("sequence").alias("last"),
-        F.count_distinct("sequence").alias("known"),
-    )
-    gone = ends.where(F.col("first") == 1).agg(F.sum(F.col("last") - F.col("known")).alias("gone")).first()
-    return int(gone["gone"] or 0) if gone is not None else 0
+def damaged(events: DataFrame, seen: Sequence[int] | None) -> int:
+    """Return how many events nobody can read. `seen`: of those behind it, for the ones before it were counted by the last run."""
+    bad = events.where(F.col("damage").isNotNull())
+    return (bad if seen is None else bad.where(_is_behind(seen))).count()
+
+
+def missing_records(events: DataFrame, seen: Sequence[int] | None = None) -> int:
+    """Return how many numbers there are no events of, in lives of workers whose first event is there.
+
+    `seen`: up to where the last run had counted. Then the numbers count that are above all that it had of a life, or, where none of those are among
+    these events, above the least one. A worker gives its numbers in the order in which it writes, so each is looked at in one run.
+    """
+    period, is_new = F.from_json("facts", RECORD).alias("fact"), F.lit(True) if seen is None else _is_behind(seen)
+    readable = events.where(F.col("damage").isNull()).select(period, is_new.alias("is_new"))
+    numbers = readable.select("fact.incarnation", "fact.sequence", "is_new").where(F.col("sequence").isNotNull())
+    first, known = F.min("sequence"), F.max(F.when(~F.col("is_new"), F.col("sequence")))
+    start = F.when(first == 1, 0) if seen is None else F.coalesce(known, first - 1)
+    lives = numbers.groupBy("incarnation").agg(start.alias("start"), F.max("sequence").alias("last"))
+    wanted = numbers.join(F.broadcast(lives), "incarnation").where(F.col("sequence") > F.col("start"))
+    gone = F.max("last") - F.max("start") - F.count_distinct("sequence")
+    total = wanted.groupBy("incarnation").agg(gone.alias("gone")).agg(F.sum("gone").alias("gone")).first()
+    return int(total["gone"] or 0) if total is not None else 0
+
+
+def _is_behind(seen: Sequence[int]) -> Column:
+    is_partition = [F.when(F.col("partition") == part, F.lit(offset)) for part, offset in enumerate(seen)]
+    return F.col("offset") > F.coalesce(*is_partition)
 
 
 def _begun(length_ms: int, name: str) -> Column:

@@ -127,6 +127,25 @@ def test_records_that_are_missing_are_counted(spark: SparkSession) -> None:
     assert usage.missing_records(frame(spark)) == 0
 
 
+def test_records_that_are_missing_behind_the_last_run_are_counted_once(spark: SparkSession) -> None:
+    """Most workers began long before what a run reads; what the last run has counted is none of this one's."""
+    events = frame(
+        spark,
+        used(1, 40, messages_in=1),
+        used(1, 42, messages_in=1),
+        used(1, 70, incarnation="hub-2/1/1", messages_in=1),
+        used(1, 45, messages_in=1),
+        used(1, 41, messages_in=1),
+        used(1, 45, messages_in=1),
+        used(1, 72, incarnation="hub-2/1/1", messages_in=1),
+        used(1, 5, incarnation="hub-3/1/1", messages_in=1),
+        used(1, 8, incarnation="hub-3/1/1", messages_in=1),
+    )
+
+    assert [usage.missing_records(events, (seen,)) for seen in (0, 3, 9)] == [2 + 1 + 2, 2 + 1 + 2, 0]
+    assert usage.missing_records(events) == 0
+
+
 # --- the job
 
 
@@ -298,6 +317,25 @@ def test_record_of_an_older_hour_is_added_to_it(
 
     assert table(tmp_path)[1] == (acme, 1, 6 + 3 * 2, 0)
     assert "records of older hours have come: the whole log is read" in said.getvalue()
+
+
+def test_losses_and_damage_are_counted_by_one_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first that reads what is behind them, also of a worker that began before its mark; the whole log has all of them."""
+    acme = house(tmp_path, "acme")["acme"]
+    monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS)
+    told = []
+    for first in (1, 60, 63):
+        log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in (first, first + 1)])
+        with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
+            connection.execute(f"INSERT INTO {EVENT_TABLES[Topic.ANALYTICS]} (key, value) VALUES ('', '{{')")
+        figures = run(spark, tmp_path)
+        told.append((figures["missing_records"], figures["damaged"]))
+    whole = run(spark, tmp_path, full=True)
+
+    assert told == [(0, 1), (57, 1), (1, 1)]
+    assert (whole["missing_records"], whole["damaged"]) == (58, 3)
 
 
 def test_log_that_was_begun_anew_is_read_whole(
