@@ -19,8 +19,12 @@ def line_numbers(text: str) -> dict[str, int]:
     """Map dotted names to lines, counted from 1."""
     lines: dict[str, int] = {}
     tables: dict[str, int] = {}
-    section, at = "", 0
+    texts = [mark.span() for mark in _MARK.finditer(text) if mark[0].startswith(('"""', "'''"))]
+    section, begin, at = "", 0, 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        begin, at = at, at + len(line)
+        if any(opened < begin < closed for opened, closed in texts):
+            continue
         if header := _HEADER.match(line):
             section = header[2].replace(" ", "")
             lines.setdefault(section, number)
@@ -32,9 +36,8 @@ def line_numbers(text: str) -> dict[str, int]:
             name = f"{section}.{assignment[1]}" if section else assignment[1]
             lines.setdefault(name, number)
             if assignment[2]:
-                for table, inner in enumerate(_tables_in(text, at + assignment.start(2)), start=1):
-                    lines.setdefault(table_name(name, table), number + text.count("\n", at, inner))
-        at += len(line)
+                for table, inner in enumerate(_tables_in(text, begin + assignment.start(2)), start=1):
+                    lines.setdefault(table_name(name, table), number + text.count("\n", begin, inner))
     return lines
 
 

@@ -223,7 +223,7 @@ def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
         return read
 
     return Kind(
-        f"tables with driver ({', '.join(drivers)}), and tenants, expires_within or both",
+        f"tables with driver ({', '.join(drivers)}), and tenants, expires_within or both; the last one perhaps with driver alone",
         read,
         _list_from_text,
         lambda choices: f"[{', '.join(map(_written_choice, choices))}]",
@@ -267,12 +267,9 @@ def _read_within(number: int, raw: object) -> float:
 
 
 def _require_reached(choices: Sequence[QueueChoice]) -> None:
-    """Raise TableError when the last of these choices is about nothing that the ones before have not taken, or about everything."""
+    """Raise TableError when the last of these choices is about nothing that the ones before have not taken."""
     *before, choice = choices
     number = len(choices)
-    if not choice.tenants and choice.expires_within_s is None:
-        what = "expected tenants, expires_within or both: the driver of all other queues is `queues.driver`"
-        raise TableError(number, what)
     takers = [_taker(before, choice, tenant) for tenant in choice.tenants or ("",)]
     if all(takers):
         tables = [str(taker) for taker in sorted(set(takers))]

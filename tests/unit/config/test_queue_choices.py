@@ -66,8 +66,8 @@ def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
         ('driver = "sqlite"\nexpires_within = "49711d"', "from 1s to 49710d, not '49711d'"),
         ('tenants = ["beta"]', "line 16: queues.choices: in table 3: expected driver to be one of"),
         (
-            'driver = "sqlite"',
-            "line 16: queues.choices: in table 3: expected tenants, expires_within or both: the driver",
+            'driver = "hbase"\n[[queues.choices]]\ndriver = "sqlite"\ntenants = ["beta"]',
+            "in table 4: it can never be chosen: table 3",
         ),
         ('driver = "redis"\ntenants = ["beta"]', 'line 17: queues.choices: in table 3: driver = "redis" needs redis'),
         (
@@ -109,6 +109,7 @@ def test_line_of_a_table_in_a_list_is_named(tmp_path: Path) -> None:
         '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", tenants = ["acme", "beta"]}]',
         '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", expires_within = "1h"}]',
         '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite", tenants = ["acme"]}]',
+        '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite"}]',
     ],
 )
 def test_choice_that_is_about_something_of_its_own_is_accepted(text: str) -> None:
@@ -130,3 +131,10 @@ def test_lines_of_names() -> None:
     assert (lines["s.t[1].k"], lines["s.t[2]"]) == (6, 8)
     assert nearest_line(lines, "s.t[2].k") == 8
     assert nearest_line(lines, "t.x") is None
+
+
+def test_what_stands_in_a_text_is_no_line_of_a_setting() -> None:
+    """Of several lines, in both kinds of quotes."""
+    lines = line_numbers('a = """\n[[s.t]]\nb = 1\n"""\nc = \'\'\'x\n[[s.t]]\'\'\'\n[[s.t]]\nd = 1  # """\ne = 2\n')
+
+    assert lines == {"a": 1, "c": 5, "s.t": 7, "s.t[1]": 7, "s.t[1].d": 8, "s.t[1].e": 9}
