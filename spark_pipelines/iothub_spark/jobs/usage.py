@@ -26,7 +26,7 @@ from iothub_spark.report import Figures, Report, watched
 from iothub_spark.schemas.statistics import USAGE_HOURS
 from iothub_spark.sinks.archive import write_usage
 from iothub_spark.sources.events import read_events
-from iothub_spark.spec import Spec
+from iothub_spark.spec import KafkaLog, Spec
 from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
 from iothub_spark.stores.log import LogRange, Offsets, range_after
 from iothub_spark.stores.opened import opened_log
@@ -48,10 +48,11 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
         return _nothing_new(spec, report, held)
     if seen is not None and plan.seen is not None:
         if (events := _new_events(spark, spec, report, plan, seen)) is not None:
-            return _add_up(spark, spec, report, plan, events)
+            return _add_up(spark, spec, report, plan, events, _last_run(spec, plan, seen))
         plan = UsagePlan(replace(plan.wanted, after=_begin(spec)))
     _hold(spec, plan.wanted)
-    return _add_up(spark, spec, report, plan, read_events(spark, spec, plan.wanted).persist())
+    events = read_events(spark, spec, plan.wanted).persist()
+    return _add_up(spark, spec, report, plan, events, _last_run(spec, plan, seen))
 
 
 def _nothing_new(spec: Spec, report: Report, held: Mark) -> Figures:
@@ -67,7 +68,7 @@ def _nothing_new(spec: Spec, report: Report, held: Mark) -> Figures:
 def _new_events(spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan, seen: Mark) -> DataFrame | None:
     """Return what is behind the mark; None: it is not enough."""
     events = read_events(spark, spec, plan.wanted).persist()
-    if not usage.reaches_back(events, _trimmed(plan), seen.offsets, seen.at_ms):
+    if not usage.reaches_back(events, _trimmed(plan), seen.offsets, seen.at_ms, _last_run(spec, plan, seen)):
         return events
     report.note("records of older hours have come: the whole log is read")
     events.unpersist()
@@ -84,16 +85,36 @@ def _trimmed(plan: UsagePlan) -> list[int]:
     return [part for part, offset in enumerate(plan.wanted.after) if offset > 0]
 
 
-def _add_up(spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan, events: DataFrame) -> Figures:
+def _last_run(spec: Spec, plan: UsagePlan, seen: Mark | None) -> usage.LastRun | None:
+    """Return what the last run knows of where partitions begin.
+
+    Kafka removes by age, and may empty the partition of a tenant that is silent: its next event is no beginning of the others' hours.
+    """
+    if seen is None or not isinstance(spec.events, KafkaLog):
+        return None
+    known = [
+        part for part, (after, upto) in enumerate(zip(plan.wanted.after, seen.offsets, strict=False)) if after <= upto
+    ]
+    return usage.LastRun(known, _open_ms(seen.at_ms) - 1)
+
+
+def _open_ms(now_ms: int) -> int:
+    """Return the time below which a run lets go of the log."""
+    return now_ms - now_ms % usage.HOUR_MS - _OPEN_HOURS * usage.HOUR_MS
+
+
+def _add_up(
+    spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan, events: DataFrame, last: usage.LastRun | None
+) -> Figures:
     """Write the hours of which these events are the whole."""
     wanted, trimmed = plan.wanted, _trimmed(plan)
     with watched(spark, report, ("read", "add up"), wanted.offsets):
-        hours = usage.whole_hours(usage.usage_hours(events), events, trimmed)
+        hours = usage.whole_hours(usage.usage_hours(events), events, trimmed, last)
         rows = [row.asDict() for row in hours.collect()]
     missing, damaged = usage.missing_records(events, plan.seen), usage.damaged(events, plan.seen)
     if missing:
         report.note(f"{missing} records of workers are not in the log: usage may be short by so many minutes")
-    begun_ms, written = usage.begun_ms(events, trimmed), 0
+    begun_ms, written = usage.begun_ms(events, trimmed, last), 0
     if not spec.is_dry_run:
         with opened_accounts(spec.sql_url_file) as accounts:
             if plan.seen is None:
@@ -122,7 +143,7 @@ def _settled(events: DataFrame, wanted: LogRange) -> Offsets:
     One of a clock that is far ahead holds nothing.
     """
     now_ms = _now_ms()
-    from_ms = now_ms - now_ms % usage.HOUR_MS - _OPEN_HOURS * usage.HOUR_MS
+    from_ms = _open_ms(now_ms)
     open_ms, until_ms = from_ms + usage.HOUR_MS, now_ms + _DAY_MS
     first = usage.first_offsets(events, from_ms, until_ms)
     before = usage.last_offsets(events, open_ms, usage.first_offsets(events, open_ms, until_ms))

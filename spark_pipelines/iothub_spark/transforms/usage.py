@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
@@ -23,6 +24,13 @@ HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 _BY = ("tenant_id", "hour_ms")
 _STORED = "stored_byte_s"
+
+
+class LastRun(NamedTuple):
+    """What the last run knows of some partitions that do not begin with their first event: what of these is not read now was before `settled_ms`."""
+
+    partitions: list[int]
+    settled_ms: int
 
 
 def usage_hours(events: DataFrame) -> DataFrame:
@@ -58,35 +66,46 @@ def of_types(events: DataFrame, kinds: Iterable[EventType], facts: StructType) -
     return named.dropDuplicates(["incarnation", "sequence"])  # a second attempt of a worker has the same number
 
 
-def whole_hours(hours: DataFrame, events: DataFrame, trimmed: list[int]) -> DataFrame:
+def whole_hours(hours: DataFrame, events: DataFrame, trimmed: list[int], last: LastRun | None = None) -> DataFrame:
     """Leave out hours of which the log has only the end. `trimmed`: the partitions that do not begin with their first event.
 
-    What was removed from a partition happened before its first event, so every later hour is whole.
+    What was removed from a partition happened before its first event, so every later hour is whole; of one that was empty the last run knows more.
     """
     if not trimmed:
         return hours
     is_whole = F.col("hour_ms") > F.coalesce(F.col("begun_ms"), F.lit(0))
-    return hours.crossJoin(F.broadcast(_begin(events, trimmed))).where(is_whole).select(*USAGE_HOURS.names)
+    return hours.crossJoin(F.broadcast(_begin(events, trimmed, last))).where(is_whole).select(*USAGE_HOURS.names)
 
 
-def begun_ms(events: DataFrame, trimmed: list[int]) -> int | None:
+def begun_ms(events: DataFrame, trimmed: list[int], last: LastRun | None = None) -> int | None:
     """Return the time before which events were removed; None: none were, or nothing is there."""
-    first = _begin(events, trimmed).first() if trimmed else None
+    first = _begin(events, trimmed, last).first() if trimmed else None
     return None if first is None else first["begun_ms"]
 
 
-def _begin(events: DataFrame, trimmed: list[int]) -> DataFrame:
+def _begin(events: DataFrame, trimmed: list[int], last: LastRun | None) -> DataFrame:
+    at_ms = F.col("at_ms")
+    if last is not None:
+        at_ms = F.when(F.col("partition").isin(last.partitions), F.least(at_ms, F.lit(last.settled_ms))).otherwise(
+            at_ms
+        )
+    return _firsts(events, trimmed).agg(F.max(at_ms).alias("begun_ms"))
+
+
+def _firsts(events: DataFrame, trimmed: list[int]) -> DataFrame:
     firsts = events.where(F.col("partition").isin(trimmed) & F.col("damage").isNull()).groupBy("partition")
-    return firsts.agg(F.min_by("at_ms", "offset").alias("at_ms")).agg(F.max("at_ms").alias("begun_ms"))
+    return firsts.agg(F.min_by("at_ms", "offset").alias("at_ms"))
 
 
-def reaches_back(events: DataFrame, trimmed: list[int], seen: Sequence[int], seen_ms: int) -> bool:
+def reaches_back(
+    events: DataFrame, trimmed: list[int], seen: Sequence[int], seen_ms: int, last: LastRun | None = None
+) -> bool:
     """Say whether what came after `seen` belongs to an hour of which these events are not the whole, so that all must be read.
 
     `trimmed`: as `whole_hours`; `seen_ms`: when that was the end. A log that begins later has been made anew.
     """
-    begun = begun_ms(events, trimmed)
-    if begun is None or begun > seen_ms:
+    begun, first = begun_ms(events, trimmed, last), _firsts(events, trimmed).agg(F.min("at_ms").alias("at_ms")).first()
+    if begun is None or first is None or first["at_ms"] > seen_ms:
         return begun is not None
     fresh = events.where(_is_behind(seen) & F.col("damage").isNull())
     facts = fresh.select(F.from_json("facts", RECORD).alias("fact")).select("fact.from_ms")

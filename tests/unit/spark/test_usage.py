@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,14 @@ from sqlalchemy.dialects.postgresql import psycopg
 from iothub.errors import ConflictError
 from iothub.records.events import Event, EventType, Topic, encode_event
 from iothub.records.layout import EVENT_TABLES
+from iothub.units import Endpoint
 from iothub_spark.jobs import usage as job
 from iothub_spark.report import Report
 from iothub_spark.schemas.events import EVENTS
 from iothub_spark.schemas.statistics import USAGE_HOURS
+from iothub_spark.spec import KafkaLog, Spec
 from iothub_spark.stores.accounts import _GROWN, _metadata, opened_accounts
+from iothub_spark.stores.log import LogRange
 from iothub_spark.transforms import usage
 from tests.support.spark import Quiet
 from tests.support.statistics import HOUR_MS, NOON_MS, house, log, sampled, spec_of, used
@@ -397,6 +402,70 @@ def test_event_of_a_clock_that_is_far_ahead_is_no_beginning(
     run(spark, tmp_path)
 
     assert mark(tmp_path) == (4,)
+
+
+class Partitions:
+    """A log of two partitions on Kafka, as far as the job asks."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.begins = [0, 0]
+        self.records: list[list[Event]] = [[], []]
+
+    def begin(self, _topic: Topic) -> tuple[int, ...]:
+        return tuple(offset + 1 for offset in self.begins)
+
+    def end(self, _topic: Topic) -> tuple[int, ...]:
+        return tuple(map(len, self.records))
+
+    @contextmanager
+    def opened(self, _settings: object) -> Iterator[Partitions]:
+        yield self
+
+    def read(self, _spark: SparkSession, _spec: Spec, wanted: LogRange) -> DataFrame:
+        whole, other = (
+            frame(self._spark, *records[after:], partition=part, first=after + 1)
+            for part, (records, after) in enumerate(zip(self.records, wanted.after, strict=True))
+        )
+        return whole.union(other)
+
+
+@pytest.mark.parametrize("is_trimmed_before", [True, False])
+def test_partition_that_age_has_emptied_takes_no_hour_from_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_trimmed_before: bool
+) -> None:
+    """Its first new event is no beginning of the log; in this run or in a later one, whether the mark was trimmed away or not."""
+    numbers = house(tmp_path, "acme", "beta")
+    kafka, now_ms = Partitions(spark), NOON_MS + 10 * HOUR_MS
+    spec = replace(spec_of(tmp_path, "usage"), events=KafkaLog((Endpoint("kafka", 9092),)), archive=None)
+    monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
+    monkeypatch.setattr(job, "opened_log", kafka.opened)
+    monkeypatch.setattr(job, "read_events", kafka.read)
+
+    def add(part: int, *minutes: int) -> None:
+        name = f"hub-{part}/1/1"
+        kafka.records[part] += [
+            used(numbers[("acme", "beta")[part]], minute, minute, name, messages_in=1) for minute in minutes
+        ]
+
+    add(0, *range(10, 600, 10))
+    add(1, 10)
+    if is_trimmed_before:
+        kafka.begins[1] = 1
+    job.run(spark, spec, Quiet())
+    kafka.begins[1] = 1
+    add(0, *range(600, 770, 10))
+    add(1, 760)
+    now_ms += 2 * HOUR_MS + 50 * 60_000
+    job.run(spark, spec, Quiet())
+    first = table(tmp_path)
+    add(0, *range(770, 830, 10))
+    now_ms += HOUR_MS
+    job.run(spark, spec, Quiet())
+
+    assert (numbers["acme"], 12, 5, 0) in first
+    assert [row[2] for row in table(tmp_path) if row[0] == numbers["acme"]] == [5, *[6] * 12, 5]
+    assert (numbers["beta"], 12, 1, 0) in table(tmp_path)
 
 
 def test_log_is_held_from_the_first_attempt_on(
