@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import shutil
 import sqlite3
 import sys
@@ -13,6 +14,7 @@ import pytest
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from iothub.cli.main import run
+from iothub_services.events.kafka_troubles import LastWords
 from iothub_services.sqlite.database import Database
 from iothub_tenants.accounts import database
 from tests.support.command import Cli, Result
@@ -33,6 +35,14 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(database, "_prepare", prepare_quickly)
     monkeypatch.setattr(Database, "_set_durable", set_quick)
+
+
+@pytest.fixture(autouse=True)
+def _unsaid() -> None:
+    """Kafka's library is one for all clients of a process: what it said in tests before is of none here."""
+    for handler in logging.getLogger("kafka").handlers:
+        if isinstance(handler, LastWords):
+            handler.take()
 
 
 @pytest.fixture
