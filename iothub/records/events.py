@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -297,6 +297,67 @@ _NEEDED: Mapping[EventType, tuple[str, ...]] = {
 _INTEGERS = {int}  # not `bool`, which is one
 _SCALAR = frozenset((str, int, float, bool, type(None)))
 
+# What the fold makes of it must fit the keys of the stores, the protocol's fields, and the calendar.
+_TENANTS = 1 << 32
+_IDS = 1 << 63
+_LATEST_MS = 253_402_300_800_000  # the year 10000
+
+
+def _is_text(fact: object) -> bool:
+    return type(fact) is str
+
+
+def _is_text_or_none(fact: object) -> bool:
+    return fact is None or type(fact) is str
+
+
+def _is_flag(fact: object) -> bool:
+    return type(fact) is bool
+
+
+def _is_small(fact: object) -> bool:
+    return type(fact) is int and 0 <= fact < 1 << 31
+
+
+def _is_seconds(fact: object) -> bool:
+    return type(fact) is int and 0 <= fact < 1 << 32
+
+
+def _is_id(fact: object) -> bool:
+    return type(fact) is int and 0 <= fact < _IDS
+
+
+def _is_base64(fact: object) -> bool:
+    try:
+        base64.b64decode(str(fact))
+    except ValueError:
+        return False
+    return type(fact) is str
+
+
+_FITS: Mapping[str, Callable[[object], bool]] = {
+    "device": _is_text,
+    "queue_id": _is_id,
+    "device_id": _is_id,
+    "protocol_version": _is_small,
+    "session_expiry_s": _is_seconds,
+    "reason": _is_text,
+    "filter": _is_text,
+    "group": _is_text_or_none,
+    "qos": _is_small,
+    "no_local": _is_flag,
+    "retain_as_published": _is_flag,
+    "retain_handling": _is_small,
+    "identifier": _is_small,
+    "topic": _is_text,
+    "payload": _is_base64,
+    "retain": _is_flag,
+    "properties": _is_base64,
+    "delay_s": _is_seconds,
+    "expiry_s": _is_seconds,
+    HUB_FACT: _is_text,
+}
+
 
 def _unknown_version(version: object) -> CorruptRecordError:
     text = f"event of format version {version!r}, this program knows {EVENT_VERSION}: upgrade it"
@@ -308,8 +369,18 @@ def _check(event: Event) -> None:
     numbers = {type(event.tenant_id), type(event.epoch), type(event.at_ms)}
     if numbers != _INTEGERS or not isinstance(event.client_id, str):
         raise CorruptRecordError("damaged event (a field has the wrong type)")
-    if not isinstance(event.facts, dict) or not _SCALAR.issuperset(map(type, event.facts.values())):
+    if not (0 <= event.tenant_id < _TENANTS and 0 <= event.epoch < _IDS and 0 <= event.at_ms < _LATEST_MS):
+        raise CorruptRecordError("damaged event (a number in it is out of bounds)")
+    facts = event.facts
+    if not isinstance(facts, dict) or not _SCALAR.issuperset(map(type, facts.values())):
         raise CorruptRecordError("damaged event (facts must be flat)")
-    missing = [name for name in _NEEDED.get(event.type, ()) if name not in event.facts]
-    if missing:
-        raise CorruptRecordError(f"damaged event (a {event.type.value} without {missing[0]})")
+    needed = _NEEDED.get(event.type, ())
+    for name in needed:
+        if name not in facts:
+            raise CorruptRecordError(f"damaged event (a {event.type.value} without {name})")
+    if event.type.topic is Topic.SESSIONS:
+        for name, fact in facts.items():
+            fits = _FITS.get(name)
+            is_silent = fact is None and name not in needed
+            if fits is not None and not (is_silent or fits(fact)):
+                raise CorruptRecordError(f"damaged event (its {name} is {str(fact)[:40]!r})")

@@ -63,7 +63,10 @@ _DOES = {
     EventType.WILL_CLEARED: Does.WILL,
 }
 
-_N = r"(?:0|-?[1-9][0-9]{0,17})"
+_ID = r"(?:0|[1-9][0-9]{0,17})"
+_N = r"(?:0|[1-9][0-9]{0,8})"
+_SECONDS = r"(?:0|[1-9][0-9]{0,8}|4294967295)"
+_MS = r"(?:0|[1-9][0-9]{0,13})"
 _S = r'"[ !#-\[\]-~]*"'
 _B = r"(?:true|false)"
 _64 = r'"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"'
@@ -74,10 +77,10 @@ _AND_HUB = rf"(?P<hub>,{_HUB})?"
 _ABOUT = rf'(?P<about>"filter":{_S},"group":(?:null|{_S}))'
 
 _FACTS = {
-    EventType.SESSION_CREATED: rf'"device":{_S},"queue_id":{_N},"protocol_version":{_N},"session_expiry_s":{_N}{_DEVICE}{_AND_HUB}',
-    EventType.SESSION_RESUMED: rf'"protocol_version":{_N},"session_expiry_s":{_N}{_DEVICE}{_AND_HUB}',
-    EventType.SESSION_CONNECTED: rf'"device":{_S},"protocol_version":{_N},"session_expiry_s":{_N},"peer":{_S},"keep_alive_s":{_N}{_AND_HUB}',
-    EventType.SESSION_DISCONNECTED: rf'"reason":{_S},"session_expiry_s":(?:null|(?P<expiry>{_N})){_AND_HUB}',
+    EventType.SESSION_CREATED: rf'"device":{_S},"queue_id":{_ID},"protocol_version":{_N},"session_expiry_s":{_SECONDS}{_DEVICE}{_AND_HUB}',
+    EventType.SESSION_RESUMED: rf'"protocol_version":{_N},"session_expiry_s":{_SECONDS}{_DEVICE}{_AND_HUB}',
+    EventType.SESSION_CONNECTED: rf'"device":{_S},"protocol_version":{_N},"session_expiry_s":{_SECONDS},"peer":{_S},"keep_alive_s":{_N}{_AND_HUB}',
+    EventType.SESSION_DISCONNECTED: rf'"reason":{_S},"session_expiry_s":(?:null|(?P<expiry>{_SECONDS})){_AND_HUB}',
     EventType.SESSION_TAKEN_OVER: rf'"by":{_S}{_AND_HUB}',
     EventType.SESSION_EXPIRED: _ONLY_HUB,
     EventType.SESSION_DISCARDED: rf'"reason":{_S}{_AND_HUB}',
@@ -86,7 +89,7 @@ _FACTS = {
     ),
     EventType.SESSION_UNSUBSCRIBED: rf"{_ABOUT}{_AND_HUB}",
     EventType.WILL_SET: (
-        rf'"topic":{_S},"payload":{_64},"qos":{_N},"retain":{_B},"properties":{_64},"delay_s":{_N}(?:,"expiry_s":{_N})?{_AND_HUB}'
+        rf'"topic":{_S},"payload":{_64},"qos":{_N},"retain":{_B},"properties":{_64},"delay_s":{_SECONDS}(?:,"expiry_s":{_SECONDS})?{_AND_HUB}'
     ),
     EventType.WILL_CLEARED: _ONLY_HUB,
 }
@@ -95,12 +98,12 @@ _GROUPS = ("about", "device", "hub", "expiry")
 
 def _pattern(facts: str) -> tuple[Callable[[bytes], re.Match[bytes] | None], tuple[int, ...]]:
     """Return what matches everything behind `"epoch":`, and the numbers of its groups (0: it has none)."""
-    made = re.compile(rf'(0|[1-9][0-9]{{0,17}}),"at":{_N},"facts":\{{{facts}\}}\}}'.encode())
+    made = re.compile(rf'(0|[1-9][0-9]{{0,17}}),"at":{_MS},"facts":\{{{facts}\}}\}}'.encode())
     return made.fullmatch, tuple(made.groupindex.get(name, 0) for name in _GROUPS)
 
 
 _PATTERNS = {f'{{"v":1,"type":"{kind.word}'.encode(): (_DOES[kind], *_pattern(facts)) for kind, facts in _FACTS.items()}
-_PLAIN_KEY = re.compile(rb"(0|[1-9][0-9]{0,17})/([ !#-\[\]-~]*)")
+_PLAIN_KEY = re.compile(rb"(0|[1-9][0-9]{0,8})/([ !#-\[\]-~]*)")
 
 
 class Session:

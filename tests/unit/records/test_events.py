@@ -37,7 +37,7 @@ analytics = st.builds(
     st.integers(0, 2**32 - 1),
     st.text(max_size=20),
     st.integers(0, 2**63 - 1),
-    st.integers(0, 2**53),
+    st.integers(0, 253_402_300_799_999),
     st.dictionaries(st.text(max_size=10), scalars, max_size=5),
 )
 
@@ -163,3 +163,43 @@ def test_event_says_which_hub_wrote_it() -> None:
     assert (event.hub, signed.hub) == ("", "12.1700")
     assert decode_event(encode_event(signed)) == signed
     assert [number_of_hub(name) for name in (signed.hub, "", "x.1", "7")] == [12, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("what", "bad"),
+    [
+        ("tenant", 1 << 32),
+        ("tenant", -1),
+        ("epoch", 1 << 63),
+        ("at", 253_402_300_800_000),
+        ("queue_id", 1 << 63),
+        ("queue_id", -1),
+        ("queue_id", "5"),
+        ("device", None),
+        ("protocol_version", "5"),
+        ("session_expiry_s", 1 << 32),
+        ("session_expiry_s", None),
+        ("session_expiry_s", True),
+        ("device_id", 1.5),
+    ],
+)
+def test_what_no_store_could_keep_is_damage(what: str, bad: object) -> None:
+    """Somebody else wrote it: taken for whole, it would stop every hub that folds it."""
+    created = events.session_created(
+        SUBJECT, device="d", queue_id=5, protocol_version=5, session_expiry_s=7, device_id=9
+    )
+    fields = json.loads(encode_event(created))
+    (fields if what in fields else fields["facts"])[what] = bad
+
+    with pytest.raises(CorruptRecordError, match=r"damaged event \((a number in it is out of bounds|its \w+ is )"):
+        decode_event(json.dumps(fields).encode())
+
+
+def test_will_that_is_no_base64_is_damage() -> None:
+    """Its session's fold would fail with it."""
+    will = events.will_set(SUBJECT, topic="w", payload=b"x", qos=0, retain=False, properties=b"", delay_s=0)
+    fields = json.loads(encode_event(will))
+    fields["facts"]["payload"] = "AAA"
+
+    with pytest.raises(CorruptRecordError, match="its payload is 'AAA'"):
+        decode_event(json.dumps(fields).encode())
