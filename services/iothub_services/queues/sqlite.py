@@ -204,11 +204,12 @@ class SqliteQueues(SqliteStore):
         return tuple(removed)
 
     def idle(self) -> bool:
-        """Do a slice of what nobody waits for; True if there is more."""
+        """Do a slice of what nobody waits for; True if there is more. What is left of dropped queues goes first, for it keeps bodies from the sweep."""
         if not self._has_idle_work:
             return False
         with self._database.transaction() as connection:
-            self._bodies.slice(connection)
+            if self._dropped is not None and not self._dropped:
+                self._bodies.slice(connection)
         return self._has_idle_work
 
     @property

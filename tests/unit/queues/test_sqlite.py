@@ -211,3 +211,25 @@ def test_look_for_expired_records_does_not_begin_again_with_those_that_stay(path
     assert len(costs) == 21
     assert max(costs) <= 3 * costs[1], costs
     store.close()
+
+
+def test_body_of_dropped_queues_goes_though_a_restart_came_between(path: Path) -> None:
+    """What is left of the queues is removed before bodies are looked for that nothing refers to: else this one would stay until the next start."""
+    store = opened(path)
+    for queue_id in (1, 2):
+        store.create(7, queue_id, QueueLimits())
+    store.append([Append((1).to_bytes(16), b"body", 0, (Delivery(1, 1), Delivery(2, 1)))])
+    store.close()
+    store = opened(path)
+    while store.idle():
+        pass
+    for queue_id in (1, 2):
+        store.drop(queue_id)
+    store.close()
+
+    store = opened(path)
+    while store.idle():
+        pass
+
+    assert store._database.reader.execute("SELECT count(*) FROM body").fetchone() == (0,)
+    store.close()
