@@ -204,7 +204,7 @@ class SqliteQueues(SqliteStore):
         return tuple(removed)
 
     def idle(self) -> bool:
-        """Do a slice of what nobody waits for; True if there is more. What is left of dropped queues goes first, for it keeps bodies from the sweep."""
+        """Do a slice of what nobody waits for; True if there is more. Dropped queues go first: what is left of them keeps bodies from the sweep."""
         if not self._has_idle_work:
             return False
         with self._database.transaction() as connection:
