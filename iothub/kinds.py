@@ -237,7 +237,8 @@ def _read_queue_choice(number: int, table: dict[str, object], drivers: tuple[str
         raise TableError(number, what, min(unknown))
     driver = table.get("driver")
     if driver not in drivers:
-        what = f"expected driver to be one of {', '.join(drivers)}, not {driver!r:.64}"
+        found = "and it has none" if driver is None else f"not {driver!r:.64}"
+        what = f"expected driver to be one of {', '.join(drivers)}, {found}"
         raise TableError(number, what, "driver")
     tenants = _read_tenants(number, table["tenants"]) if "tenants" in table else ()
     within_s = _read_within(number, table["expires_within"]) if "expires_within" in table else None
