@@ -114,14 +114,7 @@ def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
     assert hub.stop() == 0
     assert time.monotonic() - began < STOP_S
     party.leave()
-    refused = subprocess.run(
-        [*hub.command(), "--fail-fast"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=hub.whole_environment,
-    )
+    refused = hub.start_impatiently()
     assert refused.returncode == 7
     assert refused.stderr.splitlines()[-1].startswith("iothub: HBase's gateway 127.0.0.1:")
     for is_patient in (False, True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -170,14 +169,7 @@ def test_hub_waits_for_the_server_at_the_start(stage: _Stage) -> None:
     hub = stage.hubs[1]
     assert hub.stop() == 0
     stage.services.kill(stage.server)
-    refused = subprocess.run(
-        [*hub.command(), "--fail-fast"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=hub.whole_environment,
-    )
+    refused = hub.start_impatiently()
     hub.launch()
     until(lambda: "waiting for the accounts database" in readiness(hub)[1], "the reason on /readyz", 30)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import time
 import urllib.request
@@ -187,14 +186,7 @@ def test_start_waits_when_the_only_gateway_hangs_in_the_middle_of_the_loading(
 def test_hub_that_is_not_to_wait_ends_when_its_gateway_hangs_in_the_middle(made: Hub, hanging: HangingGateway) -> None:
     """Exit code 7."""
     hanging.hang_at = scan_of(b"queue_index")
-    refused = subprocess.run(
-        [*made.command(), "--fail-fast"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=made.whole_environment,
-    )
+    refused = made.start_impatiently()
 
     assert refused.returncode == 7
     assert refused.stderr.splitlines()[-1].startswith(f"iothub: HBase's gateway {hanging.address} has not answered")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,7 +125,7 @@ def test_subscription_that_was_refused_is_not_there_afterwards(
 def test_hub_waits_for_kafka_at_the_start(services: Services, kafka: Kafka, hub: Hub) -> None:
     """With a reason that everybody can see; it goes on by itself; who does not want to wait says so; SIGTERM ends the wait."""
     services.down("kafka")
-    refused = subprocess.run([*hub.command(), "--fail-fast"], capture_output=True, text=True, timeout=60, check=False)
+    refused = hub.start_impatiently()
     assert refused.returncode == 7
     assert refused.stderr.startswith("iothub: Kafka at 127.0.0.1:")
     for is_patient in (False, True):

@@ -128,6 +128,11 @@ class Hub:
             else:
                 self.process = warm.launch(words, log=log, environment=environment)
 
+    def start_impatiently(self) -> subprocess.CompletedProcess[str]:
+        """Start with `--fail-fast`, to see it end."""
+        words, environment = [*self.command(), "--fail-fast"], self.whole_environment
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
     def start(self, limit_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until every listener accepts."""
         self.ports.setdefault("tcp", free_port())

@@ -31,9 +31,7 @@ _OUT = to_arrow_schema(FOLDED)
 _ROWS = 5_000  # per batch of the result
 _IN_MEMORY = 50_000  # events of one key that are looked at together
 
-_STATE, _EVENT, _ASTRAY = range(
-    3
-)  # kinds of rows: a state, an event, an event in a partition where its key does not belong
+_STATE, _EVENT, _ASTRAY = range(3)  # kinds of rows; astray: an event in a partition where its key does not belong
 
 Row = tuple[bytes, int, int, bytes]  # key, kind, offset, record or value
 Folded = tuple[int | None, str | None, int, bytes | None, str | None]
