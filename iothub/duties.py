@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from iothub_services.auth.port import TenantRecord
 
 TAIL_SLICE = 512
+UNREAD_INTERVAL_S = 5.0
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
 DOORSTEP_INTERVAL_S = 0.2
@@ -76,6 +77,7 @@ class Duties:
         add("deadlines", 0.2, node.sessions.run_deadlines)
         add("doorstep", DOORSTEP_INTERVAL_S, node.control.doorstep.look)
         add("tails", settings.queues.poll_interval_s, self._look_at_tails)
+        add("unread queues", UNREAD_INTERVAL_S, node.queue_admin.look_at_unread)
         add("usage", FLUSH_INTERVAL_S, lambda: node.usage.flush(self._run))
         add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)
         add("retained expiry", 5.0, self._expire_retained)

@@ -387,6 +387,12 @@ class Plane:
         self.storage.stored(publish, positions, is_duplicate)
         self._settle()
 
+    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...]) -> None:
+        """As `stored`, but for queues that cannot be read and got nothing (`Refused.UNREADABLE`); the publisher's own may be one of them."""
+        self.turn.look()
+        self.storage.partly_stored(publish, positions)
+        self._settle()
+
     def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
         """The store failed for good; `is_written`: nobody knows whether it was written."""
         self.turn.look()

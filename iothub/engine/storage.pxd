@@ -22,8 +22,10 @@ cdef class Storage:
     cdef bint _notify(self, StoredPublish publish, tuple positions) except -1
     @cython.locals(inbound=dict)
     cdef object _routed(self, Session session, StoredPublish publish, int code)
-    @cython.locals(session=Session, connection=Connection, may_answer=bint, inbound=dict)
+    cpdef object partly_stored(self, StoredPublish publish, tuple positions)
     cpdef object not_stored(self, StoredPublish publish, bint is_written)
+    @cython.locals(session=Session, connection=Connection, may_answer=bint, inbound=dict)
+    cdef object _refuse(self, StoredPublish publish, int code, bint is_certain)
     @cython.locals(slot=AckSlot, connection=Connection)
     cdef object _answer(self, StoredPublish publish, int code)
     @cython.locals(turn=Turn, connection=Connection)

@@ -17,6 +17,11 @@ from iothub.engine.window import Window
 from iothub.reasons import Drop, Reason
 
 _FULL = -1
+_UNREADABLE = -3
+_STORE_FAILED, _NOT_WILLING = (
+    0x97,
+    0x83,
+)  # "implementation specific error": valid, but the receiver is not willing to accept it
 
 
 class Storage:
@@ -57,6 +62,8 @@ class Storage:
             elif position == _FULL:
                 refused += 1
                 self.turn.drop(publish.tenant, session, Drop.QUEUE_FULL, 1)
+            elif position == _UNREADABLE:
+                self.turn.drop(publish.tenant, session, Drop.STORE_FAILED, 1)
             else:
                 self.turn.drop(publish.tenant, session, Drop.SESSION_ENDED, 1)
         return refused < index
@@ -72,16 +79,30 @@ class Storage:
             if publish.inbound is not None:
                 self.turn.store.finish_inbound(session, publish.packet_id)
 
+    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...]) -> None:
+        """A queue that cannot be read got nothing: receivers at the others are told, and the publisher hears that not all have it.
+
+        5.0 hears 0x83 and goes on; in 3.x there is no such answer: the connection ends, the intent stays, and a repeat is for those without it.
+        """
+        self._off_the_books(publish)
+        if positions:
+            self._notify(publish, positions)
+        self._refuse(publish, _NOT_WILLING, True)
+
     def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
-        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays.
+        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays."""
+        self._off_the_books(publish)
+        self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
+        self._refuse(publish, _STORE_FAILED, not is_written)
+
+    def _refuse(self, publish: StoredPublish, code: int, is_certain: bool) -> None:
+        """Answer, if it is certain what is stored and there is such an answer; otherwise end the connection, and leave the intent.
 
         It stays, too, when nobody hears the answer: the client sends the PUBLISH again (!). What a newer connection has sent again is its own matter.
         """
-        self._off_the_books(publish)
-        self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
         session = publish.publisher
         connection = publish.connection
-        may_answer = not is_written and connection is not None and connection.version == 5 and not connection.is_closing
+        may_answer = is_certain and connection is not None and connection.version == 5 and not connection.is_closing
         if (
             session is not None
             and session.inbound is not None
@@ -90,15 +111,17 @@ class Storage:
             and (session.connection is None or session.connection is connection)
             and session.inbound.get(publish.packet_id, 0) == STORING
         ):
-            if may_answer:
+            if may_answer:  # the identifier is free again
                 del session.inbound[publish.packet_id]
+                if code == _NOT_WILLING and publish.inbound is not None:
+                    self.turn.store.finish_inbound(session, publish.packet_id)
             else:
                 session.inbound[publish.packet_id] = UNSTORED
         if may_answer:
-            self._answer(publish, 0x97)
+            self._answer(publish, code)
         else:
             if publish.on_done is not None:
-                publish.on_done(0x97)
+                publish.on_done(code)
             if connection is not None and publish.slot is not None:
                 self.turn.close(connection, Reason.STORE_UNAVAILABLE)
 

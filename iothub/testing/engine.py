@@ -180,6 +180,7 @@ class ManualStore:
     """Fulfils the engine's `Store` over `rows`. Operations wait until `commit`, which does them in order and answers on the plane.
 
     `is_automatic`: `commit` follows each tick of the test's own making (`Bench.settle`). `fails`: appends are answered with `not_stored`.
+    `unreadable`: queues that take nothing and leave intents open.
     """
 
     def __init__(self) -> None:
@@ -189,6 +190,7 @@ class ManualStore:
         self.waiting: list[tuple[Any, ...]] = []
         self.fails: bool | None = None  # None: works; else the value of is_written
         self.full: set[int] = set()
+        self.unreadable: set[int] = set()
         self.appends = 0
 
     # --- the port
@@ -253,6 +255,9 @@ class ManualStore:
             is_written = self.fails
             return lambda: plane().not_stored(publish, is_written)
         inbound = publish.inbound
+        if self.unreadable.intersection(target.session.queue_id for target in publish.targets):
+            found = tuple(self._insert(publish, target) for target in publish.targets)
+            return lambda: plane().partly_stored(publish, found)
         if inbound is not None:
             rows = self.queue(inbound.queue_id)
             if publish.packet_id in rows.inbound:
@@ -269,6 +274,8 @@ class ManualStore:
     def _insert(self, publish: StoredPublish, target: Any) -> int:
         if target.session.queue_id in self.full:
             return -1
+        if target.session.queue_id in self.unreadable:
+            return -3
         rows = self.queue(target.session.queue_id)
         message = publish.message
         if target.qos == 2 and message.message_id in rows.seen:

@@ -10,7 +10,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, QueueLimits, QueueStats
+from iothub.engine.session import Session
+from iothub.errors import CorruptRecordError, NotFoundError
+from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, QueueLimits, QueueStats, Unreadable
 from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.threads import LoadedPage, Read
 from iothub_services.queues.writer import QueueWriter
@@ -28,6 +30,7 @@ def awaited(start: Callable[[Callable[[Any], None], Callable[[Exception], None]]
 Choose = Callable[[int, int], str]
 """`choose(tenant_id, expiry_s)`: the name of a driver."""
 
+_LOOKED_AT = 32  # queues that cannot be read, at once
 _PAGE_RECORDS = 128
 _PAGE_BYTES = 256 << 10
 
@@ -90,6 +93,21 @@ class AwaitedQueues:
         """Only where the store says that it needs it (`iothub_services.queues.sqlite`)."""
         rebuilt: Rebuilt = await self._call("rebuild", places, now_us)
         return rebuilt
+
+    def stands_still(self, session: Session, found: Unreadable) -> None:
+        """Its queue cannot be read; an alarm says so until it can."""
+        self._writer.stands_still(session, found)
+
+    async def look_at_unread(self) -> None:
+        """See whether queues of which nothing could be read can be read again, or are gone. Raises BackendError."""
+        for queue_id in self._writer.unread(_LOOKED_AT):
+            try:
+                await self._call("stats", queue_id)
+            except CorruptRecordError:
+                continue
+            except NotFoundError:
+                pass
+            self._writer.goes_on(queue_id)
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         queues: list[QueueStats] = await self._call("list_queues", tenant_id)

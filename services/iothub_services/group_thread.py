@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from iothub import log as logging
 from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.errors import BackendError, CorruptRecordError
 
 log = logging.get(__name__)
 
@@ -284,8 +284,10 @@ class GroupThread(Generic[Op, Answer]):
             error = _uncertain(error) if was_uncertain else error
             _cut(batch, error)
             self._deliver(batch, [error])
-            if isinstance(error, BackendError):  # damage, above all: somebody must look at it
-                self._fails(error)
+            if isinstance(error, BackendError) and not isinstance(error, CorruptRecordError):
+                self._fails(
+                    error
+                )  # damage, above all: somebody must look at it; but one record is no matter of the store's
 
     def _without_cut(self, batch: list[_Waiting[Op, Answer]], was_uncertain: bool) -> list[_Waiting[Op, Answer]]:
         """Answer those that are behind one of their source that was given up; return the others."""

@@ -25,7 +25,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub.kinds",
         "iothub.net.poller_reactor",
         "iothub_migrations.env",
-        "iothub_services.awaited",
         "iothub_services.queues.appending",
         "iothub_services.queues.shelf",
     )

@@ -31,7 +31,7 @@ from iothub_services.auth.authenticator import Authenticator, AuthSettings
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
 from iothub_services.auth.secrets import hash_generated
-from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
+from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage, Unreadable, UnreadableQueueError
 from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
@@ -120,6 +120,8 @@ class Queues:
     limits: dict[int, QueueLimits] = field(default_factory=dict)
     purged: list[int] = field(default_factory=list)
     is_down: bool = False  # nothing can be dropped
+    unreadable: dict[int, str] = field(default_factory=dict)  # queues of which nothing can be read, and why
+    standing_still: dict[str, str] = field(default_factory=dict)  # their sessions
 
     async def create(
         self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int, expiry_s: int = 0
@@ -131,6 +133,8 @@ class Queues:
     async def claim(self, queue_id: int, _owner: bytes) -> Claim:
         if queue_id not in self.owners:
             raise NotFoundError(f"there is no queue {queue_id}")
+        if queue_id in self.unreadable:
+            raise UnreadableQueueError(queue_id, self.unreadable[queue_id])
         return self.store.claim(queue_id)
 
     async def load(self, queue_id: int, _epoch: int, after: int) -> LoadedPage:
@@ -152,10 +156,15 @@ class Queues:
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return [
-            QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 1, self.limits[queue_id])
+            QueueStats(
+                queue_id, tenant_id, 0, 0, 0, 0, 1, self.limits[queue_id], unreadable=self.unreadable.get(queue_id, "")
+            )
             for queue_id, owner in self.owners.items()
             if owner == tenant_id
         ]
+
+    def stands_still(self, session: Session, found: Unreadable) -> None:
+        self.standing_still[session.client_id] = found.why
 
     async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
         self.limits[queue_id] = limits

@@ -13,12 +13,22 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
+from iothub.errors import BackendError, CorruptRecordError
+
 
 class Refused(IntEnum):
     """Why one delivery of an append got no position."""
 
     FULL = -1  # a limit of the queue; the policy could not make room
     GONE = -2  # no such queue; an append never creates one
+    UNREADABLE = -3  # a newer program's, or damaged: it is kept, and the message is not acknowledged, or it would be lost for that queue
+
+
+class Unreadable(NamedTuple):
+    """A record that this program cannot read, or a whole queue (`position` 0). A newer one may: nobody goes past it, or it would be lost (!)."""
+
+    position: int
+    why: str
 
 
 class Overflow(IntEnum):
@@ -64,7 +74,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One message for some queues, written all or nothing. `body` is an encoded message (`iothub.records.message`)."""
+    """One message for some queues, all or nothing but for queues that cannot be read. `body` is an encoded message (`iothub.records.message`)."""
 
     message_id: bytes  # 16 bytes; a QoS 2 delivery of an id that the queue has seen is answered with its first position
     body: bytes
@@ -79,8 +89,10 @@ class Appended(NamedTuple):
     `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
     `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
+    `unreadable`: each queue that cannot be read, by its id; the others have the message. One is the publisher's own, perhaps: then no queue
+    has it. An intent stays open (!): what its publisher repeats is for those without it, until it is finished.
     `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`;
-    two answers are the same whatever hits they tell of.
+    two answers are the same whatever hits and reasons they tell of.
     """
 
     positions: tuple[int, ...]
@@ -88,15 +100,16 @@ class Appended(NamedTuple):
     dropped: tuple[tuple[int, int], ...] = ()
     is_stale: bool = False
     hit: tuple[str, ...] = ()
+    unreadable: tuple[tuple[int, Unreadable], ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Appended) and self[:-1] == other[:-1]
+        return isinstance(other, Appended) and self[:-2] == other[:-2]
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self[:-1])
+        return hash(self[:-2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +122,6 @@ class QueuedRecord:
     subscription_ids: tuple[int, ...]
     expires_at_ms: int
     body: bytes
-
-
-class Unreadable(NamedTuple):
-    """A record that this program cannot read. A newer one may: nobody goes past it, or it would be lost (!)."""
-
-    position: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +223,39 @@ class StaleEpochError(Exception):
     """A reader with a smaller epoch than the queue's tried to read, acknowledge, release or reserve."""
 
 
+class UnreadableQueueError(BackendError, CorruptRecordError):
+    """A queue, or what is at a `position` of it, is of a newer program, or damaged: no retry mends it, and it is no matter of other queues."""
+
+    def __init__(self, queue_id: int, message: str, position: int = 0, *, is_written: bool = False) -> None:
+        super().__init__(message, retryable=False, is_written=is_written)
+        self.queue_id = queue_id
+        self.position = position
+
+    @property
+    def found(self) -> Unreadable:
+        return Unreadable(self.position, str(self))
+
+
+def refused_by_own(deliveries: int, error: UnreadableQueueError) -> Appended:
+    """Return the answer to a message whose publisher's own queue cannot be read: nobody gets it."""
+    return Appended((Refused.UNREADABLE,) * deliveries, unreadable=((error.queue_id, error.found),))
+
+
+def worst_of(errors: Sequence[BackendError], *, is_written: bool) -> BackendError:
+    """Return one error for several: one that does not pass by itself, so that a batch is taken apart; a store's before a single queue's."""
+    worst = min(errors, key=lambda error: (error.retryable, isinstance(error, UnreadableQueueError)))
+    if isinstance(worst, UnreadableQueueError):
+        return UnreadableQueueError(worst.queue_id, str(worst), worst.position, is_written=is_written)
+    return BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+
+
 class QueueStore(Protocol):
     """One contract suite (`iothub.testing.queue_contract`) holds every driver to this."""
 
     def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None: ...
 
     def append(self, batch: list[Append]) -> list[Appended]:
-        """Durable and ordered when it returns; one commit for the whole batch."""
+        """Durable and ordered when it returns; one commit for the whole batch. A queue that cannot be read holds no other one up."""
 
     def claim(self, queue_id: int, owner: bytes) -> Claim:
         """Make the caller the only reader. Raises NotFoundError for an unknown queue."""

@@ -37,6 +37,7 @@ from iothub_services.queues.port import (
     QueueStore,
     Refused,
     TenantUsage,
+    UnreadableQueueError,
     in_order,
 )
 from iothub_services.queues.rebuilding import Place, RebuildingStore, Rebuilt
@@ -315,11 +316,22 @@ class SeveralQueues:
             if self._remembers_at_once(name, parts):
                 self._commit_now()
             told = self._drivers[name].append(mine) if mine else []
+            self._require_whole(parts, mine, told)
             new = {id(each): answer for each, answer in zip(mine, told, strict=True)}
             answers |= new
             if name == self._committing and self._commit is not None:
                 self._told |= new
         return [self._merged(op, part, answers) for op, part in zip(batch, parts, strict=True)]
+
+    def _require_whole(
+        self, parts: Sequence[Mapping[str, Append]], mine: Sequence[Append], told: Sequence[Appended]
+    ) -> None:
+        """An intent closes in its own driver, which does not know whether a queue of another one could be read. Raises UnreadableQueueError."""
+        unread = {id(each): answer.unreadable for each, answer in zip(mine, told, strict=True) if answer.unreadable}
+        for part in parts if unread else ():
+            for each in part.values() if len(part) > 1 and any(op.inbound for op in part.values()) else ():
+                for queue_id, found in unread.get(id(each), ()):
+                    raise UnreadableQueueError(queue_id, found.why, found.position, is_written=True)
 
     def _remembers_at_once(self, name: str, parts: Sequence[Mapping[str, Append]]) -> bool:
         """Has a driver publishers' own queues, of messages that the one that commits later has a part of?"""
@@ -384,7 +396,8 @@ class SeveralQueues:
 
         dropped = tuple(each for answer in told.values() for each in answer.dropped)
         hit = tuple(each for answer in told.values() for each in answer.hit)
-        return Appended(tuple(map(position, op.deliveries)), dropped=dropped, hit=hit)
+        unreadable = tuple(each for answer in told.values() for each in answer.unreadable)
+        return Appended(tuple(map(position, op.deliveries)), dropped=dropped, hit=hit, unreadable=unreadable)
 
 
 def _has(driver: QueueStore, queue_id: int) -> bool:

@@ -1,15 +1,17 @@
-"""Queues that stand still: their readers have come to a record that this program cannot read.
+"""Queues that stand still: their readers have come to a record that this program cannot read, or nothing of them can be read.
 
 Knows alarms by the stores' words, and no driver.
 
 Theory: a record of a newer program is not damaged, and going past it would lose it, so its session gets what is before it, and no more until
-the hub is upgraded or somebody purges the queue. Nothing is lost meanwhile: what comes is stored behind it and acknowledged. It is told
+the hub is upgraded or somebody purges the queue. Nothing is lost meanwhile: what comes is stored behind it and acknowledged. A queue
+of which nothing can be read (position 0) takes nothing, and what is for it, too, is not acknowledged; other queues go on. It is told
 once for each queue. Whoever asks for what is behind it is answered from here, and the store is asked again every `AGAIN_S`: another
 hub may have purged the queue. A store that fails for good stops readers, too, but its records may be whole: then nobody shall purge.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 from iothub.clock import Clock
@@ -69,6 +71,19 @@ class StandingStill:
         if self._unnamed == 1:
             self._on_alarm("queues_unreadable", f"more than {MOST_NAMED} queues: {text}")
 
+    def refused(self, session: Session, found: Unreadable) -> None:
+        """It took nothing of what came for it."""
+        still = self._queues.get(session.queue_id)
+        if still is None or bool(still.position) != bool(found.position):
+            self.stop(session, found)
+
+    def unread(self, most: int) -> list[int]:
+        """Return some queues of which nothing can be read, those first that were returned longest ago."""
+        found = list(islice((queue_id for queue_id, still in self._queues.items() if not still.position), most))
+        for queue_id in found:
+            self._queues[queue_id] = self._queues.pop(queue_id)
+        return found
+
     def passed(self, queue_id: int, upto: int, *, is_short: bool) -> None:
         """A reader was told how far it has come, and whether that was the tail."""
         still = self._queues.get(queue_id) if self._queues else None
@@ -94,6 +109,12 @@ class StandingStill:
 
 def _told(session: Session, found: Unreadable, *, is_store_failing: bool) -> str:
     tenant, client_id = session.tenant.name, session.client_id[:_SHOWN]
+    if not found.position and not is_store_failing:
+        return (
+            f"session {client_id!r} of tenant {tenant} stands still: queue {session.queue_id} cannot be read: {found.why}; it is kept, "
+            "and what comes for it is not acknowledged. Upgrade this hub if a newer one has written it; "
+            f"`iothub session discard {tenant} CLIENT_ID` ends the session and removes it with all that waits"
+        )
     where = f"session {client_id!r} of tenant {tenant} stands still before position {found.position} of queue {session.queue_id}"
     if is_store_failing:
         return (
@@ -101,7 +122,7 @@ def _told(session: Session, found: Unreadable, *, is_store_failing: bool) -> str
             "of a damaged file the next start of the hub saves what can be read"
         )
     return (
-        f"{where}: {found.why}; what comes is kept behind it. Upgrade this hub if a newer one has written it; "
+        f"{where}: {found.why}; what comes is kept behind it, or not acknowledged. Upgrade this hub if a newer one has written it; "
         f"`iothub queue purge {tenant} CLIENT_ID` removes it with all that waits, "
         f"`iothub session discard {tenant} CLIENT_ID` where that does not help"
     )

@@ -11,7 +11,16 @@ from typing import NamedTuple
 from iothub.engine.message import Message
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError, IotHubError
 from iothub.records.message import decode_message
-from iothub_services.queues.port import Append, Move, Page, QueuedRecord, QueueStore, StaleEpochError, Unreadable
+from iothub_services.queues.port import (
+    Append,
+    Move,
+    Page,
+    QueuedRecord,
+    QueueStore,
+    StaleEpochError,
+    Unreadable,
+    UnreadableQueueError,
+)
 from iothub_services.retained.port import RetainedStore, RetainedWrite
 
 
@@ -183,7 +192,7 @@ def _call(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> objec
         answer = getattr(store, call.name)(*call.args)
         return list(answer) if isinstance(answer, Iterator) else answer
     except BackendError as error:
-        if call.name in _READING:
+        if call.name in _READING or isinstance(error, UnreadableQueueError):
             return error
         raise
     except (IotHubError, StaleEpochError) as error:

@@ -21,19 +21,17 @@ from iothub.engine.outbox import StoredPublish
 from iothub.engine.session import Session
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
-from iothub.records.message import StoredMessage, encode_message
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
+from iothub_services.queues.forms import append_of, body_of, retained_write
 from iothub_services.queues.listeners import Alarm, OnFull, OnNotRetained, OnRetained, OnStale, Plane
 from iothub_services.queues.port import (
-    Append,
     Appended,
-    Delivery,
-    Inbound,
     Move,
     MoveKind,
     QueueStore,
     StaleEpochError,
     Unreadable,
+    UnreadableQueueError,
 )
 from iothub_services.queues.sources import Sources
 from iothub_services.queues.standing_still import StandingStill
@@ -182,16 +180,16 @@ class QueueWriter:
             return  # nothing is acknowledged any more
         source = self._sources.enter(publish)
         pending = _Pending(publish, source)
-        body = encode_message(_stored_form(publish))
+        body = body_of(publish)
         self._order.append(pending)
         if publish.retain:
             pending.awaited += 1
-            write = _retained_write(publish, body)
+            write = retained_write(publish, body)
             self._retains.submit(write, partial(self._retain_done, pending, write), len(body))
         if publish.targets or publish.inbound is not None or not publish.retain:
             pending.awaited += 1
             done = partial(self._append_done, pending)
-            self._writes.submit(_append_of(publish, body), done, len(body), source=source)
+            self._writes.submit(append_of(publish, body), done, len(body), source=source)
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:
@@ -231,6 +229,18 @@ class QueueWriter:
         else:
             self._still.forget(number)
         callback(answer)
+
+    def stands_still(self, session: Session, found: Unreadable) -> None:
+        """Its queue cannot be read."""
+        self._still.refused(session, found)
+
+    def unread(self, most: int) -> list[int]:
+        """Return some queues of which nothing could be read when somebody asked last."""
+        return self._still.unread(most)
+
+    def goes_on(self, queue_id: int) -> None:
+        """A queue can be read again, or is gone."""
+        self._still.forget(queue_id)
 
     def load(self, op: Read, callback: Callback, errback: Errback) -> None:
         """Read a page of a queue for whoever ends its session; the answer is a LoadedPage."""
@@ -293,6 +303,8 @@ class QueueWriter:
             self._sources.leave(pending.publish, pending.source, is_failed=pending.error is not None)
 
     def _tell(self, pending: _Pending) -> None:
+        if pending.answer.unreadable:
+            self._tell_unreadable(pending.publish, dict(pending.answer.unreadable))
         if pending.error is not None:
             self._attached.not_stored(pending.publish, pending.is_written)
             return
@@ -301,7 +313,15 @@ class QueueWriter:
                 self.on_full(pending.publish.tenant, quota)
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
-        self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)
+        if pending.answer.unreadable:
+            self._attached.partly_stored(pending.publish, pending.answer.positions)
+        else:
+            self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)
+
+    def _tell_unreadable(self, publish: StoredPublish, unreadable: dict[int, Unreadable]) -> None:
+        for session in (publish.inbound, *(target.session for target in publish.targets)):
+            if session is not None and session.queue_id in unreadable:
+                self._still.refused(session, unreadable[session.queue_id])
 
     def _report_dropped(self, publish: StoredPublish, dropped: tuple[tuple[int, int], ...]) -> None:
         for target in publish.targets:
@@ -312,9 +332,12 @@ class QueueWriter:
     def _page_done(self, session: Session, after: int, answer: object) -> None:
         if not isinstance(answer, LoadedPage):
             self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
-            is_damaged = isinstance(answer, CorruptRecordError)  # the queue itself
-            if is_damaged or (isinstance(answer, BackendError) and not answer.retryable):
-                self._still.stop(session, Unreadable(after + 1, str(answer)), is_store_failing=not is_damaged)
+            if isinstance(answer, UnreadableQueueError):
+                self._still.stop(session, answer.found)
+            elif isinstance(answer, CorruptRecordError):
+                self._still.stop(session, Unreadable(0, str(answer)))  # the queue itself
+            elif isinstance(answer, BackendError) and not answer.retryable:
+                self._still.stop(session, Unreadable(after + 1, str(answer)), is_store_failing=True)
             if isinstance(answer, StaleEpochError | NotFoundError):
                 self._still.forget(session.queue_id)
                 if self.on_stale is not None:
@@ -351,6 +374,8 @@ class QueueWriter:
 def _failed(pending: _Pending, answer: object) -> None:
     pending.error = answer if isinstance(answer, Exception) else TypeError(type(answer).__name__)
     pending.is_written |= getattr(answer, "is_written", False)
+    if isinstance(answer, UnreadableQueueError):
+        pending.answer = Appended((), unreadable=((answer.queue_id, answer.found),))
 
 
 def _answer(callback: Callback, errback: Errback, answer: object) -> None:
@@ -358,38 +383,3 @@ def _answer(callback: Callback, errback: Errback, answer: object) -> None:
         errback(answer)
     else:
         callback(answer)
-
-
-def _stored_form(publish: StoredPublish) -> StoredMessage:
-    message = publish.message
-    return StoredMessage(
-        message.topic,
-        message.payload,
-        message.qos,
-        message.retain,
-        message.properties,
-        int(message.expires_at * 1000),
-        message.message_id,
-        message.publisher_client_id,
-    )
-
-
-def _append_of(publish: StoredPublish, body: bytes) -> Append:
-    inbound = None
-    if publish.inbound is not None:
-        inbound = Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
-    deliveries = tuple(
-        [
-            Delivery(target.session.queue_id, target.qos, target.flags(), tuple(target.identifiers))
-            for target in publish.targets
-        ]
-    )
-    return Append(publish.message.message_id, body, int(publish.message.expires_at * 1000), deliveries, inbound)
-
-
-def _retained_write(publish: StoredPublish, body: bytes) -> RetainedWrite:
-    """An empty payload deletes the Retained Message [MQTT-3.3.1-6]."""
-    message = publish.message
-    return RetainedWrite(
-        publish.tenant.tenant_id, message.topic, body if message.payload else None, int(message.expires_at * 1000)
-    )

@@ -22,7 +22,7 @@ from iothub.errors import BackendError, IotHubError, NotFoundError
 from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
-from iothub_services.queues.port import QueueLimits
+from iothub_services.queues.port import QueueLimits, UnreadableQueueError
 from iothub_services.sessions.endings import Endings
 from iothub_services.sessions.estate import Estate
 from iothub_services.sessions.port import (
@@ -204,7 +204,11 @@ class SessionManager:
             raise
 
     async def _resume(self, home: SessionHome, session: Session, request: SessionRequest) -> Opened:
-        claim = await self._queues.claim(session.queue_id, self._owner)
+        try:
+            claim = await self._queues.claim(session.queue_id, self._owner)
+        except UnreadableQueueError as error:
+            self._queues.stands_still(session, error.found)
+            raise
         control: SessionControl = session.control
         before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]

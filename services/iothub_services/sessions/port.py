@@ -16,7 +16,7 @@ from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.reasons import Reason
 from iothub.records.events import Event
-from iothub_services.queues.port import Claim, QueueLimits
+from iothub_services.queues.port import Claim, QueueLimits, Unreadable
 from iothub_services.queues.threads import LoadedPage
 
 NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
@@ -178,6 +178,9 @@ class QueueAdmin(Protocol):
         """`expiry_s`: of the session; its driver may be chosen by it."""
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
+
+    def stands_still(self, session: Session, found: Unreadable) -> None:
+        """Its queue cannot be read; an alarm says so until it can."""
 
     async def set_limits(self, queue_id: int, limits: QueueLimits) -> None: ...
 

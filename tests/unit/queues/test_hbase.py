@@ -23,6 +23,7 @@ from iothub_services.queues.port import (
     MoveKind,
     Overflow,
     QueueLimits,
+    Refused,
     TenantUsage,
 )
 from tests.support.hbase_calls import FakeCaller, Fault
@@ -272,9 +273,9 @@ def test_damaged_queue_is_refused_by_name() -> None:
     made(store, 2)
     house.coprocessor.damaged.add(keys.queue_key(1, TENANT))
 
-    with pytest.raises(BackendError, match=r"damaged queue: state: version 9 is not known here") as failure:
-        store.append([spread([1, 2])])
-    assert not failure.value.retryable
+    (answer,) = store.append([spread([1, 2])])
+    assert answer.positions == (Refused.UNREADABLE, 1)
+    assert "damaged queue: state: version 9 is not known here" in answer.unreadable[0][1].why
     with pytest.raises(CorruptRecordError, match="version 9"):
         store.read(1, epoch, 0, 1, 1)
     with pytest.raises(CorruptRecordError, match="version 9"):

@@ -19,7 +19,7 @@ from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.hbase.room import TenantRoom
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Appended, QueueLimits
+from iothub_services.queues.port import Appended, QueueLimits, Refused, UnreadableQueueError
 from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError
@@ -319,9 +319,12 @@ def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
     successor, _ = house.store(2)
 
     assert successor.append([one(2, 1)])[0].positions == (1,)
-    with pytest.raises(BackendError, match="has version 02, this program knows 1") as failure:
-        successor.append([one(1, 2)])
-    assert not failure.value.retryable
+    answers = successor.append([one(1, 2), one(2, 3)])
+    assert [answer.positions for answer in answers] == [(Refused.UNREADABLE,), (2,)]
+    assert "has version 02, this program knows 1" in answers[0].unreadable[0][1].why
+    assert successor.tails([1, 2]) == {2: 2}
+    with pytest.raises(UnreadableQueueError, match="has version 02"):
+        successor.stats(1)
     listed = SeveralQueues({"memory": MemoryQueues(), "hbase": successor, "again": successor}, "hbase").list_queues(
         TENANT
     )

@@ -10,10 +10,9 @@ import pytest
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.testing.queue_contract import MANY, TENANT, made, moved, one, positions
-from iothub_services.queues.hbase_plain.log import DamagedQueueError
 from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Appended, MoveKind
+from iothub_services.queues.port import Appended, MoveKind, Refused, UnreadableQueueError
 from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_calls import Fault
 from tests.support.hbase_plain import PlainHBase
@@ -115,14 +114,18 @@ def test_queue_that_is_not_loaded_blinds_no_other_session(what: str) -> None:
 
 @pytest.mark.parametrize("what", ["row", "meta row"])
 def test_queue_that_cannot_be_read_is_not_taken_for_gone(what: str) -> None:
-    """A publish to a queue that is gone is acknowledged: here it must fail."""
+    """A publish to a queue that is gone is acknowledged: here it must not be."""
     house = House()
     house.append(1)
     house.spoil(1, 1) if what == "row" else house.spoil_meta(1)
     several = SeveralQueues({"hbase-plain": house.restarted(), "memory": MemoryQueues()}, "hbase-plain", "memory")
 
-    with pytest.raises(DamagedQueueError, match="version 7"):
-        several.append([one(1, 9)])
+    (answer,) = several.append([one(1, 9)])
+
+    assert answer.positions == (Refused.UNREADABLE,)
+    ((queue_id, found),) = answer.unreadable
+    assert (queue_id, found.position) == (1, 1 if what == "row" else 0)
+    assert "version 7" in found.why
 
 
 def test_sums_are_read_beside_a_queue_that_cannot_be() -> None:
@@ -148,7 +151,7 @@ def test_gateway_that_does_not_answer_is_told() -> None:
 
     with pytest.raises(BackendError) as caught:
         store.tails([1, 2])
-    assert not isinstance(caught.value, DamagedQueueError)
+    assert not isinstance(caught.value, UnreadableQueueError)
 
 
 def test_queue_that_cannot_be_read_to_its_end_is_listed_and_shown() -> None:
@@ -194,8 +197,7 @@ def test_many_rows_before_one_that_cannot_be_read_are_read_in_few_round_trips() 
 
     assert [record.position for record in page.records] == list(range(1, 20))
     assert caller.batches < 12
-    with pytest.raises(DamagedQueueError):
-        store.append([one(1, 21)])
+    assert store.append([one(1, 21)])[0].unreadable[0][1].position == 20
 
 
 def test_queue_whose_meta_row_cannot_be_read_is_listed_all_the_same() -> None:
@@ -209,7 +211,7 @@ def test_queue_whose_meta_row_cannot_be_read_is_listed_all_the_same() -> None:
 
     assert [(stats.queue_id, stats.tenant_id, stats.tail) for stats in listed] == [(1, TENANT, 0), (2, TENANT, 1)]
     assert [stats.unreadable[:42] for stats in listed] == ["queue 1: meta row of a queue of format ver", ""]
-    with pytest.raises(DamagedQueueError, match="queue 1: meta row of a queue of format version 7"):
+    with pytest.raises(UnreadableQueueError, match="queue 1: meta row of a queue of format version 7"):
         store.stats(1)
 
 
@@ -235,7 +237,7 @@ def test_last_batch_that_cannot_be_read_is_dropped_but_not_purged(is_restarted: 
     store = house.restarted() if is_restarted else house.here
 
     if is_restarted:
-        with pytest.raises(DamagedQueueError, match="version 7"):
+        with pytest.raises(UnreadableQueueError, match="version 7"):
             store.purge(1)
     else:
         assert store.purge(1) == 0

@@ -16,12 +16,15 @@ from iothub_services.queues.port import (
     MoveKind,
     Overflow,
     QueueLimits,
+    Refused,
+    UnreadableQueueError,
 )
 from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS, INTEND, MOVE
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
+from iothub_services.queues.redis.sending import of_queue
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
-from iothub_services.redis.calls import Call
+from iothub_services.redis.calls import Call, RedisRefusedError
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
 
 
@@ -428,9 +431,9 @@ def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -
     made(store, 2)
     house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "2")
     for each in (store, house.store(2)):
-        with pytest.raises(BackendError, match="format version 2, this program knows 1") as caught:
-            each.append([one(1, 1)])
-        assert not caught.value.retryable
+        (answer,) = each.append([one(1, 1)])
+        assert answer.positions == (Refused.UNREADABLE,)
+        assert "format version 2, this program knows 1" in answer.unreadable[0][1].why
     with pytest.raises(BackendError, match="upgrade it"):
         store.read(1, claim.epoch, 0, 1, 1)
     with pytest.raises(FutureRecordError, match="queue 1 has format version 2"):
@@ -444,6 +447,26 @@ def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -
     assert store.append([one(2, 1)]) == [Appended((1,))]
     store.drop(1)
     made(store, 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_one_queues"),
+    [
+        ("UNREADABLE the queue has format version 9, this program knows 1: upgrade it", True),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value script: 5b, on @user_script:38.", True),
+        ("user_script:74: attempt to compare nil with number script: 5b, on @user_script:74.", True),
+        ("Error running script (call to f_5b): @user_script:74: user_script:74: attempt to compare nil", True),
+        ("NOPERM this user has no permissions to run the 'hset' command script: 5b, on @user_script:9.", False),
+        ("ACL failure in script: The user executing the script can't access this command", False),
+        ("Error running script (call to f_5b): @user_script: 9: -OOM command not allowed", False),
+    ],
+)
+def test_what_redis_says_of_one_queue_is_told_from_what_concerns_all(said: str, is_one_queues: bool) -> None:
+    """In the words of Redis 7, and of 6 where those differ."""
+    outcome = RedisRefusedError(f"Redis refused: {said}")
+
+    assert isinstance(of_queue(7, outcome), UnreadableQueueError) == is_one_queues
+    assert of_queue(0, outcome) is outcome
 
 
 def test_expired_messages_go_beside_a_queue_of_a_newer_program(house: RedisHouse) -> None:

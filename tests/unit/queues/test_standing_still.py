@@ -10,6 +10,7 @@ from iothub_services.queues.standing_still import AGAIN_S, MOST_NAMED, StandingS
 
 TENANT = TenantPlane(7, "acme")
 FOUND = Unreadable(6, "version 7 is not known here")
+WHOLE = Unreadable(0, "state of version 9")
 
 
 class House:
@@ -67,6 +68,38 @@ def test_record_that_is_found_when_the_store_works_again_is_told() -> None:
         house.still.stop(session(17), FOUND, is_store_failing=is_store_failing)
 
     assert house.words() == ["queue_17_unreadable", *["-queue_17_unreadable", "queue_17_unreadable"] * 2]
+
+
+def test_queue_of_which_nothing_can_be_read_is_told_as_that() -> None:
+    """A purge would be refused, and what comes is kept nowhere."""
+    house = House()
+    house.still.refused(session(17), WHOLE)
+    house.still.refused(session(17), WHOLE._replace(why="in other words"))
+
+    ((word, text),) = house.alarms
+    assert word == "queue_17_unreadable"
+    for part in ("'meter-17'", "tenant acme", "queue 17", WHOLE.why, "not acknowledged", "session discard acme"):
+        assert part in text
+    assert "iothub queue purge" not in text
+
+
+def test_queue_of_which_nothing_can_be_read_is_looked_at_again_in_turn() -> None:
+    """So many at once; those that stand still before a record are their readers' to look at."""
+    house = House()
+    for queue_id in (1, 2, 3, 5):
+        house.still.refused(session(queue_id), WHOLE)
+    house.still.refused(session(4), FOUND)
+
+    assert [house.still.unread(3) for _ in range(3)] == [[1, 2, 3], [5, 1, 2], [3, 5, 1]]
+
+
+def test_queue_that_refuses_and_stands_still_before_a_record_has_one_alarm() -> None:
+    """A driver may not know what is behind the record; position and reader's position need not be the same."""
+    house = House()
+    house.still.stop(session(1), FOUND)
+    house.still.refused(session(1), FOUND._replace(position=5))
+
+    assert house.words() == ["queue_1_unreadable"]
 
 
 def test_what_is_behind_is_asked_for_again_after_a_while() -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
@@ -16,10 +17,11 @@ from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
+from iothub_services.awaited import AwaitedQueues
 from iothub_services.group_thread import Bounds, Patience
 from iothub_services.queues.hbase_plain.log import damaged
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, Overflow, QueueLimits
+from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, Overflow, QueueLimits, Unreadable
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedTopic
@@ -440,7 +442,8 @@ def test_writer_says_that_a_queue_itself_cannot_be_read(house: House, monkeypatc
     ("error", "says"),
     [
         (BackendError("queues.db: database disk image is malformed", retryable=False), "purge nothing"),
-        (damaged(1, "version 9 is not known here"), "queue purge"),
+        (damaged(1, "version 9 is not known here"), "session discard"),
+        (damaged(1, "version 9 is not known here", 3), "before position 3"),
     ],
 )
 def test_writer_tells_a_store_that_fails_from_a_queue_that_cannot_be_read(
@@ -459,6 +462,72 @@ def test_writer_tells_a_store_that_fails_from_a_queue_that_cannot_be_read(
     ((_, text),) = house.alarms
     assert str(error) in text
     assert says in text
+
+
+def test_writer_tells_of_a_queue_that_takes_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own alarm, not the store's, until it can be read again; receivers at other queues have the message."""
+    first, second = house.session(1), house.session(2)
+    found = Unreadable(0, "queue 1 has format version 9")
+    monkeypatch.setattr(
+        house.queues, "append", lambda batch: [Appended((-3, 4), unreadable=((1, found),)) for _ in batch]
+    )
+    items = [publish(first, second) for _ in range(2)]
+    for item in items:
+        house.writer.append(item)
+
+    assert house.run() == [("partly_stored", item, (-3, 4)) for item in items]
+    ((word, text),) = house.alarms
+    assert (word, found.why in text) == ("queue_1_unreadable", True)
+    assert not house.writer.is_failing
+    assert house.writer.unread(9) == [1]
+    house.writer.goes_on(1)
+    assert house.alarms[1:] == [("queue_1_unreadable", "")]
+
+
+def test_writer_tells_of_a_publisher_whose_own_queue_cannot_be_read(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a driver cannot do the others of the batch it refuses that one message by name: no store fails of it."""
+    publisher, receiver = house.session(1), house.session(2)
+
+    def refuse(batch: list[Append]) -> list[Appended]:
+        raise damaged(1, "version 9 is not known here")
+
+    monkeypatch.setattr(house.queues, "append", refuse)
+    item = publish(receiver, qos=2)
+    item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 7
+    house.writer.append(item)
+
+    assert house.run() == [("not_stored", item, False)]
+    assert [word for word, _ in house.alarms] == ["queue_1_unreadable"]
+
+
+def test_queues_that_cannot_be_read_are_looked_at_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mended, or dropped by another hub; what fails of something else says nothing about them."""
+    answers: dict[int, Exception] = {1: damaged(1, "version 9"), 2: NotFoundError("gone"), 4: damaged(4, "version 9")}
+    stats = house.queues.stats
+
+    def told(queue_id: int) -> Any:
+        if queue_id in answers:
+            raise answers[queue_id]
+        return stats(queue_id)
+
+    monkeypatch.setattr(house.queues, "stats", told)
+    admin = AwaitedQueues(house.writer)
+    for queue_id in (1, 2, 3, 4):
+        admin.stands_still(house.session(queue_id), Unreadable(0, "version 9"))
+
+    looks = [Deferred.fromCoroutine(admin.look_at_unread())]
+    for _ in range(4):
+        house.run("reads")
+
+    assert looks[0].called
+    assert house.alarms[4:] == [("queue_2_unreadable", ""), ("queue_3_unreadable", "")]
+    answers[1] = BackendError("Redis does not answer", retryable=True)
+    looks.append(Deferred.fromCoroutine(admin.look_at_unread()))
+    house.run("reads")
+    looks[1].addErrback(lambda failure: failure.trap(BackendError))
+    assert house.writer.unread(9) == [1, 4]
 
 
 def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:

@@ -116,6 +116,18 @@ def test_session_that_could_not_be_made_durable_leaves_no_queue(house: House) ->
     assert (house.queues.owners, house.queues.dropped) == ({}, [1])
 
 
+def test_session_whose_queue_cannot_be_read_is_refused_and_named(house: House) -> None:
+    """An alarm tells of it; it is not taken for one without a queue, and goes on when the queue can be read."""
+    keep(house).drop()
+    (queue_id,) = house.queues.owners
+    house.queues.unreadable[queue_id] = "version 9"
+
+    assert house.ask("c", clean=False).connack.code == 0x88
+    assert house.queues.standing_still == {"c": "version 9"}
+    house.queues.unreadable.clear()
+    assert house.ask("c", clean=False).connack.session_present
+
+
 def test_session_that_could_not_be_resumed_is_as_it_was(house: House, watcher: Guest) -> None:
     """Its Will still comes, it still expires when its own time has come; the Will of the refused CONNECT is nobody's."""
     keep(house, will=WILL, will_props=[(names.WILL_DELAY, 50)]).drop()

@@ -10,14 +10,17 @@ cdef class Appending:
     cdef object _regions, _bodies, _writer, _sequence
     cdef dict _open
     cdef Heads _heads
+    cdef dict _unread
     cdef public object repeats
 
     @cython.locals(index=QueueIndex, item=Item, found=list, size_bytes=Py_ssize_t)
     cpdef list items(self, object batch)
     @cython.locals(item=Item, operation=Operation, waiting=list, operations=list)
     cpdef object route(self, object items)
-    @cython.locals(item=Item, share=Share, index=QueueIndex, shares=list, size=Py_ssize_t)
+    @cython.locals(item=Item, share=Share, shares=list, size=Py_ssize_t)
     cdef Item _begun(self, object op)
+    @cython.locals(share=Share)
+    cdef Share _share(self, object delivery)
     @cython.locals(
         item=Item, share=Share, known=KnownQueue, operation=Operation, chosen=Operation, old=dict, new=dict, rooms=dict, is_any_open=bint,
         most_bytes=Py_ssize_t,

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from iothub.errors import BackendError, CorruptRecordError
-from iothub.records.queued import Intent, reference
+from iothub.records.queued import Intent, Target, reference
 from iothub_services.queues.hbase.bodies import FEW, LARGE_BYTES, Bodies, is_apart
 from iothub_services.queues.hbase.index import QueueIndex, Tenant
-from iothub_services.queues.hbase.moves import problem
+from iothub_services.queues.hbase.moves import unreadable
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.hbase.room import UNBOUND, TenantRoom
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
-from iothub_services.queues.port import Append, Refused
+from iothub_services.queues.port import Append, Delivery, Refused, UnreadableQueueError, worst_of
 
 _GONE = int(Refused.GONE)
 _DONE = int(Status.DONE)
@@ -48,14 +48,16 @@ class Appending:
         self._sequence = sequence
         self._open: dict[int, Operation] = {}
         self._heads = Heads()
+        self._unread: dict[int, UnreadableQueueError] = {}  # of this call: their rows in the index cannot be read
         self.repeats: Repeats[object, Item] = Repeats(self._forgotten)
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
         """Return what is on its way for each message: begun before, or begun now. Inside a group. Raises BackendError."""
         index = self._index
+        self._unread.clear()
         unknown = [each.queue_id for op in batch for each in op.deliveries if index.get(each.queue_id) is None]
         if unknown:
-            index.find(unknown)
+            index.find(unknown, self._unread)
         found = []
         size_bytes = 0
         for op, kept in zip(batch, self.repeats.all_of(batch), strict=True):
@@ -67,11 +69,12 @@ class Appending:
 
     def intended(self, message_id: bytes, intent: Intent) -> Item:
         """Return the message of an intent that somebody else has left open. Raises BackendError."""
-        self._index.find(target.queue_id for target in intent.targets)
+        self._unread.clear()
+        self._index.find([target.queue_id for target in intent.targets], self._unread)
         body = intent.body
         item = Item(message_id, intent.expires_at_ms, body.stored, body.size)
         item.body_id = body.id
-        item.shares = [Share(target, self._index.get(target.queue_id)) for target in intent.targets]
+        item.shares = [self._share(target) for target in intent.targets]
         return item
 
     def put_bodies(self, items: Sequence[Item]) -> None:
@@ -109,10 +112,9 @@ class Appending:
         octets = op.body
         size = len(octets)
         item = Item(op.message_id, op.expires_at_ms, octets, size)
-        index = self._index
         shares = item.shares
         for delivery in op.deliveries:
-            shares.append(Share(delivery, index.get(delivery.queue_id)))
+            shares.append(self._share(delivery))
         if (size > LARGE_BYTES or len(shares) > FEW) and is_apart(size, len(shares)):
             tenants = {share.known.tenant_id for share in item.shares if share.known is not None}
             if len(tenants) == 1:
@@ -120,6 +122,12 @@ class Appending:
                 item.stored = reference(item.body_id)
                 item.unput = tenants.pop(), item.body_id, octets
         return item
+
+    def _share(self, delivery: Delivery | Target) -> Share:
+        share = Share(delivery, self._index.get(delivery.queue_id))
+        if self._unread and delivery.queue_id in self._unread:
+            share.refuse(self._unread[delivery.queue_id].found)
+        return share
 
     def _round(self, items: Sequence[Item]) -> list[Operation]:
         """Choose what goes out now: open operations as they are, and one new one for each queue that has none."""
@@ -195,7 +203,11 @@ class Appending:
             for share in operation.shares:
                 share.position = _GONE
             return None
-        return problem((status, octets)) or BackendError(
+        if status == Status.DAMAGED:
+            for share in operation.shares:
+                share.refuse(unreadable(operation.known.queue_id, octets).found)
+            return None
+        return BackendError(
             f"queue {operation.known.queue_id} has a later call of this writer (status {status}): "
             "another hub writes under the same incarnation",
             retryable=False,
@@ -203,10 +215,9 @@ class Appending:
         )
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
-        """Return one error for the batch: of several one that will not pass by itself, so that the batch is taken apart."""
-        worst = min(errors, key=lambda error: error.retryable)
+        """Return one error for the batch."""
         is_written = any(error.is_written for error in errors) or any(self._is_begun(item) for item in items)
-        return BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+        return worst_of(errors, is_written=is_written)
 
     def _is_begun(self, item: Item) -> bool:
         """Has any queue this message already, or perhaps?"""

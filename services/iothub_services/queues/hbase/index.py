@@ -23,7 +23,7 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.queues.port import QueueStats, TenantUsage, unreadable_queue
+from iothub_services.queues.port import QueueStats, TenantUsage, UnreadableQueueError, unreadable_queue
 
 log = logging.get(__name__)
 
@@ -135,7 +135,7 @@ class QueueIndex:
         for row in self._caller.scan(scan, ROWS_AT_ONCE):
             try:
                 is_ours = self._is_ours(row.cells[COLUMN].value, row.key)
-            except BackendError as error:
+            except UnreadableQueueError as error:
                 if unreadable is None:
                     log.error("a queue is left out", why=str(error))
                 else:
@@ -163,13 +163,16 @@ class QueueIndex:
             raise unknown(queue_id)
         return known
 
-    def find(self, queue_ids: Iterable[int]) -> None:
-        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError."""
+    def find(self, queue_ids: Iterable[int], unreadable: dict[int, UnreadableQueueError] | None = None) -> None:
+        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError.
+
+        Those whose rows are of a newer program, or damaged, are put into `unreadable` instead of being raised for.
+        """
         missing = sorted(set(queue_ids).difference(self._known))
         for at in range(0, len(missing), ROWS_AT_ONCE):
-            self._find(missing[at : at + ROWS_AT_ONCE])
+            self._find(missing[at : at + ROWS_AT_ONCE], unreadable)
 
-    def _find(self, queue_ids: Sequence[int]) -> None:
+    def _find(self, queue_ids: Sequence[int], unreadable: dict[int, UnreadableQueueError] | None) -> None:
         starts = [keys.reverse_bits(queue_id) for queue_id in queue_ids]
         scans = [Scan(self._queues_table, start, keys.prefix_end(start), (b"m",), caching=_SAME_ID) for start in starts]
         found = all_of(self._caller.first_rows(scans, _SAME_ID))
@@ -181,15 +184,20 @@ class QueueIndex:
         }
         if rows:
             for row in self._caller.call(calls.get_rows(self._table, list(rows), (COLUMN,))):
-                if self._is_ours(row.cells[COLUMN].value, row.key):
-                    self.add(*rows[row.key])
+                try:
+                    if self._is_ours(row.cells[COLUMN].value, row.key):
+                        self.add(*rows[row.key])
+                except UnreadableQueueError as error:
+                    if unreadable is None:
+                        raise
+                    unreadable[error.queue_id] = error
 
     def _is_ours(self, cell: bytes, key: bytes) -> bool:
         if cell[:1] != self._cell[:1]:
-            raise BackendError(
+            raise UnreadableQueueError(
+                keys.queue_of_index(key)[1],
                 f"row {key.hex()} of the queues' index has version {cell[:1].hex() or 'nothing'}, "
                 f"this program knows {VERSION}: upgrade it, or it is damaged",
-                retryable=False,
             )
         return cell == self._cell
 

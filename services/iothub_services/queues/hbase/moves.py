@@ -14,7 +14,7 @@ from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.requests import Status, Told
-from iothub_services.queues.port import Move
+from iothub_services.queues.port import Move, UnreadableQueueError, worst_of
 
 Reader = tuple[int, int]  # queue id, epoch
 
@@ -26,6 +26,7 @@ class Moved(NamedTuple):
     told: bytes = b""
 
 
+_NOBODY = 0  # no queue has this id
 _FENCED = Moved(is_done=False)
 
 
@@ -57,7 +58,8 @@ class Readers:
             if known is not None:
                 sent.append((reader, known))
                 steps.append(requests.moves(known.key, epoch, next(self._sequence), each))
-        for (reader, known), told in zip(sent, require(self._regions.send(steps)), strict=True):
+        queue_ids = [known.queue_id for _, known in sent]
+        for (reader, known), told in zip(sent, require(self._regions.send(steps), queue_ids), strict=True):
             moved[reader] = self._moved(known, told)
         return moved
 
@@ -71,30 +73,25 @@ class Readers:
         return _FENCED
 
 
-def require(outcomes: Sequence[Outcome]) -> list[Told]:
-    """Return what all operations were told. Raises BackendError: of several errors one that will not pass by itself."""
+def require(outcomes: Sequence[Outcome], queue_ids: Sequence[int] | None = None) -> list[Told]:
+    """Return what all operations were told, each by its queue (None: the probe's). Raises BackendError: of several errors the worst one."""
     told: list[Told] = []
     errors: list[BackendError] = []
-    for outcome in outcomes:
-        error = problem(outcome)
-        if error is not None:
-            errors.append(error)
-        elif not isinstance(outcome, BackendError):
+    for outcome, queue_id in zip(outcomes, queue_ids or [_NOBODY] * len(outcomes), strict=True):
+        if isinstance(outcome, BackendError):
+            errors.append(outcome)
+        elif outcome[0] == Status.DAMAGED:
+            errors.append(unreadable(queue_id, outcome[1]))
+        else:
             told.append(outcome)
     if errors:
-        worst = min(errors, key=lambda error: error.retryable)
-        is_written = bool(told) or any(error.is_written for error in errors)
-        raise BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+        raise worst_of(errors, is_written=bool(told) or any(error.is_written for error in errors))
     return told
 
 
-def problem(outcome: Outcome) -> BackendError | None:
-    """Return what was in the way of an operation; a damaged queue is refused by name."""
-    if isinstance(outcome, BackendError):
-        return outcome
-    if outcome[0] == Status.DAMAGED:
-        return BackendError(damaged(outcome[1]), retryable=False)
-    return None
+def unreadable(queue_id: int, told: bytes) -> UnreadableQueueError:
+    """Refuse a damaged queue by name."""
+    return UnreadableQueueError(queue_id, damaged(told))
 
 
 def damaged(told: bytes) -> str:

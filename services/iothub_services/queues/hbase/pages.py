@@ -20,7 +20,7 @@ from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
 from iothub_services.queues.hbase.index import KnownQueue, unknown
 from iothub_services.queues.hbase.requests import PageTold, Status
-from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable
+from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable, UnreadableQueueError
 
 _NAMED = re.compile(r"position (\d+) of ")  # how the coprocessor begins when it is about a record, not about the state
 
@@ -40,7 +40,7 @@ class Pages:
         Raises:
             NotFoundError: There is no such queue.
             StaleEpochError: Another reader has claimed it.
-            CorruptRecordError: The queue's state cannot be read.
+            UnreadableQueueError: The queue's state cannot be read.
             BackendError: HBase cannot be reached, or refused.
         """
         told = self._ask(known, epoch, after, count, size_bytes)
@@ -106,5 +106,5 @@ def _refusal(queue_id: int, epoch: int, status: int, octets: bytes) -> Unreadabl
     why = requests.damage(octets)
     named = _NAMED.match(why)
     if named is None:
-        raise CorruptRecordError(f"HBase has a damaged queue: {why}")
+        raise UnreadableQueueError(queue_id, f"HBase has a damaged queue: {why}")
     return Unreadable(int(named[1]), why)

@@ -21,6 +21,9 @@ cdef class Share:
     cdef public KnownQueue known
     cdef public long long position
     cdef public tuple dropped, hits
+    cdef public object unreadable
+
+    cpdef object refuse(self, object found)
 
 
 @cython.final

@@ -12,9 +12,10 @@ from iothub.records.queued import Body, Target, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.requests import Step
-from iothub_services.queues.port import Appended, Delivery, Refused
+from iothub_services.queues.port import Appended, Delivery, Refused, Unreadable
 
 _GONE = int(Refused.GONE)
+_UNREADABLE = int(Refused.UNREADABLE)
 _new = tuple.__new__
 
 
@@ -48,6 +49,11 @@ class Item:
     def body(self) -> Body:
         return Body(b"", self.size, self.body_id) if self.body_id else Body(self.stored, self.size)
 
+    @property
+    def is_unread(self) -> bool:
+        """Is it for a queue that cannot be read? Then somebody may want to finish it later."""
+        return any(share.unreadable is not None for share in self.shares)
+
     def answered(self) -> Appended:
         """Return what the port says, once every share is answered."""
         if self.answer is None:
@@ -64,6 +70,12 @@ class Share:
         self.position = 0 if known is not None else _GONE
         self.dropped: tuple[int, ...] = ()
         self.hits: tuple[str, ...] = ()
+        self.unreadable: Unreadable | None = None
+
+    def refuse(self, found: Unreadable) -> None:
+        """The queue cannot be read."""
+        self.position = _UNREADABLE
+        self.unreadable = found
 
 
 class Heads:
@@ -177,11 +189,14 @@ def _sized(qos: int, flags: int, identifiers: tuple[int, ...], message_id: bytes
 
 def _merged(shares: list[Share]) -> Appended:
     """Return the answer to a message of all its shares'."""
-    if len(shares) == 1 and not shares[0].hits:
-        return _new(Appended, ((shares[0].position,), False, (), False, ()))  # for nearly every message
+    if len(shares) == 1 and not shares[0].hits and shares[0].unreadable is None:
+        return _new(Appended, ((shares[0].position,), False, (), False, (), ()))  # for nearly every message
     positions = tuple([share.position for share in shares])
     hits = tuple([hit for share in shares for hit in share.hits])
+    unreadable = tuple(
+        [(share.delivery.queue_id, share.unreadable) for share in shares if share.unreadable is not None]
+    )
     if not hits:
-        return Appended(positions)
+        return Appended(positions, False, (), False, (), unreadable)
     dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
-    return Appended(positions, False, dropped, False, hits)
+    return Appended(positions, False, dropped, False, hits, unreadable)

@@ -216,7 +216,7 @@ class HBaseQueues:
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         self._opened()
-        self._index.find(queue_ids)
+        self._index.find(queue_ids, {})  # what cannot be read has no tail
         known = [queue for queue_id in queue_ids if (queue := self._index.get(queue_id)) is not None]
         return {queue.queue_id: stats.tail for queue, stats in self._stats(known)}
 
@@ -278,8 +278,7 @@ class HBaseQueues:
 
     def _one(self, known: KnownQueue, step: Step) -> Told:
         """Do one operation on a queue that must be there. Raises NotFoundError, BackendError."""
-        outcomes = self._regions.send((step,))
-        (told,) = require(outcomes)
+        (told,) = require(self._regions.send((step,)), (known.queue_id,))
         if told[0] == Status.GONE:
             self._index.forget(known.queue_id)
             raise unknown(known.queue_id)
@@ -294,7 +293,9 @@ class HBaseQueues:
 
     def _drop(self, known: Sequence[KnownQueue]) -> tuple[int, int]:
         """Return how many queues were there, and how many records they had."""
-        told = require(self._regions.send([requests.drop(queue.key) for queue in known]))
+        told = require(
+            self._regions.send([requests.drop(queue.key) for queue in known]), [each.queue_id for each in known]
+        )
         self._index.strike((queue.tenant_id, queue.queue_id) for queue in known)
         for queue in known:
             self._index.forget(queue.queue_id)

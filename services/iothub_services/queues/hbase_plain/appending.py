@@ -10,7 +10,7 @@ finishes what is open. Message ids make that safe: a queue knows those of its ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iothub.errors import BackendError
@@ -22,7 +22,7 @@ from iothub_services.queues.hbase.bodies import Bodies, inline, is_apart
 from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase_plain.inbound import Item, Opening, Routing
 from iothub_services.queues.hbase_plain.limits import full, may_drop, victims
-from iothub_services.queues.hbase_plain.log import QueueLog, raise_first
+from iothub_services.queues.hbase_plain.log import Damage, QueueLog, raise_first
 from iothub_services.queues.hbase_plain.meta import (
     REMEMBERED,
     Meta,
@@ -31,7 +31,15 @@ from iothub_services.queues.hbase_plain.meta import (
 )
 from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.hbase_plain.slots import Course, Moving, Slots
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Refused
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Inbound,
+    Refused,
+    UnreadableQueueError,
+    refused_by_own,
+)
 
 ROW_BYTES = 256 << 10  # of one batch: a page of rows must fit into a frame
 _ROW_RECORDS = 1024
@@ -101,14 +109,16 @@ class Appending:
             self._abandon()
 
     def _carry(self, items: Sequence[Item]) -> None:
-        self._log.load(_queue_ids(items))
+        damaged = self._log.load_readable(_queue_ids(items))
         self._settle(items)
         self._prepare(items)
-        self._open(items)
+        self._open(items, damaged)
         for item in items:
             if item.refusal is None:
                 for index, delivery in enumerate(item.append.deliveries):
-                    if not item.positions[index]:
+                    if delivery.queue_id in damaged and not item.positions[index]:
+                        item.refuse(index, damaged[delivery.queue_id].error.found)
+                    elif not item.positions[index]:
                         self._deliver(item, index, delivery)
         self._place()
         self._route(items)
@@ -181,13 +191,15 @@ class Appending:
 
     # --- the publisher's side of QoS 2
 
-    def _open(self, items: Sequence[Item]) -> None:
+    def _open(self, items: Sequence[Item], damaged: Mapping[int, Damage]) -> None:
         waiting: dict[LogQueue, list[Item]] = {}
         for item in items:
             inbound = item.append.inbound
             if inbound is not None:
                 queue = self._log.get(inbound.queue_id)
-                if queue is None:
+                if inbound.queue_id in damaged:
+                    item.refusal = refused_by_own(len(item.positions), damaged[inbound.queue_id].error)
+                elif queue is None:
                     item.refusal = Appended((), is_stale=True)
                 else:
                     waiting.setdefault(queue, []).append(item)
@@ -201,11 +213,12 @@ class Appending:
                 item.is_open = item.refusal is None
 
     def _route(self, items: Sequence[Item]) -> None:
-        """Every queue has it: a resent PUBLISH is a duplicate from now on."""
+        """Every queue has it: a resent PUBLISH is a duplicate from now on. What a queue could not take stays open."""
         waiting: dict[LogQueue, list[tuple[Inbound, bytes]]] = {}
         for item in items:
             inbound = item.append.inbound
-            if inbound is not None and item.refusal is None and (item.append.deliveries or item.is_repeated):
+            is_open = item.refusal is None and not item.unreadable
+            if inbound is not None and is_open and (item.append.deliveries or item.is_repeated):
                 queue = self._log.get(inbound.queue_id)
                 if queue is not None:
                     waiting.setdefault(queue, []).append((inbound, item.message_id))
@@ -214,6 +227,14 @@ class Appending:
     # --- one queue's share
 
     def _deliver(self, item: Item, index: int, delivery: Delivery) -> None:
+        try:
+            self._deliver_readable(item, index, delivery)
+        except UnreadableQueueError as error:
+            if error.queue_id != delivery.queue_id:
+                raise
+            item.refuse(index, error.found)
+
+    def _deliver_readable(self, item: Item, index: int, delivery: Delivery) -> None:
         queue = self._log.get(delivery.queue_id)
         body = item.body
         if queue is None or body is None:
@@ -304,12 +325,22 @@ class Appending:
             try:
                 self._slots.round(rows)
             finally:
+                self._refuse(rows)
                 self._finish(rows)
-            raise_first([row.error for row in rows if row.error is not None])
+            raise_first([row.error for row in rows if row.error is not None and not row.is_over])
             self._deliver_again()
             patience = _ROUNDS if any(row.course is Course.PLACED for row in rows) else patience - 1
             if not patience:
                 raise BackendError("the next slot of a queue is taken by others all the time", retryable=True)
+
+    def _refuse(self, rows: Iterable[Moving]) -> None:
+        """Queues have turned out to be unreadable: they are loaded anew when somebody asks for them again."""
+        for row in rows:
+            if isinstance(row.error, UnreadableQueueError):
+                row.course = Course.DISCARDED
+                for share in self._shares[row]:
+                    share.item.refuse(share.index, row.error.found)
+                self._log.release((row.queue.known.queue_id,))
 
     def _deliver_again(self) -> None:
         """Look once more whether queues have these messages; what was planned behind them stays behind them."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
 from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase_plain.log import Change, DamagedQueueError, QueueLog
+from iothub_services.queues.hbase_plain.log import Change, QueueLog
 from iothub_services.queues.hbase_plain.meta import Meta
 from iothub_services.queues.hbase_plain.queue import LogQueue
-from iothub_services.queues.port import DueRecord, Expired, ExpiryMark
+from iothub_services.queues.port import DueRecord, Expired, ExpiryMark, UnreadableQueueError
 
 _MOST_HOLES = 4096  # of a queue: they are in its meta row
 _Places = set[tuple[int, int]]
@@ -54,7 +54,7 @@ class Removing:
         queue = self._log.existing(queue_id)
         try:
             self._log.know(queue, queue.tail)
-        except DamagedQueueError:
+        except UnreadableQueueError:
             return self._purge_unread(queue)
         removed: list[int] = []
 

@@ -16,7 +16,7 @@ from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase.bodies import inline
 from iothub_services.queues.hbase_plain.meta import Meta, Open, intent_column
 from iothub_services.queues.hbase_plain.queue import LogQueue
-from iothub_services.queues.port import Append, Appended, Inbound
+from iothub_services.queues.port import Append, Appended, Inbound, Refused, Unreadable
 
 
 @dataclass(eq=False, slots=True)
@@ -36,11 +36,20 @@ class Item:
     refusal: Appended | None = None
     dropped: list[tuple[int, int]] = field(default_factory=list)
     hit: list[str] = field(default_factory=list)
+    unreadable: dict[int, Unreadable] = field(default_factory=dict)
 
     @property
     def answer(self) -> Appended:
         positions = tuple(self.positions)
-        return self.refusal or Appended(positions, dropped=tuple(self.dropped), hit=tuple(self.hit))
+        unreadable = tuple(self.unreadable.items())
+        return self.refusal or Appended(
+            positions, dropped=tuple(self.dropped), hit=tuple(self.hit), unreadable=unreadable
+        )
+
+    def refuse(self, index: int, found: Unreadable) -> None:
+        """A queue of it cannot be read."""
+        self.positions[index] = Refused.UNREADABLE
+        self.unreadable[self.append.deliveries[index].queue_id] = found
 
 
 class Opening:

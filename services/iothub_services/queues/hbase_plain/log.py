@@ -29,6 +29,7 @@ from iothub_services.queues.hbase.index import KnownQueue, QueueIndex, all_of, u
 from iothub_services.queues.hbase_plain.doomed import Doomed, parts
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue
+from iothub_services.queues.port import UnreadableQueueError, worst_of
 
 log = logging.get(__name__)
 T = TypeVar("T")
@@ -55,14 +56,10 @@ class _Swap(NamedTuple):
     seen: bytes
 
 
-class DamagedQueueError(BackendError, CorruptRecordError):
-    """What no retry mends: something of a queue is damaged, or of a newer program."""
-
-
 class Damage(NamedTuple):
     """What cannot be read of a queue: its last row, which begins at `position` (`queue`: where it stands but for its rows), or its meta row."""
 
-    error: DamagedQueueError
+    error: UnreadableQueueError
     position: int = 0
     queue: LogQueue | None = None
 
@@ -166,7 +163,9 @@ class QueueLog:
         missing = [queue_id for queue_id in dict.fromkeys(queue_ids) if queue_id not in self._queues]
         if not missing:
             return damaged
-        self.index.find(missing)
+        strange: dict[int, UnreadableQueueError] = {}
+        self.index.find(missing, strange)
+        damaged |= {queue_id: Damage(error) for queue_id, error in strange.items()}
         found = [known for queue_id in missing if (known := self.index.get(queue_id)) is not None]
         for part in parts(found, _SCANNERS_AT_ONCE):
             queues, unreadable = self.fresh(part)
@@ -185,7 +184,7 @@ class QueueLog:
                 raw = raws[known.key]
                 try:
                     queues.append(LogQueue(known, self.decoded(known.queue_id, decode_meta, raw), raw))
-                except DamagedQueueError as error:
+                except UnreadableQueueError as error:
                     damaged[known.queue_id] = Damage(error)
         damaged |= self.seek_readable(queues)
         return [queue for queue in queues if queue.known.queue_id not in damaged], damaged
@@ -249,7 +248,7 @@ class QueueLog:
         """Know a last row; False: it is a late write of the past."""
         try:
             batch = self.batch(queue, row)
-        except DamagedQueueError as error:
+        except UnreadableQueueError as error:
             damaged[queue.known.queue_id] = Damage(error, keys.position_of(row.key), queue)
             return True
         return self.learn(queue, batch)
@@ -261,7 +260,7 @@ class QueueLog:
             scans = [self._upwards(each.queue, each.position - 1, _BEFORE_ROWS) for each in part if each.queue]
             for queue, rows in zip(queues, self._scanned(scans, _BEFORE_ROWS), strict=True):
                 for row in rows:
-                    with suppress(DamagedQueueError):
+                    with suppress(UnreadableQueueError):
                         if self.learn(queue, self.batch(queue, row)):
                             break
 
@@ -301,13 +300,13 @@ class QueueLog:
             if not self.is_newer(queue):
                 self._bridge(queue, start, found)
 
-    def _readable(self, queue: LogQueue, rows: Sequence[Row]) -> tuple[list[Batch], DamagedQueueError | None]:
+    def _readable(self, queue: LogQueue, rows: Sequence[Row]) -> tuple[list[Batch], UnreadableQueueError | None]:
         """Return the batches before one that cannot be read, and what is wrong with that one."""
         found: list[Batch] = []
         for row in rows:
             try:
                 found.append(self.batch(queue, row))
-            except DamagedQueueError as error:
+            except UnreadableQueueError as error:
                 return found, error
         return found, None
 
@@ -328,16 +327,17 @@ class QueueLog:
 
     def batch(self, queue: LogQueue, row: Row) -> Batch:
         """Read a row. Raises BackendError: it is damaged or of the future."""
-        batch = self.decoded(queue.known.queue_id, decode_batch, row.cells[BATCH].value)
-        if batch.first != keys.position_of(row.key):
-            raise damaged(queue.known.queue_id, f"row {row.key.hex()} says that it begins at {batch.first}")
+        position = keys.position_of(row.key)
+        batch = self.decoded(queue.known.queue_id, decode_batch, row.cells[BATCH].value, position)
+        if batch.first != position:
+            raise damaged(queue.known.queue_id, f"row {row.key.hex()} says that it begins at {batch.first}", position)
         return batch
 
-    def decoded(self, queue_id: int, decode: Callable[[bytes], T], raw: bytes) -> T:
+    def decoded(self, queue_id: int, decode: Callable[[bytes], T], raw: bytes, position: int = 0) -> T:
         try:
             return decode(raw)
         except CorruptRecordError as error:
-            raise damaged(queue_id, str(error)) from None
+            raise damaged(queue_id, str(error), position) from None
 
     # --- changing meta rows, in the writing thread
 
@@ -452,13 +452,11 @@ class QueueLog:
                 self.doomed.add(row.key)
 
 
-def damaged(queue_id: int, what: str) -> DamagedQueueError:
-    return DamagedQueueError(f"queue {queue_id}: {what}", retryable=False, is_written=False)
+def damaged(queue_id: int, what: str, position: int = 0) -> UnreadableQueueError:
+    return UnreadableQueueError(queue_id, f"queue {queue_id}: {what}", position)
 
 
 def raise_first(failed: Sequence[BackendError]) -> None:
     """Raise an error, if there is one: one that will not pass before one that may; it may be written if any may."""
     if failed:
-        worst = min(failed, key=lambda error: error.retryable)
-        worst.is_written = any(error.is_written for error in failed)
-        raise worst
+        raise worst_of(failed, is_written=any(error.is_written for error in failed))

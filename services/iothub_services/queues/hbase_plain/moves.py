@@ -118,8 +118,8 @@ class Moves:
         """Bring open inbound messages to their queues: nobody else will before the publisher comes again.
 
         They go in the order in which they came, which is that of message ids; Packet Identifiers begin anew [MQTT-4.6.0-5].
-        One whose message is not there, or damaged, stays open. It was not answered, so the client sends it again, and then it goes under the
-        message id that is kept to those queues that do not have it yet.
+        One whose message is not there, or damaged, or for a queue that cannot be read, stays open. It was not answered, so the client sends
+        it again, and then it goes under the message id that is kept to those queues that do not have it yet.
         """
         opened = sorted(queue.meta.inbound.items(), key=lambda item: item[1].message_id)
         waiting = {packet_id: each for packet_id, each in opened if not each.is_routed}
@@ -140,9 +140,9 @@ class Moves:
 
         def routed(changing: LogQueue) -> _Step:
             inbound = dict(changing.meta.inbound)
-            for packet_id in items:
+            for packet_id, item in items.items():
                 each = waiting[packet_id]
-                if inbound.get(packet_id) == each:
+                if not item.unreadable and inbound.get(packet_id) == each:
                     inbound[packet_id] = Open(True, each.message_id)
             is_same = inbound == changing.meta.inbound
             return (changing.meta if is_same else replace(changing.meta, inbound=inbound)), ()

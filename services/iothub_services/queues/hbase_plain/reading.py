@@ -20,7 +20,7 @@ from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
 from iothub_services.queues.hbase.index import all_of, unknown
 from iothub_services.queues.hbase_plain.doomed import parts
-from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, DamagedQueueError, QueueLog
+from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, QueueLog
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue, holds, is_gone, run_of
 from iothub_services.queues.port import (
@@ -29,6 +29,7 @@ from iothub_services.queues.port import (
     QueueStats,
     StaleEpochError,
     Unreadable,
+    UnreadableQueueError,
     in_order,
     unreadable_queue,
 )
@@ -113,7 +114,7 @@ class Reading:
         """Return the position behind a row; behind its first one if it cannot be read: the page ends before it."""
         try:
             return self._log.batch(queue, row).last + 1
-        except DamagedQueueError:
+        except UnreadableQueueError:
             return keys.position_of(row.key) + 1
 
     def _meta(self, queue: LogQueue, epoch: int, raw: bytes | None) -> Meta:
@@ -132,7 +133,7 @@ class Reading:
             position = keys.position_of(row.key)
             try:
                 is_filled |= holds(meta.vacated, position) or self._fill(queue, meta, row, page)
-            except DamagedQueueError as error:
+            except UnreadableQueueError as error:
                 page.stop(Unreadable(max(position, meta.head + 1), str(error)))
                 return True
         return is_filled
@@ -186,7 +187,7 @@ class Reading:
         if raw != queue.raw:
             try:
                 meta = self._log.decoded(queue.known.queue_id, decode_meta, raw)
-            except DamagedQueueError:
+            except UnreadableQueueError:
                 return False
             with self._log.lock:
                 queue.reach(meta)
@@ -205,7 +206,7 @@ class Reading:
                     queue = slots[row.key]
                     try:
                         batch = self._log.batch(queue, row)
-                    except DamagedQueueError:
+                    except UnreadableQueueError:
                         beyond[queue.known.queue_id] = keys.position_of(row.key)
                         continue
                     if self._log.learn(queue, batch):
@@ -235,7 +236,7 @@ class Reading:
             found |= {queue: unreadable_queue(queue, tenant_id, str(error)) for queue, error in unreadable.items()}
         return in_order(found.values())
 
-    def _standing(self, queue_ids: Sequence[int]) -> tuple[dict[int, QueueStats], dict[int, DamagedQueueError]]:
+    def _standing(self, queue_ids: Sequence[int]) -> tuple[dict[int, QueueStats], dict[int, UnreadableQueueError]]:
         """Read meta rows and last rows, not what this hub has in memory: others may have changed them.
 
         A queue stands where it can be read. Returns what is wrong with meta rows, too.

@@ -29,7 +29,7 @@ from iothub_services.queues.hbase.index import Driver, KnownQueue, QueueIndex, a
 from iothub_services.queues.hbase_plain.appending import Appending
 from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.expiry import Removing
-from iothub_services.queues.hbase_plain.log import DamagedQueueError, QueueLog
+from iothub_services.queues.hbase_plain.log import QueueLog
 from iothub_services.queues.hbase_plain.meta import STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain.moves import Moves
 from iothub_services.queues.hbase_plain.queue import LogQueue
@@ -47,6 +47,7 @@ from iothub_services.queues.port import (
     QueueLimits,
     QueueStats,
     TenantUsage,
+    UnreadableQueueError,
 )
 
 _COUNTED_AT_ONCE = 64  # queues whose sums are read in one slice of idle time
@@ -204,7 +205,7 @@ class PlainHBaseQueues:
 
     def drop(self, queue_id: int) -> int:
         count = 0
-        with suppress(DamagedQueueError):  # then it goes unread
+        with suppress(UnreadableQueueError):  # then it goes unread
             self._log.load((queue_id,))
             queue = self._log.get(queue_id)
             if queue is not None and not self._log.refresh((queue,)):

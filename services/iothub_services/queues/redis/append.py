@@ -23,11 +23,11 @@ from iothub.records.queued import Intent
 from iothub_services.queues.hbase.index import Tenant
 from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.room import UNBOUND, TenantRoom
-from iothub_services.queues.port import Append, Refused
+from iothub_services.queues.port import Append, Refused, UnreadableQueueError, worst_of
 from iothub_services.queues.redis.index import QueueIndex
 from iothub_services.queues.redis.messages import Item, Operation, Share
 from iothub_services.queues.redis.names import Names
-from iothub_services.queues.redis.sending import Sender
+from iothub_services.queues.redis.sending import Sender, of_queue
 from iothub_services.redis.calls import Argument, Call, Reply, command
 
 _GONE = int(Refused.GONE)
@@ -180,6 +180,11 @@ class Appending:
     def _settle(self, operation: Operation, outcome: Reply) -> BackendError | None:
         """Take what became of an operation; return what was in its way."""
         queue_id = operation.known.queue_id
+        outcome = of_queue(queue_id, outcome)
+        if isinstance(outcome, UnreadableQueueError):
+            del self._open[queue_id]
+            operation.refuse(outcome.found)
+            return None
         error = outcome if isinstance(outcome, BackendError) else None
         if error is not None and (error.is_written or operation.is_uncertain):
             operation.is_uncertain = True
@@ -215,10 +220,9 @@ class Appending:
         return None
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
-        """Return one error for the batch: of several one that will not pass by itself, so that the batch is taken apart."""
-        worst = min(errors, key=lambda error: error.retryable)
+        """Return one error for the batch."""
         is_written = any(error.is_written for error in errors) or any(self._is_begun(item) for item in items)
-        return BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+        return worst_of(errors, is_written=is_written)
 
     def _is_begun(self, item: Item) -> bool:
         """Has any queue this message already, or perhaps?"""

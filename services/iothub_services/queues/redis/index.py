@@ -4,7 +4,7 @@ Knows the sets of queues and each queue's head line; knows no record.
 
 Theory: every verb of the port names a queue by its id alone. Queues are kept in memory, read at the start; one that another hub has made
 meanwhile is found by its own key. A tenant's set names a queue before it is made and until it was dropped, so it may name queues that are
-not there, never miss one. One of a newer program is known and cannot be read: lists leave it out, its own verbs are refused by name.
+not there, never miss one. One of a newer program, or damaged, is known and cannot be read: its own verbs are refused by name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 from iothub import log as logging
-from iothub.errors import FutureRecordError, NotFoundError
+from iothub.errors import CorruptRecordError, FutureRecordError, NotFoundError
+from iothub.records.causes import UNREADABLE
 from iothub_services.queues.hbase.index import Tenant
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage, unreadable_queue
 from iothub_services.queues.redis.names import Names
@@ -23,6 +24,7 @@ from iothub_services.redis.calls import Call, Reply, command
 log = logging.get(__name__)
 
 VERSION = 1  # of a queue's own keys
+_NOBODY = 0  # no tenant
 AT_ONCE = 1_000  # queues in one pipeline, members of a set in one answer
 
 _FIELDS = ("tenant", "v", "messages", "bytes", "head", "tail", "epoch", "max_messages", "max_bytes", "overflow")
@@ -122,22 +124,22 @@ class QueueIndex:
         return sorted(map(int, self._members(self._names.of_tenant(tenant_id))))
 
     def stats(self, queue_ids: Sequence[int]) -> list[QueueStats]:
-        """Return where queues stand, without those that are gone or of a newer program. Raises BackendError."""
+        """Return where queues stand, without those that are gone or cannot be read. Raises BackendError."""
         return [stats for told in self._told(queue_ids) if (stats := _stats(*told)) is not None]
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        """Return where all queues of a tenant stand; of one of a newer program, that. Raises BackendError."""
+        """Return where all queues of a tenant stand; of one that cannot be read, why. Raises BackendError."""
         return [
-            _stats(*told) or unreadable_queue(told[0], tenant_id, _newer(*told))
+            _stats(*told) or unreadable_queue(told[0], tenant_id, str(_problem(*told)))
             for told in self._told(self.listed(tenant_id))
         ]
 
     def existing_stats(self, queue_id: int) -> QueueStats:
-        """Return where one queue stands. Raises NotFoundError, FutureRecordError, BackendError."""
+        """Return where one queue stands. Raises NotFoundError, CorruptRecordError, BackendError."""
         for told in self._told((queue_id,)):
             stats = _stats(*told)
             if stats is None:
-                raise FutureRecordError(_newer(*told))
+                raise _problem(*told)
             return stats
         raise unknown(queue_id)
 
@@ -165,12 +167,12 @@ class QueueIndex:
         return cast("list[tuple[int, list[bytes]]]", there)
 
     def _added(self, told: tuple[int, list[bytes]]) -> QueueStats | None:
-        """Know a queue from now on; return where it stands, None: it is of a newer program."""
+        """Know a queue from now on; return where it stands, None: it cannot be read."""
         queue_id, fields = told
-        self.add(int(fields[0]), queue_id)
+        self.add(int(fields[0]) if fields[0].isdigit() else _NOBODY, queue_id)
         stats = _stats(queue_id, fields)
         if stats is None:
-            log.warning("queue of a newer program left out", queue=queue_id)
+            log.warning("queue that cannot be read left out", queue=queue_id, why=str(_problem(queue_id, fields)))
         return stats
 
     def _members(self, key: bytes) -> Iterator[bytes]:
@@ -190,17 +192,25 @@ def unknown(queue_id: int) -> NotFoundError:
 
 
 def _stats(queue_id: int, fields: Sequence[bytes]) -> QueueStats | None:
-    """None: a newer program made it."""
+    """None: a newer program made it, or it is damaged."""
     if fields[1] != b"%d" % VERSION:
         return None
-    tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(int, fields)
-    limits = QueueLimits(most, most_bytes, Overflow(overflow))
+    try:
+        tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(int, fields)
+        limits = QueueLimits(most, most_bytes, Overflow(overflow))
+    except UNREADABLE:
+        return None
     return QueueStats(queue_id, tenant_id, messages, size_bytes, head, tail, epoch, limits)
 
 
-def _newer(queue_id: int, fields: Sequence[bytes]) -> str:
-    version = fields[1].decode(errors="replace")
-    return f"queue {queue_id} has format version {version}, this program knows {VERSION}: upgrade it"
+def _problem(queue_id: int, fields: Sequence[bytes | None]) -> CorruptRecordError:
+    """Return why a queue cannot be read."""
+    version = (fields[1] or b"none").decode(errors="replace")
+    if version != str(VERSION):
+        return FutureRecordError(
+            f"queue {queue_id} has format version {version}, this program knows {VERSION}: upgrade it"
+        )
+    return CorruptRecordError(f"queue {queue_id} is damaged: its state has something else where a number belongs")
 
 
 def _chunks(queue_ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -14,7 +14,7 @@ from iothub_services.queues.port import Move
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import CLAIM, ID_KEPT_MS, IDS_KEPT, MOVE
-from iothub_services.queues.redis.sending import Sender, require
+from iothub_services.queues.redis.sending import Sender, of_queue, require
 from iothub_services.redis.calls import Argument, Call, Reply, Script, script_call
 
 Reader = tuple[int, int]  # queue id, epoch
@@ -53,7 +53,10 @@ class Readers:
             self.call(MOVE, known.queue_id, reader[1], *self._ages(), *by_reader[reader]) for reader, known in there
         ]
         done = dict.fromkeys(by_reader, False)
-        for (reader, known), outcome in zip(there, require(self._sender.write(calls)), strict=True):
+        told = [
+            of_queue(known.queue_id, each) for (_, known), each in zip(there, self._sender.write(calls), strict=True)
+        ]
+        for (reader, known), outcome in zip(there, require(told), strict=True):
             done[reader] = self._moved(known, outcome)
         return [done[move.queue_id, move.epoch] for move in moves]
 
@@ -64,7 +67,7 @@ class Readers:
     def claim(self, known: KnownQueue, token: int, owner: bytes) -> Claimed:
         """Make the caller the only reader; with the same token again it is the same claim. Raises NotFoundError, BackendError."""
         call = script_call(CLAIM, self._names.keys(known.queue_id), token, owner, *self._ages())
-        told = self._sender.write_one(call)
+        told = self._sender.write_one(call, known.queue_id)
         if told == b"gone":
             self.lost(known)
             raise unknown(known.queue_id)

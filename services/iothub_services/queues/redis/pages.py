@@ -30,10 +30,11 @@ def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: in
     Raises:
         NotFoundError: There is no such queue.
         StaleEpochError: Another reader has claimed it.
+        UnreadableQueueError: Nothing of it can be read.
         BackendError: Redis cannot be reached, or refused.
     """
     asked = script_call(READ, names.keys(queue_id), epoch, after, count, min(size_bytes, PAGE_BYTES))
-    told = sender.read_one(asked)
+    told = sender.read_one(asked, queue_id)
     if not isinstance(told, list):
         raise unknown(queue_id)
     if len(told) == 1:

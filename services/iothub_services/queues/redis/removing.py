@@ -35,7 +35,7 @@ class Removing:
         removed = 0
         is_more = True
         while is_more:
-            told = self._sender.write_one(call)
+            told = self._sender.write_one(call, known.queue_id)
             if not isinstance(told, list):
                 self._index.forget(known.queue_id)
                 raise unknown(known.queue_id)

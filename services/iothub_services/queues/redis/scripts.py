@@ -35,7 +35,11 @@ end
 
 local version = redis.call('HGET', meta, 'v')
 if version and version ~= '1' then
-  return redis.error_reply('ERR the queue has format version ' .. version .. ', this program knows 1: upgrade it')
+  return redis.error_reply('UNREADABLE the queue has format version ' .. version .. ', this program knows 1: upgrade it')
+end
+
+local function damaged()
+  return redis.error_reply('UNREADABLE the queue is damaged: its state has something else where a number belongs')
 end
 
 local messages, bytes
@@ -85,6 +89,9 @@ APPEND = Script(
     + """
 local state = redis.call('HMGET', meta, 'tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
 if not state[1] then return 'gone' end
+for at = 1, 8 do
+  if not tonumber(state[at]) then return damaged() end
+end
 local writer, sequence, now = ARGV[1], ARGV[2], ARGV[3]
 local before = redis.call('HGET', writers, writer)
 if before then

@@ -7,16 +7,21 @@ Theory: what was not answered may be done, so its outcome is an error that says 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from iothub.errors import BackendError
-from iothub_services.redis.calls import Call, RedisUnavailableError, Reply, command
+from iothub_services.queues.port import UnreadableQueueError, worst_of
+from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 
 Ask = Callable[[Sequence[Call]], list[Reply]]
 """Does a pipeline and returns the answer, or the error, to each. Raises BackendError: none was answered."""
 
 PART_BYTES = 1 << 20  # of one pipeline: Redis holds all answers until it is read, and a slow disk has its time for each
 PART_CALLS = 512
+
+_OF_ONE_QUEUE = re.compile(r"Redis refused: (?:UNREADABLE|WRONGTYPE) |(?<!@)user_script:\d+: ")
+"""A script has found a queue of a newer program, or what is none: it says so, or fails of it. What it is not allowed to do reads otherwise."""
 
 
 class Sender:
@@ -62,11 +67,13 @@ class Sender:
         """Return the answer to each, or what was in its way."""
         return [outcome for part in _parts(calls) for outcome in self._read(part)]
 
-    def read_one(self, call: Call) -> Reply:
-        return self.read((call,))[0]
+    def read_one(self, call: Call, queue_id: int = 0) -> Reply:
+        """`queue_id`: whose the call is, if it is of one queue. Raises BackendError; UnreadableQueueError: only that one cannot be read."""
+        return _looked([of_queue(queue_id, each) for each in self.ask((call,))])[0]
 
-    def write_one(self, call: Call) -> Reply:
-        return require(self.write((call,)))[0]
+    def write_one(self, call: Call, queue_id: int = 0) -> Reply:
+        """As `read_one`."""
+        return require([of_queue(queue_id, each) for each in self.write((call,))])[0]
 
     def probe(self) -> None:
         """Write something small. Raises BackendError: Redis takes no writes now."""
@@ -78,9 +85,15 @@ def require(outcomes: Sequence[Reply]) -> list[Reply]:
     errors = [outcome for outcome in outcomes if isinstance(outcome, BackendError)]
     if not errors:
         return list(outcomes)
-    worst = min(errors, key=lambda error: error.retryable)
-    is_written = len(errors) < len(outcomes) or any(error.is_written for error in errors)
-    raise BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
+    raise worst_of(errors, is_written=len(errors) < len(outcomes) or any(error.is_written for error in errors))
+
+
+def of_queue(queue_id: int, outcome: Reply) -> Reply:
+    """Return what became of a call; what concerns this queue alone as an error that says so."""
+    if queue_id and isinstance(outcome, RedisRefusedError) and _OF_ONE_QUEUE.search(outcome.fact):
+        said = outcome.fact.removeprefix("Redis refused: UNREADABLE ")
+        return UnreadableQueueError(queue_id, f"queue {queue_id}: {said}")
+    return outcome
 
 
 def _looked(outcomes: Sequence[Reply]) -> list[Reply]:

@@ -289,7 +289,7 @@ class RedisQueues:
     def _run(self, script: Script, known: KnownQueue, *arguments: int) -> bool:
         """Call a script that returns 0 or 1."""
         call = script_call(script, self._names.keys(known.queue_id), *arguments)
-        return self._sender.write_one(call) == 1
+        return self._sender.write_one(call, known.queue_id) == 1
 
     def _forget_all(self, why: str) -> None:
         """Somebody has emptied Redis. Raises BackendError: what has to be done then was not."""

@@ -133,6 +133,7 @@ def test_queue_that_cannot_be_read_is_not_taken_for_lost(house: House, monkeypat
     assert [(line["tenant"], line["queues"], line["first"]) for line in lines] == [
         ("acme", 2, "queue 5 has format version 2")
     ]
+    assert house.queues.standing_still == {"c": "queue 5 has format version 2"}
 
 
 def test_session_without_its_queue_ends(house: House) -> None:
