@@ -24,7 +24,7 @@ from tests.support.clients import Door
 from tests.support.hub import Hub, free_port
 from tests.support.own_tables import caller_of, reopen_regions
 from tests.support.party import Party
-from tests.support.server_hub import PLAIN_TENANT, own_stores, server_hub
+from tests.support.server_hub import PLAIN_TENANT, alarms, own_stores, server_hub
 
 TENANTS = ["acme", PLAIN_TENANT]
 
@@ -176,7 +176,18 @@ def test_session_whose_queue_is_damaged_can_be_discarded(hub: Hub, party: Party,
     assert refused.returncode == 7
     assert "session discard` ends its session and removes it" in refused.stderr
     assert party.ask(5, "meter-9", keep=True).connack.code == 0x88
+    other = party(5, "meter-10", keep=True)
+    other.subscribe(("broken", 1))
+    told = party(device="dev2").publish("broken", b"for the other", qos=1)
+    assert told is not None
+    assert told.code == 0x83
+    assert other.payloads(1) == [b"for the other"]
+    its_own = ("store_corrupt", f"queue_{row['queue_id']}_unreadable")
+    assert its_own in alarms(hub)
+    assert ("store_failed", "queues") not in alarms(hub)
     hub.run("session", "discard", "acme", "meter-9", "--yes")
+    assert its_own not in alarms(hub)
+    hub.run("session", "discard", "acme", "meter-10", "--yes")
 
     back = party(5, "meter-9", keep=True)
     assert not back.connack.session_present

@@ -13,7 +13,7 @@ from iothub_services.hbase.tables import split_keys
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import CACHE_BYTES, PIECE_BYTES, Bodies, Wanted, is_apart
 from iothub_services.queues.hbase.index import COLUMN, Driver, QueueIndex, Tenant, all_of
-from iothub_services.queues.hbase.moves import require
+from iothub_services.queues.hbase.moves import require, unreadable
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
@@ -208,6 +208,21 @@ def test_answer_of_another_table_is_refused() -> None:
         store.append([one(1, 1)])
     assert not failure.value.retryable
     assert caller.made
+
+
+@pytest.mark.parametrize(
+    ("told", "position", "says"),
+    [
+        (b"position 4 of queue 7: version 9 is not known here", 4, "position 4 of queue 7"),
+        (b"state of queue 7: version 9 is not known here", 0, "session discard"),
+    ],
+)
+def test_damaged_record_is_told_from_a_damaged_queue(told: bytes, position: int, says: str) -> None:
+    """Where messages must make room the coprocessor reads records, too: their queue as such is well."""
+    error = unreadable(7, told)
+
+    assert (error.queue_id, error.found.position) == (7, position)
+    assert says in error.found.why
 
 
 def test_error_that_will_not_pass_comes_first() -> None:

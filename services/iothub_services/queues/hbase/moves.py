@@ -6,6 +6,7 @@ comes too late then.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class Moved(NamedTuple):
     told: bytes = b""
 
 
+_NAMED = re.compile(r"position (\d+) of ")  # how the coprocessor begins when it is about a record, not about the state
 _NOBODY = 0  # no queue has this id
 _FENCED = Moved(is_done=False)
 
@@ -90,8 +92,12 @@ def require(outcomes: Sequence[Outcome], queue_ids: Sequence[int] | None = None)
 
 
 def unreadable(queue_id: int, told: bytes) -> UnreadableQueueError:
-    """Refuse a damaged queue by name."""
-    return UnreadableQueueError(queue_id, damaged(told))
+    """Refuse a damaged queue by name, or a record of it by its position."""
+    why = requests.damage(told)
+    named = _NAMED.match(why)
+    return (
+        UnreadableQueueError(queue_id, why, int(named[1])) if named else UnreadableQueueError(queue_id, damaged(told))
+    )
 
 
 def damaged(told: bytes) -> str:

@@ -8,7 +8,6 @@ itself: positions have no gaps but for what was removed, so the distance is how 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from iothub.errors import CorruptRecordError
@@ -19,10 +18,9 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
 from iothub_services.queues.hbase.index import KnownQueue, unknown
+from iothub_services.queues.hbase.moves import unreadable
 from iothub_services.queues.hbase.requests import PageTold, Status
-from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable, UnreadableQueueError
-
-_NAMED = re.compile(r"position (\d+) of ")  # how the coprocessor begins when it is about a record, not about the state
+from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable
 
 
 class Pages:
@@ -103,8 +101,7 @@ def _refusal(queue_id: int, epoch: int, status: int, octets: bytes) -> Unreadabl
         raise StaleEpochError(f"queue {queue_id} is at epoch {requests.number(octets)}, the reader at {epoch}")
     if status == Status.GONE:
         raise unknown(queue_id)
-    why = requests.damage(octets)
-    named = _NAMED.match(why)
-    if named is None:
-        raise UnreadableQueueError(queue_id, f"HBase has a damaged queue: {why}")
-    return Unreadable(int(named[1]), why)
+    error = unreadable(queue_id, octets)
+    if not error.position:
+        raise error
+    return error.found
