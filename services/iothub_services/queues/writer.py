@@ -6,7 +6,7 @@ Theory: one publish becomes at most one append (all its queues, one body, the pu
 committed side by side; the plane hears `stored` when both are durable, in the order in which it asked. A commit that fails is tried again
 every 250 ms, with an alarm, by the thread that holds the batch, so that order survives; after 30 s the plane hears `not_stored`. What a reader
 moved is never given up: it is asked for again, and consumers go on meanwhile. A publish that was given up takes with it what its connection
-sent behind it (`sources`).
+sent behind it (`sources`). A queue that cannot be read fails no commit: the others get the message, and the plane hears `partly_stored`.
 """
 
 from __future__ import annotations
