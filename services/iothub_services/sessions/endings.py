@@ -16,6 +16,7 @@ from iothub.engine.session import Session
 from iothub.errors import BackendError, IotHubError
 from iothub.reasons import Drop, Reason
 from iothub.records import events
+from iothub_services.queues.port import UnreadableQueueError
 from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.estate import Estate
 from iothub_services.sessions.port import (
@@ -119,7 +120,12 @@ class Endings:
 
         Raises BackendError: it is not its time, for somebody else has claimed it since.
         """
-        claim = await self._estate.claim(session.queue_id)
+        try:
+            claim = await self._estate.claim(session.queue_id)
+        except UnreadableQueueError:
+            if is_expiry:  # a newer hub may have claimed it
+                raise
+            return  # somebody wants it gone, and there is no other way out
         if claim is None:
             return
         place: Place | None = session.control.place

@@ -16,7 +16,7 @@ from iothub.engine.outbox import SHARED_FLAG
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.errors import BackendError, NotFoundError
-from iothub_services.queues.port import Claim
+from iothub_services.queues.port import Claim, UnreadableQueueError
 from iothub_services.sessions.port import QueueAdmin
 
 log = logging.get(__name__)
@@ -51,7 +51,11 @@ class Estate:
         """
         if not self._plane.leave_groups(session):
             return 0
-        claim = await self.claim(session.queue_id)
+        try:
+            claim = await self.claim(session.queue_id)
+        except UnreadableQueueError as error:
+            log.error("what a session shared is lost with its queue", session=session.client_id, error=str(error))
+            return 0
         if claim is None:
             return 0
         after, is_through, handed_on = claim.head, False, 0

@@ -183,6 +183,18 @@ def test_messages_that_went_to_another_member_are_not_lost(house: House) -> None
     assert house.acme.plane.counters.drops()["session_ended"] == 0
 
 
+def test_session_whose_queue_cannot_be_read_is_discarded_with_what_it_shared(house: House) -> None:
+    """It is the way out; what the queue held is lost, and nobody knows what that was."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    queue_id = house.session("c").queue_id
+    house.queues.unreadable[queue_id] = "version 9"
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+
+    assert "c" not in house.acme.plane.sessions
+    assert house.queues.dropped == [queue_id]
+
+
 def test_only_so_many_sessions_end_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others wait for their turn; all end."""
     monkeypatch.setattr(endings, "ENDING", 2)

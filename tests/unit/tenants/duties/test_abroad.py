@@ -326,6 +326,22 @@ def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Sta
     assert "c" not in stage.house.acme.plane.sessions
 
 
+def test_session_whose_queue_cannot_be_read_does_not_expire_and_can_be_discarded(stage: Stage) -> None:
+    """A newer hub may have claimed it: only somebody who wants it gone may end it."""
+    house = stage.house
+    house.join("c", props=KEPT).drop()
+    house.settle()
+    queue_id = house.session("c").queue_id
+    house.queues.unreadable[queue_id] = "version 9"
+    house.clock.advance(101)
+
+    now(house.sessions.run_deadlines())
+    assert (list(house.acme.plane.sessions), house.queues.dropped) == (["c"], [])
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+    assert (list(house.acme.plane.sessions), house.queues.dropped) == ([], [queue_id])
+
+
 def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes behind the end could not be done: the fold and all other hubs know of no session (!)."""
     stage.house.join("c", props=KEPT).drop()
