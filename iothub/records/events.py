@@ -195,7 +195,7 @@ def session_connected(
 
 def session_disconnected(subject: Subject, *, reason: str, session_expiry_s: int | None = None) -> Event:
     """The connection has ended. `session_expiry_s`: only when DISCONNECT changed it."""
-    return _event(EventType.SESSION_DISCONNECTED, subject, reason=reason, session_expiry_s=session_expiry_s)
+    return Event(EventType.SESSION_DISCONNECTED, *subject, {"reason": reason, "session_expiry_s": session_expiry_s})
 
 
 def session_taken_over(subject: Subject, *, by: str) -> Event:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -153,8 +153,7 @@ class Claim:
     inbound: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(NamedTuple):
     """Where a queue stands: counts of what is stored above the head, and its fences.
 
     `unreadable`: why that cannot be told, in a list; nothing but zeros then, of a queue that is there all the same (!).
@@ -167,7 +166,7 @@ class QueueStats:
     head: int
     tail: int
     epoch: int
-    limits: QueueLimits = field(default_factory=QueueLimits)
+    limits: QueueLimits = QueueLimits()
     unreadable: str = ""
 
 

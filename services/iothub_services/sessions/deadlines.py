@@ -50,7 +50,7 @@ class Deadlines:
         return found
 
     def _compact(self) -> None:
-        self._heap = [entry for entry in self._heap if _is_live(entry)]
+        self._heap = [entry for entry in self._heap if entry[3].control.queued_at == entry[0]]
         heapq.heapify(self._heap)
         self._compact_at = max(_COMPACT_ABOVE, 2 * len(self._heap))
 

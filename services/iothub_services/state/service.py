@@ -10,12 +10,11 @@ knows the offset that it includes. Where others append to the same log, what is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from types import MappingProxyType
 from typing import TypeAlias
 
 from iothub.clock import Clock
@@ -69,8 +68,9 @@ StateOp: TypeAlias = list[Event] | DropTenant | TrimStatistics
 class StateService:
     """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`); so is `on_damage`, for each event left out.
 
-    Invariants: `_changed` holds every state that is newer than its row; states are folded in the order of each partition; `folded` is the last
-    place that went through the fold; it is the log's end unless `_is_behind`. What the log has is durable, whatever the fold needs.
+    Invariants: `_changed` holds every state that is newer than its row; `_records` has those of them whole that are as a checkpoint has them.
+    States are folded in the order of each partition; `folded` is the last place that went through the fold; it is the log's end unless
+    `_is_behind`. What the log has is durable, whatever the fold needs.
     """
 
     def __init__(
@@ -88,6 +88,10 @@ class StateService:
         self._checkpoints = checkpoints  # None: nobody makes any
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
+        self._records: dict[Key, bytes] = {}
+        self._is_log_enough = (
+            True  # to fold anew what is not written; else a checkpoint has what the log was trimmed of (!)
+        )
         self._is_begun = False  # something was loaded or appended: nothing is written before
         self._failing = ""  # the alarm that is raised: the store fails, or what is to be folded is of a newer program
         self._is_behind = (
@@ -134,11 +138,13 @@ class StateService:
         """What was folded and is not written would look written to another attempt, and its rows would never be (!)."""
         self._known.clear()
         self._changed.clear()
+        self._records.clear()
+        self._is_log_enough = True
         self._written = self._store.applied_offsets()
         self._folded = list(self._written)
 
     def _load_from(self, checkpoint: Checkpoint) -> list[SessionState] | None:
-        """Fold the tail over a checkpoint, and write what the store has not applied yet; None: the store has seen more (!)."""
+        """Fold the tail over a checkpoint; None: the store has seen more (!). What the store lacks is written behind, like what is folded later."""
         applied, states, pointer = self.folded, checkpoint.states, checkpoint.pointer
         records = checkpoint.lacking
         end = self._log.end()
@@ -160,8 +166,9 @@ class StateService:
         self._changed = {
             key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
         }
+        self._records = records
+        self._is_log_enough = not self._changed
         self._folded = folded
-        self._flush(records)
         return [state for state in states.values() if not state.is_ended]
 
     def _on_unusable_checkpoint(self, why: str) -> None:
@@ -305,13 +312,15 @@ class StateService:
         except (BackendError, CorruptRecordError) as error:
             self._failed(error)
             if len(self._known) > _REMEMBERED:
-                self._begin_again()
+                self._forget()
         else:
             self._set_failing("", "")
 
-    def _begin_again(self) -> None:
-        """Forget what was folded and cannot be written: memory has an end, and the log has it all."""
+    def _forget(self) -> None:
+        """Forget what was folded and cannot be written: memory has an end, and the log has it all; what it does not have stays."""
         self._known.clear()
+        if not self._is_log_enough:
+            return
         self._changed.clear()
         self._folded = list(self._written)
         self._is_behind = True
@@ -392,13 +401,14 @@ class StateService:
             after = fold(before, event, offset)
             if after is not None and after is not before:
                 self._known[key] = self._changed[key] = after
+                self._records.pop(key, None)
         self._folded += [0] * (partition + 1 - len(self._folded))
         self._folded[partition] = offset
 
     def _remember(self, some: list[LoggedEvent]) -> None:
         """Ask the store for the states that are about to be folded, all at once: it may be on a server."""
         keys = {(event.tenant_id, event.client_id) for _, _, event in some if event.epoch}
-        unknown = keys - self._known.keys()
+        unknown = keys - self._known.keys() - self._changed.keys()
         if unknown:
             stored = {(row.tenant_id, row.client_id): row.record for row in self._store.get_many(unknown)}
             for key in unknown:
@@ -407,6 +417,8 @@ class StateService:
     def _get(self, key: Key) -> SessionState | None:
         if key in self._known:
             return self._known[key]
+        if key in self._changed:
+            return self._changed[key]
         stored = self._store.get(*key)
         state = self._known[key] = None if stored is None else self._decode(stored.record)
         return state
@@ -420,19 +432,21 @@ class StateService:
             self._on_alarm("state_corrupt", f"{error}: the session is not restored")
             return None
 
-    def _flush(self, records: Mapping[Key, bytes] = MappingProxyType({})) -> None:
-        """Write what was folded. `records`: those of states that nothing has changed since they were read."""
+    def _flush(self) -> None:
+        """Write what was folded."""
         if self._is_behind:
             self._catch_up()
         if self.folded == self._store.applied_offsets():
             return
         writes = [
-            StateWrite(*key, state.offset, records.get(key) or encode_state(state))
+            StateWrite(*key, state.offset, self._records.get(key) or encode_state(state))
             for key, state in self._changed.items()
         ]
         self._store.apply(self.folded, writes)
         self._written = self.folded
         self._changed.clear()
+        self._records = {}  # it was as large as a checkpoint
+        self._is_log_enough = True
         if len(self._known) > _REMEMBERED:
             self._known.clear()
 

@@ -10,7 +10,7 @@ less than that place. The other side is the checkpoint, or nothing, with everyth
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from iothub.errors import ConflictError, CorruptRecordError, FutureRecordError
@@ -150,7 +150,7 @@ def _difference(stored: SessionState | None, expected: SessionState | None) -> s
         return "in the log, but not stored"
     if expected is None:
         return "stored, but not in the log"
-    names = [each.name for each in fields(SessionState) if getattr(stored, each.name) != getattr(expected, each.name)]
+    names = [name for name, one, other in zip(SessionState._fields, stored, expected, strict=True) if one != other]
     return f"stored otherwise than the log says ({', '.join(names)})" if names else ""
 
 

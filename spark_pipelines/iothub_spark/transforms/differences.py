@@ -5,7 +5,6 @@ Knows the columns `STATES`. A session that has ended may be missing on either si
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -58,5 +57,5 @@ def what_differs(expected: bytes | None, found: bytes | None) -> str:
         one, other = decode_state(bytes(expected)), decode_state(bytes(found))
     except CorruptRecordError as error:
         return str(error)
-    names = [each.name for each in fields(SessionState) if getattr(one, each.name) != getattr(other, each.name)]
+    names = [name for name, before, now in zip(SessionState._fields, one, other, strict=True) if before != now]
     return f"otherwise than the log says ({', '.join(names) or 'in its form'})"

@@ -83,8 +83,9 @@ class QueueBounds:
         if queues is None:
             queues = await self._queues.list_queues(broker.tenant_id)
         known = {queue.queue_id: queue.limits for queue in queues if not queue.unreadable}
+        usual, own = broker.queue_limits(""), broker.allowance.own
         wanted = {
-            session.queue_id: broker.queue_limits(session.device)
+            session.queue_id: broker.queue_limits(session.device) if session.device in own else usual
             for session in broker.plane.sessions.values()
             if session.is_persistent
         }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -228,7 +226,7 @@ def test_state_that_cannot_be_right_is_refused_by_name(old: bytes, new: bytes, w
 
 def test_tombstone_survives_the_round_trip() -> None:
     """Without will and subscriptions."""
-    tombstone = replace(SessionState(7, "c", 3), is_ended=True)
+    tombstone = SessionState(7, "c", 3)._replace(is_ended=True)
 
     assert decode_state(encode_state(tombstone)) == tombstone
 

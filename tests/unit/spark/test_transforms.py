@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -148,4 +147,4 @@ def test_differences_are_found_on_either_side_and_named(spark: SparkSession) -> 
 def test_record_that_nobody_can_read_is_a_difference_that_says_so() -> None:
     state = SessionState(1, "a", 1)
     assert what_differs(encode_state(state), b"damaged") == "damaged session state (it is not JSON)"
-    assert what_differs(encode_state(state), encode_state(replace(state, device="d"))).endswith("(device)")
+    assert what_differs(encode_state(state), encode_state(state._replace(device="d"))).endswith("(device)")

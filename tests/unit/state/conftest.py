@@ -35,9 +35,11 @@ class House:
         self.alarms: list[tuple[str, str]] = []
 
     def start(self) -> dict[str, int]:
-        """Return the sessions' epochs after a start."""
+        """Return the sessions' epochs after a start; what the store lacked is written."""
         service = StateService(self.log, self.store, lambda *alarm: self.alarms.append(alarm), self.checkpoints)
-        return {state.client_id: state.epoch for state in service.load()}
+        epochs = {state.client_id: state.epoch for state in service.load()}
+        service.idle()
+        return epochs
 
     def folded(self, upto: Offsets) -> list[StoredState]:
         states: dict[str, SessionState] = {}

@@ -229,4 +229,5 @@ def test_start_from_a_checkpoint_writes_a_damaged_row_anew(house: House) -> None
 
     start = StateService(log, house.one, lambda *alarm: pytest.fail(str(alarm)), checkpoints)
     assert [each.epoch for each in start.load()] == [2]
+    start.idle()
     assert list(house.other.load()) == rows

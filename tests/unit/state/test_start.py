@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, Futur
 from iothub.records import events
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import Subject, Topic
-from iothub.records.state import SessionState, encode_state
+from iothub.records.state import SessionState, decode_state, encode_state
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
 from iothub_services.events.memory import MemoryEvents
@@ -336,21 +337,10 @@ def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
     assert (found, alarms) == (["a", "b", "c", "d"], ["checkpoint_unused"])
 
 
-@pytest.mark.parametrize("is_with_checkpoint", [True, False])
-def test_start_that_failed_in_the_middle_is_repeated_whole(
-    house: House, monkeypatch: pytest.MonkeyPatch, is_with_checkpoint: bool
-) -> None:
+def test_start_that_failed_in_the_middle_is_repeated_whole(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the first attempt is left: what it folded and could not write is folded, and written, by the second."""
-    checkpoints = house.checkpoints if is_with_checkpoint else None
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), checkpoints)
-    apply, failures = MemoryStates.apply, [BackendError("HBase fell silent", retryable=True)] * 2
-
-    def fail(store: MemoryStates, offsets: Offsets, writes: list[StateWrite]) -> bool:
-        if failures:
-            raise failures.pop()
-        return apply(store, offsets, writes)
-
-    monkeypatch.setattr(MemoryStates, "apply", fail)
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), None)
+    fail_to_write(monkeypatch, times=2)
     for _ in range(2):
         with pytest.raises(BackendError):
             service.load()
@@ -359,3 +349,66 @@ def test_start_that_failed_in_the_middle_is_repeated_whole(
     assert house.store.applied_offsets() == (5,)
     assert [row.offset for row in house.store.load()] == [3, 4, 5]
     assert service.verify().differences == []
+
+
+def test_start_that_lost_its_log_in_the_middle_of_the_tail_is_repeated_whole(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    read, failures = MemoryEvents.read, [BackendError("Kafka fell silent", retryable=True)] * 2
+
+    def fail(log: MemoryEvents, after: Offsets, count: int, *rest: Any) -> list[LoggedEvent]:
+        if failures and after != (3,):
+            raise failures.pop()
+        return read(log, after, 1, *rest)
+
+    monkeypatch.setattr(MemoryEvents, "read", fail)
+    for _ in range(2):
+        with pytest.raises(BackendError, match="Kafka fell silent"):
+            service.load()
+
+    assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 2, "c": 1}
+    service.idle()
+    assert [row.offset for row in house.store.load()] == [3, 4, 5]
+
+
+def test_start_from_a_checkpoint_leaves_its_rows_to_be_written_behind(house: House) -> None:
+    """The sessions are there at once, for whoever asks the service, too."""
+    house.log.trim((3,))
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    service.load()
+
+    assert list(house.store.load()) == []
+    assert [state.epoch for state in service.states_of([(7, "a"), (7, "b"), (7, "z")])] == [2, 2]
+
+    service([[resumed("a", 6)]])
+    service.idle()
+    assert {row.client_id: decode_state(row.record).epoch for row in house.store.load()} == {"a": 6, "b": 2, "c": 1}
+    assert house.store.applied_offsets() == (6,)
+
+
+def test_what_only_a_checkpoint_has_is_never_forgotten(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is trimmed up to it and the store fails for long: a fold from the log alone would lack its sessions (!)."""
+    house.log.trim((3,))
+    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    service.load()
+    monkeypatch.setattr("iothub_services.state.service._REMEMBERED", 0)
+    fail_to_write(monkeypatch, times=3)
+    service([[resumed("b", 7)]])
+    for _ in range(4):
+        service.idle()
+
+    assert [alarm for alarm, _ in house.alarms] == ["state_failing"] * 4
+    assert house.alarms[-1][1] == ""
+    assert {row.client_id: decode_state(row.record).epoch for row in house.store.load()} == {"a": 2, "b": 7, "c": 1}
+
+
+def fail_to_write(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    apply, failures = MemoryStates.apply, [BackendError("HBase fell silent", retryable=True)] * times
+
+    def fail(store: MemoryStates, offsets: Offsets, writes: list[StateWrite]) -> bool:
+        if failures:
+            raise failures.pop()
+        return apply(store, offsets, writes)
+
+    monkeypatch.setattr(MemoryStates, "apply", fail)

@@ -6,7 +6,6 @@ Knows rows; changes nothing in HBase. Rows are read before the meta row: what is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import cast
 
@@ -254,7 +253,7 @@ class Reading:
 def _so_far(queue: LogQueue) -> QueueStats:
     """Return where a queue stands up to a row that cannot be read; when no row before it can be, what is gone may be more than is known."""
     stats = queue.stats()
-    return replace(stats, messages=max(stats.messages, 0), bytes=max(stats.bytes, 0))
+    return stats._replace(messages=max(stats.messages, 0), bytes=max(stats.bytes, 0))
 
 
 class _Filling:

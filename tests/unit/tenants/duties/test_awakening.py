@@ -240,7 +240,7 @@ class Street:
 
 def test_session_of_a_hub_that_lives_is_known_and_left_alone(house: House) -> None:
     """No `hub_lost`, no deadline; and no queue is dropped, for a young one may be of a session that is on its way."""
-    one = replace(state(house, connected(house)), hub="2.5")
+    one = state(house, connected(house))._replace(hub="2.5")
 
     assert load(house, [one], neighbours=Street(2).neighbours) == 1
     house.clock.advance(1000)
@@ -257,7 +257,7 @@ def test_session_of_a_predecessor_or_of_a_dead_hub_without_others_is_this_hubs(
     house: House, hub: str, living: set[int]
 ) -> None:
     """As after a restart: its connection is lost, its time runs."""
-    one = replace(state(house, connected(house)), hub=hub)
+    one = state(house, connected(house))._replace(hub=hub)
 
     load(house, [one], neighbours=Street(*living).neighbours)
 
@@ -270,14 +270,14 @@ def test_session_whose_queue_is_missing_is_asked_for_again_before_it_is_ended(ho
     """Another hub may have ended it since the states were read."""
     street = Street(2)
     street.ended.add("c")
-    load(house, [replace(state(house), hub="1.4")], has_queues=False, neighbours=street.neighbours)
+    load(house, [state(house)._replace(hub="1.4")], has_queues=False, neighbours=street.neighbours)
     assert (street.asked, house.journal.words()) == (["c"], [])
 
     again = Street(2)
-    load(house, [replace(state(house), hub="1.4")], has_queues=False, neighbours=again.neighbours)
+    load(house, [state(house)._replace(hub="1.4")], has_queues=False, neighbours=again.neighbours)
     assert house.journal.words() == ["session.discarded"]
 
-    load(house, [replace(state(house), hub="2.5")], has_queues=False, neighbours=again.neighbours)
+    load(house, [state(house)._replace(hub="2.5")], has_queues=False, neighbours=again.neighbours)
     assert house.journal.words() == []
     assert house.session("c").control.place.holder == 2
 
@@ -333,9 +333,9 @@ def test_hub_that_came_while_this_one_waited_for_a_server_keeps_what_it_began(ho
     street = Street()
     street.neighbours = replace(street.neighbours, newcomers=lambda: frozenset({2}))
 
-    load(house, [replace(state(house), hub="2.1")], has_queues=False, neighbours=street.neighbours)
+    load(house, [state(house)._replace(hub="2.1")], has_queues=False, neighbours=street.neighbours)
 
     assert (street.asked, house.journal.words(), house.queues.dropped) == (["c"], [], [])
     assert house.session("c").control.place.holder == 2
-    one = replace(state(house, gone(house, 1)), hub="3.7")
+    one = state(house, gone(house, 1))._replace(hub="3.7")
     assert street.neighbours.holder_of(one) == HERE
