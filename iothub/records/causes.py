@@ -7,19 +7,8 @@ from __future__ import annotations
 
 import json
 
-_write = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
-
 UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
 """What taking a damaged JSON record apart raises."""
-
-
-def require_utf8(octets: bytes, read: object) -> None:
-    r"""Raise UnicodeEncodeError when JSON spells out half a character (`"\ud800"`): whatever has it could not be written again.
-
-    `read`: what was read of these octets. Costs next to nothing where no character is spelled out.
-    """
-    if b"\\u" in octets:
-        _write(read).encode()
 
 
 def in_words(error: Exception) -> str:

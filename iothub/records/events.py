@@ -14,12 +14,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.causes import UNREADABLE, in_words, require_utf8
+from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.json_text import read_json, require_utf8
 
 EVENT_VERSION = 1
 GENERATION_BITS = 40  # of an offset; above them stands how often the log was lost and begun anew
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)  # values are flat
-_read_json = json.JSONDecoder().decode  # `json.loads` of octets would guess at their encoding first
 
 Fact = str | int | float | bool | None
 
@@ -128,7 +128,7 @@ def partition_of(key: str, partitions: int) -> int:
 def decode_event(value: bytes) -> Event:
     """Read a stored value. Raises CorruptRecordError for damage or an unknown type, FutureRecordError for a future version."""
     try:
-        fields = _read_json(str(value, "utf-8"))
+        fields = read_json(value)
         version = fields["v"]
         if version != EVENT_VERSION:
             raise _unknown_version(version)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.causes import UNREADABLE, in_words, require_utf8
+from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.json_text import read_json, require_utf8
 
 VERSION = 1
 
@@ -37,7 +38,7 @@ def encode_owner(owner: Owner) -> bytes:
 def decode_owner(value: bytes, where: str) -> Owner:
     """Read an owner. Raises CorruptRecordError for damage, FutureRecordError for a future version, naming `where` it is."""
     try:
-        fields: dict[str, Any] = json.loads(str(value, "utf-8"))
+        fields: dict[str, Any] = read_json(value)
         version, installation, hub, at_ms = fields["v"], fields["installation"], fields["hub"], fields["at"]
         require_utf8(value, fields)
     except UNREADABLE as error:

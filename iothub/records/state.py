@@ -18,8 +18,9 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.causes import UNREADABLE, in_words, require_utf8
+from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import Event, EventType
+from iothub.records.json_text import read_json, require_utf8
 
 STATE_VERSION = 1
 
@@ -223,7 +224,6 @@ _CHANGES: Mapping[EventType, Callable[[_Draft, Event], None]] = {
 # --- stored form
 
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
-_read_json = json.JSONDecoder().decode  # `json.loads` of octets would guess at their encoding first
 _PLAIN = (  # in the order of the fields
     "tenant_id",
     "client_id",
@@ -273,7 +273,7 @@ def encode_state(state: SessionState) -> bytes:
 def decode_state(record: bytes) -> SessionState:
     """Read a record. Raises CorruptRecordError for damage, FutureRecordError for a future version."""
     try:
-        value = _read_json(str(record, "utf-8"))
+        value = read_json(record)
         version = value["v"]
         if version != STATE_VERSION:
             raise _unknown_version(version)

@@ -50,8 +50,10 @@ class Deadlines:
         return found
 
     def _compact(self) -> None:
-        self._heap = [entry for entry in self._heap if entry[3].control.queued_at == entry[0]]
-        heapq.heapify(self._heap)
+        live = [entry for entry in self._heap if entry[3].control.queued_at == entry[0]]
+        if len(live) < len(self._heap):  # else they are a heap as they are
+            heapq.heapify(live)
+        self._heap = live
         self._compact_at = max(_COMPACT_ABOVE, 2 * len(self._heap))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.records.causes import UNREADABLE, in_words, require_utf8
+from iothub.records.causes import UNREADABLE, in_words
+from iothub.records.json_text import require_utf8
 
 
 @pytest.mark.parametrize(
