@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from twisted.internet.defer import Deferred, TimeoutError
@@ -187,7 +188,8 @@ class Life:
         node = self._node
         if not node.drivers.needed:
             return await node.threads.run("housekeeping.load", node.states.load)
-        return await node.waiting.until_done(" and ".join(node.drivers.needed), node.states.load)
+        load = partial(node.threads.run, "housekeeping.load", node.states.load)
+        return await node.waiting.until_loaded(" and ".join(node.drivers.needed), load)
 
     async def _open_faces(self) -> Duties:
         """Health and duties know each other; health is asked as soon as HTTP listens."""

@@ -41,6 +41,11 @@ class Waiting:
         self._has_failed = False
         self._is_over = False
 
+    @property
+    def is_held_up(self) -> bool:
+        """Has a server failed that the start needs, and has not been heard of since?"""
+        return self._has_failed
+
     def end(self) -> None:
         """The hub ends: nothing is waited for any more, and that a server does not answer is no news."""
         self._is_over = True
@@ -48,7 +53,8 @@ class Waiting:
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
         """Return when every server has answered.
 
-        Raises UnavailableError at once when it is not to be waited, and whatever else a server's driver raises: waiting would not help.
+        Raises UnavailableError at once when it is not to be waited or a server has refused for good, and whatever else its driver raises:
+        waiting would not help.
         """
         for name, ask in needed.items():
             await self.until_done(name, ask)
@@ -60,29 +66,26 @@ class Waiting:
             try:
                 answer = await self._run("housekeeping.ask", ask)
             except UnavailableError as error:
-                await self._wait(name, error, is_passing=True)
+                await self._wait(name, error)
             else:
                 self._goes_on(name)
                 return answer
 
     async def until_loaded(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what a piece of work returns that can be repeated, when the servers that it needs have answered.
-
-        Raises UnavailableError at once when it is not to be waited, or when a server has refused for good.
-        """
+        """Return what a piece of work returns that can be repeated, when the servers that it needs have answered. Raises as `until_all_answer`."""
         self.reason = f"sessions are being loaded from {name}"
         while True:
             try:
                 answer = await work()
             except UnavailableError as error:
-                await self._wait(name, error, is_passing=getattr(error, "retryable", True))
+                await self._wait(name, error)
             else:
                 self._goes_on(name)
                 return answer
 
-    async def _wait(self, name: str, error: UnavailableError, *, is_passing: bool) -> None:
-        """Return when it may be tried again. Raises UnavailableError: it is not to be waited, or the hub ends meanwhile."""
-        if self._is_over or self._is_fail_fast or not is_passing:
+    async def _wait(self, name: str, error: UnavailableError) -> None:
+        """Return when it may be tried again. Raises UnavailableError: it is not to be waited, it is refused for good, or the hub ends meanwhile."""
+        if self._is_over or self._is_fail_fast or not getattr(error, "retryable", True):
             raise error
         self._waits(name, error)
         await self._pause(PAUSE_S)

@@ -20,6 +20,7 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.refusals import HBaseError, LostError
 from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase import requests as hbase_requests
+from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
 from iothub_services.queues.port import EARLIEST
 
 _SILENT_S = 5.0  # an operator waits, no message does
@@ -110,5 +111,4 @@ def _coprocessor(caller: Caller, table: bytes) -> Finding:
     row, seconds = timed(lambda: caller.call(get))
     if row is not None and hbase_requests.DUE in row.cells:
         return Finding(name, State.OK, "answers", seconds=seconds)
-    advice = "put the iothub-hbase jar on the region servers' class path, or choose queues.driver = hbase-plain"
-    return Finding(name, State.FAIL, f"{table.decode()} answers without it", advice, seconds)
+    return Finding(name, State.FAIL, f"{table.decode()} answers without it", COPROCESSOR_MISSING, seconds)

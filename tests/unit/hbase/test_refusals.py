@@ -63,6 +63,14 @@ CASES = {  # text, can_retry -> class that decides, retryable, may be written
         True,
         True,
     ),
+    "scanner whose lease ran out": (
+        b"org.apache.hadoop.hbase.regionserver.LeaseException: "
+        b"org.apache.hadoop.hbase.regionserver.LeaseException: lease '7' does not exist" + STACK,
+        False,
+        "LeaseException",
+        True,
+        False,
+    ),
     "too busy": (
         b"org.apache.hadoop.hbase.RegionTooBusyException: above memstore limit" + STACK,
         True,

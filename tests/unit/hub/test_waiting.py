@@ -107,10 +107,10 @@ def test_what_was_asked_for_is_returned() -> None:
         return "states"
 
     with pytest.raises(StopIteration) as done:
-        house.waiting.until_done("Kafka and HBase", load).send(None)
+        house.waiting.until_done("Kafka", load).send(None)
 
     assert done.value.value == "states"
-    assert house.reasons == ["waiting for Kafka and HBase: it is down"]
+    assert house.reasons == ["waiting for Kafka: it is down"]
 
 
 def test_server_that_the_hub_lets_go_of_at_its_end_is_no_news() -> None:
@@ -147,12 +147,31 @@ def test_work_is_done_again_until_its_servers_answer() -> None:
     assert (house.waiting.reason, house.pauses) == ("", [PAUSE_S] * 2)
 
 
-def test_work_that_is_refused_for_good_is_not_done_again() -> None:
-    """Neither is any in a hub that is not to wait."""
+def test_start_is_held_up_while_a_server_fails() -> None:
+    """Not before its first answer, and not afterwards."""
+    house, held_up = House(), list[bool]()
+    ask = down(1)
+
+    async def work() -> None:
+        held_up.append(house.waiting.is_held_up)
+        ask()
+
+    with pytest.raises(StopIteration):
+        house.waiting.until_loaded("HBase", work).send(None)
+
+    assert (held_up, house.waiting.is_held_up) == ([False, True], False)
+
+
+def test_what_is_refused_for_good_is_not_asked_again() -> None:
+    """Neither a first question nor a piece of work; nor anything in a hub that is not to wait."""
     refused = BackendError("HBase refused getRow: TableNotFoundException", retryable=False)
-    for house, work in ((House(), loading(1, refused)), (House(is_fail_fast=True), loading(1))):
-        with pytest.raises(BackendError):
-            house.waiting.until_loaded("HBase", work).send(None)
+    for house, error in ((House(), refused), (House(is_fail_fast=True), None)):
+        for waiting in (
+            house.waiting.until_loaded("HBase", loading(1, error)),
+            house.waiting.until_all_answer({"HBase": down(1, error)}),
+        ):
+            with pytest.raises(BackendError):
+                waiting.send(None)
         assert house.pauses == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
+from iothub_services.hbase import thrift
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase.bodies import LARGE_BYTES, PIECE_BYTES
 from iothub_services.queues.hbase.store import HBaseQueues
@@ -50,6 +51,20 @@ def bodies(house: HBase, queue_id: int) -> list[bytes]:
 def spread(queue_ids: Iterable[int], number: int = 1, body: bytes = b"body", qos: int = 1) -> Append:
     """One message for many queues; those of 1, 2, 3 and 4 lie in different regions."""
     return Append(identified(number), body, 0, tuple(Delivery(queue_id, qos) for queue_id in queue_ids))
+
+
+def test_table_without_the_coprocessor_is_refused_before_a_queue_looks_lost() -> None:
+    """Its region servers have no jar of ours: whoever took every queue for gone would end every session (!)."""
+    house = HBase()
+    made(house.store(1)[0], 1)
+    house.gateway.verbs["getRowWithColumns"] = lambda _arguments: (thrift.LIST, thrift.structs([]))
+    store, _ = house.store(2)
+
+    with pytest.raises(
+        BackendError, match=r"4 of 4 regions of test:queues answer without .*; put the iothub-hbase jar"
+    ) as caught:
+        store.list_queues(TENANT)
+    assert not caught.value.retryable
 
 
 def test_queues_of_a_region_are_one_call() -> None:

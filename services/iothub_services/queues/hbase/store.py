@@ -18,7 +18,7 @@ from itertools import count as counted
 
 from iothub import log as logging
 from iothub.clock import Clock, SystemClock
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.errors import BackendError, ConflictError, CorruptRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
@@ -53,6 +53,9 @@ from iothub_services.queues.port import (
 
 log = logging.get(__name__)
 
+COPROCESSOR_MISSING = (
+    "put the iothub-hbase jar on the region servers' class path, or choose queues.driver = hbase-plain"
+)
 FRAME_BYTES = 16 << 20
 PAGE_BYTES = 8 << 20  # of bodies, but for a single one that is larger
 _TOKEN_BITS = 63
@@ -102,10 +105,19 @@ class HBaseQueues:
         with self._opening:
             if not self._is_open:
                 self._regions.load()
+                self._require_coprocessor()
                 known = [self._index.add(*each) for each in self._index.listed()]
                 for queue, stats in self._stats(known):
                     queue.holds(stats.messages, stats.size_bytes)
                 self._is_open = True
+
+    def _require_coprocessor(self) -> None:
+        """Without it each queue looks as if it were not there, and its session as if it had to end (!). Raises BackendError."""
+        told = self._regions.ask(requests.DUE, requests.due(0, 1, *EARLIEST))
+        without = told.count(b"")
+        if without:
+            fact = f"{without} of {len(told)} regions of {self._table.decode()} answer without the queue coprocessor"
+            raise BackendError(fact, retryable=False, remedy=COPROCESSOR_MISSING)
 
     def close(self) -> None:
         """Nothing is open: the caller belongs to whoever made it."""

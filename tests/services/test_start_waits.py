@@ -1,0 +1,179 @@
+"""A start whose servers fail, or refuse for good, in the middle of the loading of many sessions: it waits and goes on, or says why it ends."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from iothub.records import keys
+from iothub.units import Endpoint
+from iothub_services.hbase import calls
+from iothub_services.hbase.administration import TableAdmin
+from iothub_services.hbase.tables import layouts
+from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
+from ops.services.house import Services
+from ops.services.places import HOST
+from tests.support.clients import Door
+from tests.support.hanging_gateway import HangingGateway
+from tests.support.hub import Hub
+from tests.support.kafka_hub import readiness
+from tests.support.many_sessions import acme_id, leave_many
+from tests.support.night import at_night, by_day
+from tests.support.own_tables import caller_of, drop_tables
+from tests.support.party import Party
+from tests.support.server_hub import REGIONS, TIMEOUT_S, Stores, own_stores, server_hub
+from tests.support.waiting import until
+
+SESSIONS = by_day(5_000, 20_000)
+NARROW = 300  # queues whose limits the start changes one by one: so it lasts
+START_S = 60.0
+GOES_ON_S = 10.0
+STOP_S = 5.0
+STATES, ALL = "sessions are being loaded from HBase and Kafka", "sessions are being loaded from the stores"
+
+
+@pytest.fixture(scope="module")
+def stores(_house: Services) -> Iterator[Stores]:
+    with own_stores(_house) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
+    hub.start()
+    party = Party(Door(hub, "tcp"))
+    party(5, "first", keep=True)
+    party.leave()
+    assert hub.stop() == 0
+    leave_many(hub, stores, SESSIONS, NARROW)
+    return hub
+
+
+@pytest.fixture
+def hub(made: Hub, services: Services) -> Iterator[Hub]:
+    """Not started; HBase goes on afterwards, whatever the test has done to it."""
+    yield made
+    services.resume("hbase")
+    made.close()
+
+
+def is_told(hub: Hub, words: str) -> Callable[[], bool]:
+    return lambda: words in readiness(hub)[1]
+
+
+def pause_at(services: Services, hub: Hub, moment: str) -> None:
+    """Pause HBase, gateway and all, when `/readyz` says that the loading is so far."""
+    until(is_told(hub, moment), moment, START_S)
+    services.pause("hbase")
+    assert moment in readiness(hub)[1], "the pause came too late"
+
+
+@pytest.mark.parametrize("moment", [ALL, *at_night(STATES)])
+def test_start_waits_for_hbase_in_the_middle_and_goes_on(services: Services, hub: Hub, moment: str) -> None:
+    """With the reason; as soon as HBase does; and every session is there."""
+    hub.launch()
+    pause_at(services, hub, moment)
+    until(is_told(hub, f"{services.ports.thrift} has not answered"), "the reason", 5 * TIMEOUT_S)
+    until(is_told(hub, "the hub is starting: waiting for"), "the start waits", 5 * TIMEOUT_S)
+    assert hub.is_running()
+
+    services.resume("hbase")
+
+    resumed = time.monotonic()
+    until(lambda: "waiting for" not in readiness(hub)[1], "the start goes on", GOES_ON_S)
+    went_on_s = time.monotonic() - resumed
+    until(lambda: readiness(hub)[0], "the hub is ready", START_S)
+    sys.stdout.write(f"went on after {went_on_s:.1f} s, ready after {time.monotonic() - resumed:.1f} s\n")
+    assert len(hub.rows("session", "list", "acme", "--limit", str(2 * SESSIONS))) == SESSIONS + 1
+    party = Party(Door(hub, "tcp"))
+    for client_id in ("first", "many-0", f"many-{SESSIONS - 1}"):
+        assert party(5, client_id, keep=True).connack.session_present
+    party.leave()
+    assert hub.stop() == 0
+    assert "Traceback" not in hub.log
+
+
+def test_hub_that_is_not_to_wait_ends_when_hbase_is_paused_in_the_middle(services: Services, hub: Hub) -> None:
+    """Exit code 7, and the reason."""
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(hub.start_impatiently)
+        pause_at(services, hub, ALL)
+        refused = ending.result()
+
+    assert refused.returncode == 7
+    assert f"{services.ports.thrift} has not answered" in refused.stderr.splitlines()[-1]
+
+
+def test_hub_that_is_told_to_stop_while_it_waits_in_the_middle_stops(services: Services, hub: Hub) -> None:
+    """Exit code 0, soon, though HBase says nothing."""
+    hub.launch()
+    pause_at(services, hub, ALL)
+    until(is_told(hub, "has not answered"), "the reason", 5 * TIMEOUT_S)
+
+    began = time.monotonic()
+    assert hub.stop() == 0
+    assert time.monotonic() - began < STOP_S
+
+
+@pytest.fixture
+def hanging(made: Hub, services: Services) -> Iterator[HangingGateway]:
+    """The only gateway of the hub, which stops in the middle when it is told to."""
+    alone, gateway = made.environment, HangingGateway(Endpoint(HOST, services.ports.thrift))
+    made.environment = {**alone, "IOTHUB_HBASE__THRIFT": f'["{gateway.address}"]'}
+    yield gateway
+    made.close()
+    made.environment = alone
+    gateway.close()
+
+
+@pytest.mark.parametrize("table", ["state", "queue_index"])
+def test_refusal_in_the_middle_that_no_waiting_mends_ends_the_start(
+    services: Services, made: Hub, stores: Stores, hanging: HangingGateway, table: str
+) -> None:
+    """Exit code 7 and HBase's own words: a table was disabled since it was looked at. What is loaded by then is as it was."""
+    name = f"{stores.namespace}:{table}".encode()
+    tenant = re.escape(
+        b"\0\0\0\4" + keys.tenant_key(acme_id(made))
+    )  # its queues are listed; all queues are looked at before
+    within = rb".{0,32}" + tenant if table == "queue_index" else rb"\W"
+    hanging.hang_at = re.compile(rb"scannerOpenWithScan.{0,64}:" + table.encode() + within, re.DOTALL)
+    made.launch()
+    until(lambda: hanging.is_hung, "the loading has begun", START_S)
+    assert "sessions are being loaded" in readiness(made)[1]
+    with caller_of(services, timeout_s=START_S) as caller:
+        caller.call(calls.disable_table(name))
+        try:
+            hanging.let_go()
+            assert made.process is not None
+            assert made.process.wait(START_S) == 7
+        finally:
+            caller.call(calls.enable_table(name))
+
+    last = made.log.splitlines()[-1]
+    assert last.startswith("iothub: HBase refused")
+    assert "TableNotEnabledException" in last
+    assert "Traceback" not in made.log
+
+
+def test_start_without_the_coprocessor_ends_no_session(services: Services, made: Hub, stores: Stores) -> None:
+    """Every queue looks as if it were gone: the start ends, and says what is missing (!). Last: the queues are gone indeed."""
+    table = f"{stores.namespace}:queues"
+    plain = [replace(each, settings={}) for each in layouts(stores.namespace, REGIONS) if each.name == table]
+    drop_tables(services, [table.encode()])
+    TableAdmin(services.places.folder / "hbase-java").create(plain)
+
+    refused = made.run("serve", "--set", f"listeners.tcp.port={made.ports['tcp']}", check=False)
+
+    assert refused.returncode == 7
+    assert refused.stderr.splitlines()[-1] == (
+        f"iothub: {REGIONS} of {REGIONS} regions of {table} answer without the queue coprocessor; {COPROCESSOR_MISSING}"
+    )
+    kept = made.run("state", "verify", check=False).stdout
+    assert f"{SESSIONS + 1}" in kept
