@@ -4,7 +4,8 @@ Knows the node's parts by reference. Who lives is `membership`'s, what an event 
 
 Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
 nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
-hub has to answer another one. Nobody waits while a hub is alone; who comes opens its doors only when the others have seen it.
+hub has to answer another one. Nobody waits while a hub is alone; who comes opens its doors only when the others have seen it. A start that a
+store holds up in its middle falls silent, so that the sessions of the hub before it get an heir (!), and comes anew.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class SharedStores:
         ] = {}  # whose sessions are to be taken, and since when they were silent
         self._is_taking_over = False
         self._overtaken: set[Session] = set()
-        self._joined_at = 0.0
+        self._came_at = 0.0  # when this hub joined, or was heard of again
+        self._is_silent = False
         self._met: set[int] = set()  # others that were there at some time since
         self._accompanied_at = -math.inf  # somebody else was there until then, and may have said more than is known
         self._is_over = False
@@ -104,9 +106,9 @@ class SharedStores:
         await self.members.join(node.data_dir.read_member(), node.pause)
         await self._require_shared_queues()
         await node.threads.run("housekeeping.member", node.data_dir.write_member, self.members.incarnation)
-        self._joined_at = node.clock.monotonic()
+        self._came_at = node.clock.monotonic()
         if self.members.living:
-            self._accompanied_at = self._joined_at
+            self._accompanied_at = self._came_at
         node.journal.hub = hub_name(self.members.number, self.members.incarnation)
         node.reactor.callLater(BEAT_S, self._beat)
         return Neighbours(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
@@ -130,8 +132,21 @@ class SharedStores:
         """
         self._follow(after)
         if self.members.living:
-            await self._node.pause(max(self._joined_at + JOIN_S - self._node.clock.monotonic(), 0.0))
+            await self._be_known()
+
+    async def _be_known(self) -> None:
+        """What a store holds up meanwhile begins anew."""
+        while not self._is_over:
+            await self._node.pause(max(self._unseen_s, 0.0))
+            came_at = self._came_at
             await self._catch_up_at_last()
+            if self._came_at == came_at and not self._is_silent:
+                return
+
+    @property
+    def _unseen_s(self) -> float:
+        """So long another hub may live that has not seen this one yet."""
+        return JOIN_S if self._is_silent else self._came_at + JOIN_S - self._node.clock.monotonic()
 
     def _follow(self, after: Offsets) -> None:
         node = self._node
@@ -184,7 +199,7 @@ class SharedStores:
         self._is_looking = True
         try:
             had_others = bool(self.members.living)
-            await self.members.look()
+            await self._look_around()
             self._met |= self.members.living
             if had_others or self.members.living:
                 self._accompanied_at = self._node.clock.monotonic()
@@ -207,13 +222,22 @@ class SharedStores:
         finally:
             self._is_looking = False
 
+    async def _look_around(self) -> None:
+        """A start that a store holds up is not heard: who is not heard gets an heir, and has to come anew."""
+        is_held_up = self._node.waiting.is_held_up
+        self._is_silent |= is_held_up
+        await self.members.look(is_silent=is_held_up)
+        if self._is_silent and not is_held_up:
+            self._is_silent, self._came_at = False, self._node.clock.monotonic()
+
     async def _take_over(self) -> None:
         try:
             for numbers, last_seen in list(self._heritage.items()):
                 await self.catch_up()
-                if self._abroad is not None:
-                    count = await self._abroad.inherit(numbers, int(last_seen * 1000))
-                    self._log.info("took over from a hub that is gone", numbers=sorted(numbers), sessions=count)
+                gone = numbers - self.members.living  # not from one that has come back while the log could not be read
+                if self._abroad is not None and gone:
+                    count = await self._abroad.inherit(gone, int(last_seen * 1000))
+                    self._log.info("took over from a hub that is gone", numbers=sorted(gone), sessions=count)
                 del self._heritage[numbers]
         except IotHubError as error:
             self._log.warning("nothing could be taken over yet; it is tried again", cause=str(error))

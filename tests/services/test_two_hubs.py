@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,13 @@ from functools import partial
 import pytest
 
 from iothub.company import SETTLE_S
+from iothub.units import Endpoint
 from ops.services.house import Services
+from ops.services.places import HOST
 from tests.support.clients import Door
+from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
+from tests.support.kafka_hub import readiness
 from tests.support.night import by_day
 from tests.support.packets import DISCONNECT, SUBACK
 from tests.support.party import Party
@@ -253,6 +258,52 @@ def test_heir_sends_the_wills_and_ends_the_sessions_of_a_hub_that_was_killed(pai
     watcher.timeout = 5.0
     pair.first.start()
     watcher.nothing()
+
+
+@pytest.fixture
+def hanging(pair: Pair, services: Services) -> Iterator[HangingGateway]:
+    """The first hub's own way to HBase, when it starts the next time."""
+    alone, gateway = pair.first.environment, HangingGateway(Endpoint(HOST, services.ports.thrift))
+    pair.first.environment = {**alone, "IOTHUB_HBASE__THRIFT": f'["{gateway.address}"]'}
+    yield gateway
+    pair.first.close()
+    pair.first.environment = alone
+    gateway.close()
+
+
+def test_start_that_a_store_holds_up_has_an_heir_for_the_sessions_of_the_hub_before_it(
+    pair: Pair, at: At, hanging: HangingGateway
+) -> None:
+    """The hub was killed, begins again and cannot load them: the other one sends the Wills and ends sessions; then both go on."""
+    watcher = at(pair.second)(5, "patient", keep=True, device="dev2")
+    watcher.subscribe(("held/#", 2))
+    at(pair.first)(5, "brief", clean=True, props=[(0x11, 1)], will=("held/brief", b"gone", 2, False))
+    lasting = at(pair.first)(5, "held", keep=True, will=("held/lasting", b"gone", 2, False))
+    lasting.subscribe(("for-held", 1))
+    pair.first.kill()
+    hanging.hang_at = re.compile(rb"scannerOpenWithScan.{0,64}:state\W", re.DOTALL)
+    pair.first.launch()
+    until(lambda: hanging.is_hung, "the loading has begun", 30)
+    assert "sessions are being loaded" in readiness(pair.first)[1]
+
+    watcher.timeout = 2 * BURIED_S
+    assert {watcher.take(1)[0].topic for _ in range(2)} == {"held/brief", "held/lasting"}
+    assert pair.first.is_running()
+    assert not readiness(pair.first)[0]
+    until(lambda: "brief" not in {each["name"] for each in pair.second.rows("session", "list", "acme")}, "expired", 15)
+    at(pair.second)(5, device="dev2").publish("for-held", b"0", qos=1)
+
+    hanging.let_go()
+
+    until(lambda: readiness(pair.first)[0], "the first hub is ready", 30)
+    watcher.timeout = 3.0
+    watcher.nothing()
+    assert "brief" not in {each["name"] for each in pair.first.rows("session", "list", "acme")}
+    at(pair.second)(5, device="dev2").publish("for-held", b"1", qos=1)
+    back = at(pair.first)(5, "held", keep=True)
+    assert back.connack.session_present
+    assert back.payloads(2) == [b"0", b"1"]
+    assert "Traceback" not in pair.first.log + pair.second.log
 
 
 def test_hub_that_was_taken_for_dead_goes_on_with_its_clients(pair: Pair, at: At) -> None:

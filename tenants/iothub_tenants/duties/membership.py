@@ -96,10 +96,13 @@ class Members:
         rows = await self._run("members.read", hubs.read, self._store)
         return next((row for row in rows if row.number == self.number), None)
 
-    async def look(self) -> None:
-        """Say that this hub lives, and see who else does. Raises UnavailableError."""
+    async def look(self, *, is_silent: bool = False) -> None:
+        """Say that this hub lives, unless it is to be silent, and see who else does. Raises UnavailableError."""
         began = self._clock.monotonic()
-        rows = await self._run("members.beat", hubs.beat, self._store, self.number, self.incarnation)
+        if is_silent:
+            rows = await self._run("members.read", hubs.read, self._store)
+        else:
+            rows = await self._run("members.beat", hubs.beat, self._store, self.number, self.incarnation)
         gap_s = min(began - self._looked_at, _GAP_S) if self._looked_at else 0.0
         self._looked_at = began
         for row in rows:

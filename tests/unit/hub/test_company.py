@@ -179,7 +179,7 @@ def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -
 
 
 def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> None:
-    """With a reason; it goes on when the log is there again."""
+    """With a reason; it goes on when the log is there again, and opens when the others, who may have taken it for gone, have seen it again."""
     two = other(node)
     opened = node.begin()
     node.pass_time(JOIN_S + 0.5 + CATCH_UP_S + 0.2, two)
@@ -192,7 +192,41 @@ def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> No
     node.pass_time(1.5, two)
     node.follower.round()
 
+    assert (opened, node.waiting.reason) == ([], "")
+
+    node.pass_time(JOIN_S + 1.5, two)
+    node.follower.round()
     assert (opened, node.waiting.reason) == ([None], "")
+
+
+def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> None:
+    """The sessions of the hub before it get an heir (!). It sees the others all the while, and opens when they have seen it again."""
+    two = other(node)
+    neighbours, answers = now(node.stores.join(node.replaced.append)), [UnavailableError("away")] * 15
+
+    async def work() -> None:
+        if answers:
+            raise answers.pop()
+
+    def beat() -> int:
+        return next(row.beat for row in hubs.read(node.accounts) if row.number == 1)
+
+    Deferred.fromCoroutine(node.waiting.until_loaded("the stores", work))
+    before = beat()
+    node.pass_time(GONE_S + 2, two)
+    assert beat() == before
+    assert now(two.inherit()) == {frozenset({1}): pytest.approx(GONE_S, abs=2.5)}
+    assert neighbours.newcomers() == {2}
+
+    node.pass_time(5, two)
+    opened: list[object] = []
+    Deferred.fromCoroutine(node.stores.open((7,))).addBoth(opened.append)
+    node.pass_time(JOIN_S - 2, two)
+    assert opened == node.follower.waiting == []
+    assert two.living == {1}
+    node.pass_time(2, two)
+    node.follower.round()
+    assert opened == [None]
 
 
 def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
@@ -285,6 +319,29 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
         node.pass_time(1.5)
 
     assert inherited == [frozenset({2})] * 2
+
+
+def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log could not be read while it was gone: its clients are there again, and their Wills are not due (!)."""
+    inherited: list[frozenset[int]] = []
+    two = other(node)
+    node.begin()
+
+    async def inherit(numbers: frozenset[int], _lost_at_ms: int) -> int:
+        inherited.append(numbers)
+        return 3
+
+    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    node.pass_time(JOIN_S, two)
+    node.follower.round()
+    node.pass_time(GONE_S + 2)
+    node.pass_time(2, two)
+    node.follower.round()
+    assert inherited == []
+
+    node.pass_time(GONE_S + 2)
+    node.follower.round()
+    assert inherited == [frozenset({2})]
 
 
 def test_hub_whose_place_was_taken_says_so(node: Node) -> None:

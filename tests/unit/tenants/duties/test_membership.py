@@ -80,6 +80,20 @@ def test_silent_hub_is_gone_and_has_one_heir(among: Hubs) -> None:
     assert [list(now(heir.inherit())) for heir in (two, three)] == [[frozenset({1})], []]
 
 
+def test_hub_that_is_to_be_silent_sees_and_is_not_seen(among: Hubs) -> None:
+    """It has an heir like one that is gone, and is there again with its next beat."""
+    one, two = among.hub(1), among.hub(2)
+    for _ in range(int(GONE_S) + 2):
+        among.pass_time(1, two)
+        now(one.look(is_silent=True))
+
+    assert (one.living, two.living) == (frozenset({2}), frozenset())
+    assert list(now(two.inherit())) == [frozenset({1})]
+    among.pass_time(1, one, two)
+    assert two.living == frozenset({1})
+    assert not one.is_replaced
+
+
 def test_hub_that_said_goodbye_is_not_waited_for(among: Hubs) -> None:
     """Nobody holds anything back for it; its sessions are taken over when it does not come back."""
     one, two = among.hub(1), among.hub(2)
