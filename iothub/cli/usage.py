@@ -15,7 +15,11 @@ import click
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.errors import ConfigError
-from iothub_tenants.accounts import usage_hours
+from iothub.records.events import GENERATION_BITS
+from iothub.units import format_duration
+from iothub_spark.catalogue import USAGE, USAGE_SEEN
+from iothub_tenants.accounts import job_runs, marks, usage_hours
+from iothub_tenants.accounts.job_runs import Run, moment
 from iothub_tenants.accounts.usage_hours import HOUR_MS, UsageHour
 
 command = noun("usage", "What a tenant has used, hour by hour: messages, bytes, connection time, storage.")
@@ -37,6 +41,7 @@ _BY: dict[str, Callable[[UsageHour], str]] = {
     "total": lambda _hour: "total",
 }
 _WEEK_MS = 7 * 24 * HOUR_MS
+_UNDER = (1 << GENERATION_BITS) - 1  # what of an offset counts the events of a log
 
 
 def _moment(_context: click.Context, option: click.Parameter, text: str | None) -> int | None:
@@ -75,6 +80,34 @@ def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str)
         raise ConfigError("--from is not before --to: expected a stretch of time")
     hours = usage_hours.hours(app.store(), tenant, since_ms, until_ms)
     app.rows([_row(name, list(some)) for name, some in groupby(hours, _BY[by])], *COLUMNS)
+    if not hours:
+        app.say(f"iothub: {_why_none(app, tenant)}")
+
+
+def _why_none(app: App, tenant: str) -> str:
+    """Say why there is no sum, and what to do."""
+    ends = usage_hours.ends(app.store(), tenant)
+    if ends is not None:
+        first, last = map(time_of, ends)
+        return f"{tenant} has hours from {first} to {last}: choose them with --from and --to"
+    found = job_runs.summaries(app.store()).get(USAGE)
+    if found is None:
+        return f"these sums are the job's, and it has not run yet: `iothub job run {USAGE}`"
+    if found.success is None:
+        return f"the job has not come to its end yet; its last run: {found.last.result}, see `iothub job show {found.last.id}`"
+    return _why_none_by(app, tenant, found.success)
+
+
+def _why_none_by(app: App, tenant: str, run: Run) -> str:
+    """Say why a run that was done has left no sum of a tenant."""
+    begun, interval = moment(run.started_ms), format_duration(app.loaded.config.events.usage_interval_s)
+    period = f"a hub writes one every {interval} (events.usage_interval)"
+    if not any(upto & _UNDER for upto in marks.of_job(app.store(), USAGE, USAGE_SEEN).values()):
+        return f"no period had ended when the job ran ({begun}); {period}: run `iothub job run {USAGE}` after that"
+    return (
+        f"the job ran last at {begun}, and up to then no period had counted anything of {tenant}; {period}, "
+        f"of tenants in which something happens: run `iothub job run {USAGE}` after that"
+    )
 
 
 def _row(name: str, hours: Sequence[UsageHour]) -> dict[str, object]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.store import AccountStore
@@ -42,3 +42,13 @@ def hours(store: AccountStore, tenant: str, from_ms: int, to_ms: int) -> list[Us
         is_in = (table.c.tenant_id == tenant_id) & (table.c.hour_ms >= from_ms) & (table.c.hour_ms < to_ms)
         rows = connection.execute(select(*_COLUMNS).where(is_in).order_by(table.c.hour_ms)).all()
     return [UsageHour(*row) for row in rows]
+
+
+def ends(store: AccountStore, tenant: str) -> tuple[int, int] | None:
+    """Return the first and the last hour that there are, None: there is none. Raises NotFoundError, BackendError."""
+    with store.read() as connection:
+        is_its = table.c.tenant_id == tenants.find(connection, tenant).id
+        first, last = connection.execute(
+            select(func.min(table.c.hour_ms), func.max(table.c.hour_ms)).where(is_its)
+        ).one()
+    return None if first is None else (first, last)

@@ -7,9 +7,13 @@ import json
 import pytest
 from sqlalchemy import insert
 
+from iothub.jobs import process
+from iothub.records.events import GENERATION_BITS
+from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.job_runs import Result
 from iothub_tenants.accounts.store import AccountStore
-from iothub_tenants.accounts.tables import usage_hour
+from iothub_tenants.accounts.tables import job_mark, usage_hour
 from iothub_tenants.accounts.usage_hours import HOUR_MS
 from tests.support.command import Cli
 
@@ -62,8 +66,64 @@ def test_figures_are_in_the_units_that_people_pay_for(used: Cli) -> None:
     assert (row["equivalents"], row["connection_minutes"], row["stored_byte_hours"], row["hours"]) == (33, 1.5, 2.0, 1)
 
 
-def test_week_without_usage_is_empty(acme: Cli) -> None:
-    assert "(none)" in acme("usage", "show", "acme").err
+def ran(cli: Cli, result: Result, *seen: int) -> None:
+    """The job has run, and left its mark."""
+    store = AccountStore(sqlite_url(cli.data_dir / "accounts.db"))
+    run = job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+    job_runs.end(store, run.id, result, figures={})
+    with store.write() as writer:
+        rows = [
+            {"job": "usage", "log": "analytics seen", "part": part, "upto": upto, "at_ms": 0}
+            for part, upto in enumerate(seen)
+        ]
+        if rows:
+            writer.connection.execute(insert(job_mark), rows)
+    store.close()
+
+
+def told(cli: Cli) -> str:
+    """What a person gets; a script gets an empty list."""
+    shown = cli("usage", "show", "acme")
+
+    assert (shown.out, cli.rows("usage", "show", "acme")) == ("", [])
+    return shown.err
+
+
+def test_no_sums_before_the_job_has_run_name_it(acme: Cli) -> None:
+    assert "it has not run yet: `iothub --data-dir" in told(acme)
+
+
+def test_no_sums_of_a_job_that_failed_name_its_run(acme: Cli) -> None:
+    ran(acme, Result.FAILED)
+
+    said = told(acme)
+
+    assert "its last run: failed, see `iothub --data-dir" in said
+    assert said.endswith("job show 1`\n")
+
+
+@pytest.mark.parametrize("seen", [(), (0,), (3 << GENERATION_BITS, 4 << GENERATION_BITS)])
+def test_no_sums_of_a_job_that_ran_before_the_first_period_say_when_one_ends(acme: Cli, seen: tuple[int, ...]) -> None:
+    """The job had nothing to add up; offsets of a log made anew begin above 0."""
+    ran(acme, Result.DONE, *seen)
+
+    said = told(acme)
+
+    assert "no period had ended when the job ran (20" in said
+    assert "a hub writes one every 1m (events.usage_interval): run `iothub --data-dir" in said
+
+
+def test_no_sums_of_a_tenant_in_which_nothing_happened_say_so(acme: Cli) -> None:
+    """The log has periods, of others."""
+    ran(acme, Result.DONE, 7)
+
+    assert "no period had counted anything of acme; a hub writes one every 1m" in told(acme)
+
+
+def test_no_sums_of_this_week_name_the_hours_that_there_are(used: Cli) -> None:
+    words = ("usage", "show", "acme", "--from", "2026-12-01", "--to", "2026-12-02")
+
+    assert "acme has hours from 2026-11-01T12:00:00Z to 2026-11-02T12:00:00Z: choose them" in used(*words).err
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,17 @@ def test_hours_of_a_stretch_are_returned_in_their_order(store: AccountStore) -> 
     assert found == [UsageHour(hour * HOUR_MS, **FIGURES) for hour in (1, 2)]
 
 
+def test_first_and_last_hour_of_a_tenant_are_known(store: AccountStore) -> None:
+    acme, umbrella = tenants.create(store, "acme"), tenants.create(store, "umbrella")
+    write_hours(store, acme.id, 3, 1, 2)
+    write_hours(store, umbrella.id, 7)
+    tenants.create(store, "silent")
+
+    found = [usage_hours.ends(store, tenant) for tenant in ("acme", "silent")]
+
+    assert found == [(HOUR_MS, 3 * HOUR_MS), None]
+
+
 def test_unknown_tenant_has_no_usage(store: AccountStore) -> None:
     with pytest.raises(NotFoundError, match=r"there is no tenant .acme."):
         usage_hours.hours(store, "acme", 0, 1)
