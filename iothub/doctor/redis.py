@@ -5,13 +5,15 @@ Knows no key: nothing is written.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from iothub.doctor.findings import Finding, Look, State, timed
 from iothub.drivers import require_extra
 from iothub.errors import BackendError
 from iothub.settings import Redis
-from iothub_services.redis.calls import command
+from iothub.units import Endpoint
+from iothub_services.redis.calls import RedisUnavailableError, command
 
 _NAME = "Redis"
 HINT = "start it, or correct redis.addresses"
@@ -38,12 +40,36 @@ def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
             redis.run_many([command("INFO", "server"), command("INFO", "persistence"), command("INFO", "memory")])
         )
     except BackendError as error:
-        yield _away(error, has_ledger=has_ledger)
+        yield _away(_in_plain_text(settings) or error, has_ledger=has_ledger)
         return
     finally:
         redis.close()
     yield _answer(facts, seconds)
     yield from _remarks(facts)
+
+
+def _in_plain_text(settings: Redis) -> BackendError | None:
+    """Return why TLS is not spoken, if a server answers in plain text: it waits for the end of a line, and the hub for TLS."""
+    if settings.security != "tls":
+        return None
+    plain = next((each for each in settings.addresses if _answers_in_plain_text(each, settings.timeout_s)), None)
+    if plain is None:
+        return None
+    fact = f'Redis at {plain} answers in plain text, and redis.security is "tls"'
+    return RedisUnavailableError(
+        fact, remedy='set redis.security = "plain", or name its port that has TLS (redis.addresses)'
+    )
+
+
+def _answers_in_plain_text(address: Endpoint, timeout_s: float) -> bool:
+    """Ask without a word about us: no password is sent. A server that wants one says so, in plain text."""
+    try:
+        with socket.create_connection(address, timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith((b"+", b"-"))
+    except OSError:
+        return False
 
 
 def _away(error: BackendError, *, has_ledger: bool) -> Finding:

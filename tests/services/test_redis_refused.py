@@ -82,12 +82,22 @@ def test_password_is_named(with_password: int, tmp_path: Path) -> None:
     assert wrong[1].startswith("correct redis.username, or the password in the file of redis.password_file")
 
 
-def test_tls_is_named(with_tls: int, with_password: int, authority: Authority, tmp_path: Path) -> None:
-    """Plain to a port of TLS, TLS to a plain port, another authority, no certificate of ours."""
+def test_tls_is_named(with_tls: int, authority: Authority, tmp_path: Path) -> None:
+    """Plain to a port of TLS, another authority, no certificate of ours."""
     (tmp_path / "other").mkdir()
     other = Path(Authority(tmp_path / "other").ca_file)
 
     assert "may speak TLS" in advice(with_tls)[1]
-    assert "redis.security" in advice(with_password, security="tls")[1]
     assert "redis.ca_file" in advice(with_tls, security="tls", ca_file=other)[1]
     assert "redis.cert_file" in advice(with_tls, security="tls", ca_file=Path(authority.ca_file))[1]
+
+
+def test_plain_port_of_a_server_that_wants_a_password_is_named(with_password: int, tmp_path: Path) -> None:
+    """TLS to a plain port: known from its answer, before which no password is sent."""
+    file = tmp_path / "password"
+    file.write_text("right\n")
+
+    text, what_to_do = advice(with_password, security="tls", password_file=file)
+
+    assert text == f'Redis at {HOST}:{with_password} answers in plain text, and redis.security is "tls"'
+    assert what_to_do.startswith('set redis.security = "plain", or name its port that has TLS')

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
 from iothub.doctor import redis
@@ -85,3 +91,46 @@ def test_server_that_refuses_is_not_to_be_started() -> None:
 
     assert found.text == "Redis at here:1 refused the hub: no"
     assert found.advice == "correct redis.username; until then what is on it is by-passed"
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Something that answers the second connection, after it was silent to the first; returns its port, and what it was sent."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+
+        def serve() -> None:
+            first, _ = server.accept()
+            second, _ = server.accept()
+            heard.append(second.recv(100))
+            second.sendall(answer)
+            first.close()
+            second.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1], heard
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_plain"),
+    [(b"+PONG\r\n", True), (b"-NOAUTH Authentication required.\r\n", True), (b"\x15\x03\x01\x00\x02\x02\x46", False)],
+    ids=["pong", "wants a password", "tls"],
+)
+def test_server_that_answers_in_plain_text_where_tls_is_set_is_named(
+    tmp_path: Path, answer: bytes, is_plain: bool
+) -> None:
+    """It says nothing to TLS; asked in plain text it answers, and is sent no password."""
+    file = tmp_path / "password"
+    file.write_text("secret\n")
+    with answering(answer) as (port, heard):
+        settings = Redis(
+            addresses=(Endpoint("127.0.0.1", port),), timeout_s=0.2, security="tls", username="hub", password_file=file
+        )
+        (found,) = redis.looks(settings)[0].take()
+
+    assert heard == [b"PING\r\n"]
+    assert ("answers in plain text" in found.text) == is_plain
+    assert ('set redis.security = "plain"' in found.advice) == is_plain
