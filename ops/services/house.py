@@ -139,11 +139,13 @@ class Services:
         return [Report(each.name, each.state(), each.pid(), each.resident_bytes(), each.cpu_s()) for each in processes]
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return what listens where, in which version, for people."""
+        """Return what listens where, in which version, for people; the second gateway unless it is down."""
         ports = self.ports
+        second = [] if self._process("gateway").state() == "down" else [("HBase's second gateway", ports.second_thrift)]
         listening = (
             (f"Kafka {version_of('kafka')}", ports.kafka),
             (f"HBase {version_of('hbase')}, Thrift", ports.thrift),
+            *second,
             ("ZooKeeper", ports.zookeeper),
             (f"Redis {version_of('redis')}", ports.redis),
             (f"MariaDB {version_of('mariadb')}", ports.mariadb),

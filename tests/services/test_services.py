@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from ops.services.house import Services
+from ops.services.places import HOST
 from ops.services.thrift import Gateway, ThriftRefusedError
 from tests.support.kafka import broker, produce
 
@@ -168,10 +169,14 @@ def test_sessions_with_zookeeper_outlive_a_pause_of_two_minutes(services: Servic
 
 
 def test_second_gateway_shows_the_same_rows_and_can_go(services: Services, table: bytes) -> None:
-    """For trying fail-over: it is killed, and the first one does not notice."""
+    """For trying fail-over: its address is told, it is killed, and the first one does not notice."""
     services.up("gateway")
+    told = services.addresses()
     with Gateway(services.ports.second_thrift) as gateway:
         gateway.call("mutateRow", table, b"row", [{2: b"f:a", 3: b"by the second"}])
     services.kill("gateway")
 
     assert _value(services, table, b"row") == b"by the second"
+    assert set(told) - set(services.addresses()) == {
+        ("HBase's second gateway", f"{HOST}:{services.ports.second_thrift}")
+    }

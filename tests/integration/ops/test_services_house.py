@@ -16,7 +16,7 @@ from ops.services import places as places_module
 from ops.services.__main__ import main
 from ops.services.errors import ServicesError
 from ops.services.house import Services
-from ops.services.places import ROOT, Places, Ports
+from ops.services.places import HOST, ROOT, Places, Ports
 from ops.services.process import ServerProcess
 from ops.services.server import Server
 from ops.services.servers import ALWAYS, NAMES, habits_of, ports_of
@@ -270,6 +270,17 @@ def test_command_line_says_what_runs(house: Services, capsys: pytest.CaptureFixt
     told = capsys.readouterr()
     assert "hbase      running  process" in told.out
     assert told.err == "services: kafka does not run, so it cannot be paused\n"
+
+
+def test_second_gateway_is_told_of_while_it_runs(house: Services, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has started it needs its address; by `up` and by `status`."""
+    words = ["--dir", str(house.places.folder)]
+    told = []
+    for more in (("status",), ("up", "gateway"), ("status",), ("down", "gateway"), ("status",)):
+        main([*words, *more])
+        told.append(f"HBase's second gateway      {HOST}:{house.ports.second_thrift}\n" in capsys.readouterr().out)
+
+    assert told == [False, True, True, False, False]
 
 
 def test_command_line_runs_without_the_hubs_libraries() -> None:
