@@ -105,7 +105,7 @@ if [ -n "$has_servers" ]; then  # they start the servers, wait for them most of 
     set +m
 fi
 
-spread="-n $(nproc) --dist loadfile"  # what measures nothing; a hub takes a port that is free
+spread="-n $(nproc) --dist loadfile"  # what measures nothing, and may run beside the servers; a hub takes a port that is free
 step "format" $bin/ruff format --check -q .
 step "lint" $bin/ruff check -q .
 step "types" $bin/mypy
@@ -117,15 +117,15 @@ words="tests/integration/cli tests/integration/pages"  # commands and their impo
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
 step "the plain twin: engine, queues and properties again" plain_tests $spread tests/unit/engine tests/unit/queues tests/property
 step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
+alone="tests/integration/faults tests/integration/test_usage_kill.py"
+alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
+step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
 if [ -n "$beside" ]; then
     echo "waiting for the tests on real servers ..."
     wait "$beside"
     ended_with=$? beside=
     begun=$servers_begun step "real servers, beside the steps above" on_servers "$ended_with"
 fi
-alone="tests/integration/faults tests/integration/test_usage_kill.py"
-alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
-step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
 step "faults and rates, one after the other" tests $alone
 
 echo

@@ -7,6 +7,7 @@ from pathlib import Path
 
 _SOURCE = """#!{python} -S
 import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background ignores it; PostgreSQL does not
 if "deaf" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "parent" in sys.argv:
