@@ -15,6 +15,7 @@ from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.kills import run_kills, steady_cast
+from tests.support.night import by_day
 from tests.support.party import Party
 from tests.support.server_hub import Stores, alarms, own_stores, server_hub, share_accounts, sister
 from tests.support.waiting import until
@@ -22,6 +23,7 @@ from tests.support.waiting import until
 RECOVERY_S = 10.0
 NOTICE_S = 15.0  # the hub's time-out for HBase, and some seconds
 RATE_PER_S = 20
+KILLS, KILLS_S = by_day((2, 6.0), (3, 9.0))  # to the other hub and back
 STOP_TIMEOUT_S = 4
 STOP_S = STOP_TIMEOUT_S + 10.0  # the machine may be busy
 
@@ -88,7 +90,7 @@ def test_another_hub_takes_over_from_one_that_was_killed(hub: Hub, tmp_path: Pat
         hub.environment = {**hub.environment, "IOTHUB_NODE__NUMBER": "1" if hub.data_dir == first else "2"}
         hub.start()
 
-    outcome = run_kills(hub, 3, 9.0, rate_per_s=RATE_PER_S, drain_s=60, seed=39, strike=strike)
+    outcome = run_kills(hub, KILLS, KILLS_S, rate_per_s=RATE_PER_S, drain_s=60, seed=39, strike=strike)
     sys.stdout.write(outcome.report() + "\n")
 
     hub.kill()

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from kafka import KafkaProducer
@@ -24,6 +25,7 @@ from tests.support.waiting import until
 
 ATTEMPTS = 3
 WAIT_S = 30.0
+HASTY_S = 1.5  # each attempt at a broker that is gone lasts as long
 NOBODY = Endpoint(HOST, 1)
 
 
@@ -57,7 +59,8 @@ def test_attempts_at_brokers_that_are_gone_leave_no_descriptor_and_no_thread(
 
 def test_a_lane_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: Services, kafka: Kafka) -> None:
     """Its clients go on trying by themselves; those of the lane for statistics are made anew with each attempt."""
-    sessions, statistics = KafkaEvents(kafka), KafkaEvents(kafka)
+    hasty = replace(kafka, timeout_s=HASTY_S)
+    sessions, statistics = KafkaEvents(hasty), KafkaEvents(hasty)
     lane = StatisticsLane(statistics)
     try:
         sessions.probe()

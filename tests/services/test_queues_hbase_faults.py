@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -93,26 +94,24 @@ def test_inbound_qos2_while_the_link_is_cut(services: Services, house: QueueHous
             assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 41)]
 
 
-def test_eight_hubs_append_to_one_queue_while_regions_close_and_open(coprocessor: QueueHouse) -> None:
-    """A region that is on its way refuses for a moment."""
-    queues = fresh()[:1]
-    coprocessor.create(queues)
+def test_hubs_append_while_regions_close_and_open(coprocessor: QueueHouse, plain: QueueHouse) -> None:
+    """A region that is on its way refuses for a moment. Eight hubs write to one queue; with the other driver two hubs take queues from each other.
 
-    with coprocessor.writing(WRITERS, queues) as hubs:
-        reopen_regions(coprocessor.services, coprocessor.table, ROUNDS)
+    Owners change in the middle there, and both append all the time.
+    """
+    queues, others = fresh()[:1], fresh()
+    coprocessor.create(queues)
+    plain.create(others)
+
+    with (
+        coprocessor.writing(WRITERS, queues) as hubs,
+        plain.writing(2, others, is_reading=True) as owners,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        list(pool.map(lambda house: reopen_regions(house.services, house.table, ROUNDS), (coprocessor, plain)))
 
     coprocessor.check(hubs, queues)
-
-
-def test_two_hubs_take_queues_from_each_other_while_regions_close_and_open(plain: QueueHouse) -> None:
-    """Owners change in the middle, both append all the time."""
-    queues = fresh()
-    plain.create(queues)
-
-    with plain.writing(2, queues, is_reading=True) as hubs:
-        reopen_regions(plain.services, plain.table, ROUNDS)
-
-    plain.check(hubs, queues)
+    plain.check(owners, others)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Compaction on the real Kafka and HBase, killed at one point of each kind: nothing half made counts, and the next run makes what is right."""
+"""Compaction on the real Kafka and HBase, killed at one point of each kind: nothing half made counts, and the next run makes what is right.
+
+Java alone dies here at night; on SQLite it does by day (`tests/integration/spark/test_compaction.py`).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from ops.services.house import Services
 from tests.support.event_log import EventMill, replay
 from tests.support.hbase_tables import caller
 from tests.support.kafka import own_topics
+from tests.support.night import at_night
 from tests.support.own_tables import made_tables
 from tests.support.server_log import append_to_kafka, servers_spec
 from tests.support.spark import Quiet, require_same, spark, states_from
@@ -63,7 +67,7 @@ def _kill_java(child: Child, is_time: Callable[[], bool]) -> None:
 def test_kill_at_each_kind_of_point_spoils_nothing(
     spark: SparkSession, services: Services, kafka: Kafka, tables: Tables, tmp_path: Path
 ) -> None:
-    """Driver and Java while rows are written, driver between write and flip, workers; one after another, each over what the last has left."""
+    """Driver while rows are written, and between write and flip, workers; one after another, each over what the last has left."""
     spec = servers_spec(services, kafka, tables.namespace, tmp_path)
     to_kill = replace(spec, spark=replace(spec.spark, master="local[1]"))
     logged = list(EventMill(SESSIONS, TENANTS, seed=5).events(MADE))
@@ -78,7 +82,8 @@ def test_kill_at_each_kind_of_point_spoils_nothing(
         def is_written() -> bool:
             return any(marks.written(store, version) is not None for version in marks.marked_versions(store) - known)
 
-        for kill, is_time in ((_kill_driver, is_writing), (_kill_java, is_writing), (_kill_driver, is_written)):
+        kills = ((_kill_driver, is_writing), *at_night((_kill_java, is_writing)), (_kill_driver, is_written))
+        for kill, is_time in kills:
             known = {*store.versions(), *marks.marked_versions(store)}
             with started(to_kill, tmp_path) as child:
                 kill(child, is_time)

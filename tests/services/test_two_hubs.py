@@ -31,7 +31,7 @@ from tests.support.waiting import until
 
 TENANTS = ["acme", PLAIN_TENANT]
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
-KILLS_S = by_day(22.0, 32.0)
+KILLS, KILLS_S = by_day((3, 15.0), (4, 32.0))
 
 At = Callable[[Hub], Party]
 
@@ -347,7 +347,7 @@ def test_hubs_that_are_killed_in_turn_lose_double_and_swap_nothing(pair: Pair) -
     for hub in (pair.first, pair.second):
         hub.close()
 
-    outcome = asyncio.run(run_pair(pair, 4, KILLS_S, rate_per_s=15, drain_s=60, seed=39))
+    outcome = asyncio.run(run_pair(pair, KILLS, KILLS_S, rate_per_s=15, drain_s=60, seed=39))
     sys.stdout.write(outcome.report() + "\n")
 
     assert not outcome.wrong, outcome.report()

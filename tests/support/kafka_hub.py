@@ -36,6 +36,7 @@ def kafka_hub(directory: Path, kafka: Kafka, **settings: str) -> Hub:
         "[kafka]",
         f'brokers = ["{kafka.brokers[0]}"]',
         f'topic_prefix = "{kafka.topic_prefix}"',
+        f'timeout = "{kafka.timeout_s:g}s"',
         f"partitions = {kafka.partitions}",
         f"replication = {kafka.replication}",
     ]
