@@ -17,7 +17,7 @@ from tests.support.strace import SYNCING, Tracer
 
 WRITERS = 8
 CALLS = by_day(150, 300)  # of each writer, at least
-ROUNDS = by_day(2, 3)  # of all regions that are closed and opened
+ROUNDS = by_day(1, 3)  # of all regions that are closed and opened
 QUEUE = 1
 MANY_QUEUES = [4 * number for number in range(1, 17)]  # all in one region
 REGIONS = 4

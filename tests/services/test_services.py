@@ -14,6 +14,7 @@ from ops.services.house import Services
 from ops.services.places import HOST
 from ops.services.thrift import Gateway, ThriftRefusedError
 from tests.support.kafka import broker, produce
+from tests.support.night import at_night
 
 POLL_S = 30.0
 
@@ -126,12 +127,15 @@ def test_hub_settings_name_the_servers(services: Services) -> None:
     assert settings["hbase"]["thrift"] == [f"127.0.0.1:{services.ports.thrift}"]
 
 
-def test_killed_servers_have_what_they_acknowledged(services: Services, topic: str, table: bytes) -> None:
-    """Kill -9 right behind the acknowledgement; `up` returns when every region is back."""
+@pytest.mark.parametrize("killed", [("kafka",), *at_night(("kafka", "hbase"))], ids=" ".join)
+def test_killed_servers_have_what_they_acknowledged(
+    services: Services, topic: str, table: bytes, killed: tuple[str, ...]
+) -> None:
+    """Kill -9 right behind the acknowledgement; `up` returns when every region is back. HBase by day: `test_queue_coprocessor_faults.py`."""
     produce(services, topic, b"before")
     _put(services, table, b"row", b"before")
-    services.kill("kafka")
-    services.kill("hbase")
+    for name in killed:
+        services.kill(name)
 
     services.up()
     produce(services, topic, b"after")
