@@ -14,11 +14,10 @@ from iothub_services.redis import from_settings
 from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.store import AccountStore
 from ops.services.house import Services
-from tests.support.night import by_day
 from tests.support.redis_cache import TENANT, TIMEOUT_S, accounts_with, hubs, settings_of
 from tests.support.waiting import until
 
-DEVICES = by_day(2_000, 5_000)
+DEVICES = 5_000
 NAMES = [f"dev{number}" for number in range(DEVICES)]
 ONE_BY_ONE = 250  # devices that ask SQL at the same time
 
