@@ -9,8 +9,9 @@ from __future__ import annotations
 from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.outbox import AckSlot
-from iothub.engine.session import FINISHING, Session
+from iothub.engine.session import FINISHING, REFUSED, UNSTORED, Session
 from iothub.engine.turn import Turn
+from iothub.reasons import Reason
 
 
 class Answers:
@@ -65,7 +66,7 @@ class Answers:
         elif not session.is_persistent:
             del inbound[packet_id]
             self._complete(connection, packet_id)
-        elif known != FINISHING:
+        elif known not in (FINISHING, REFUSED):
             inbound[packet_id] = FINISHING
             self.turn.store.finish_inbound(session, packet_id)
 
@@ -77,8 +78,45 @@ class Answers:
     def finished(self, session: Session, packet_id: int) -> None:
         """The removal of an inbound identifier is durable."""
         inbound = session.inbound
-        if inbound is None or inbound.get(packet_id, 0) != FINISHING:
+        known = 0 if inbound is None else inbound.get(packet_id, 0)
+        if inbound is None or known not in (FINISHING, REFUSED):
+            return
+        if known == REFUSED:
+            self._refuse(session, packet_id)
             return
         del inbound[packet_id]
         if session.connection is not None:
             self._complete(session.connection, packet_id)
+
+    def refuse_later(self, session: Session, slot: AckSlot, code: int) -> None:
+        """Remove the identifier of what a persistent session's client will hear a refusal of, then refuse: the answer frees it at the client (!)."""
+        if session.inbound is None:
+            session.inbound = {}
+        session.inbound[slot.packet_id] = REFUSED
+        slot.code = -code
+        self.turn.store.finish_inbound(session, slot.packet_id)
+
+    def _refuse(self, session: Session, packet_id: int) -> None:
+        """Let the answer go that has waited for this; where nobody hears it any more, the client sends its PUBLISH again."""
+        inbound = session.inbound
+        connection = session.connection
+        if inbound is None:
+            return
+        inbound[packet_id] = UNSTORED
+        if connection is None or connection.is_closing or connection.pending is None:
+            return
+        for slot in connection.pending:
+            if slot.packet_id == packet_id and slot.code < -1:
+                del inbound[packet_id]
+                slot.code = -slot.code
+                self.flush(connection)
+                return
+
+    def not_finished(self, session: Session, packet_id: int) -> None:
+        """The store will not remove it: what was refused is not told so, and its client has to send it again."""
+        inbound = session.inbound
+        if inbound is None or inbound.get(packet_id, 0) != REFUSED:
+            return
+        inbound[packet_id] = UNSTORED
+        if session.connection is not None:
+            self.turn.close(session.connection, Reason.STORE_UNAVAILABLE)

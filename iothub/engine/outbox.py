@@ -44,7 +44,7 @@ class AckSlot:
     def __init__(self, packet_id: int, qos: int) -> None:
         self.packet_id = packet_id
         self.qos = qos
-        self.code = -1  # Reason Code; -1: not known yet
+        self.code = -1  # Reason Code; -1: not known yet; below: known, but it may not leave yet, because its identifier is not free yet
 
 
 class StoredPublish:
@@ -62,6 +62,7 @@ class StoredPublish:
         self.inbound: Session | None = None
         self.inbound_epoch = 0
         self.packet_id = 0
+        self.is_repeat = False  # its identifier may be recorded already
         self.publisher: Session | None = None
         self.connection: Connection | None = None
         self.slot: AckSlot | None = None

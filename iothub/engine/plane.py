@@ -387,10 +387,13 @@ class Plane:
         self.storage.stored(publish, positions, is_duplicate)
         self._settle()
 
-    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...]) -> None:
-        """As `stored`, but for queues that cannot be read and got nothing (`Refused.UNREADABLE`); the publisher's own may be one of them."""
+    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...], is_noted: bool = True) -> None:
+        """As `stored`, but for queues that cannot be read and got nothing (`Refused.UNREADABLE`).
+
+        `is_noted`: the publisher's own is none of them, and has recorded the QoS 2 identifier.
+        """
         self.turn.look()
-        self.storage.partly_stored(publish, positions)
+        self.storage.partly_stored(publish, positions, is_noted)
         self._settle()
 
     def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
@@ -442,6 +445,12 @@ class Plane:
         """An inbound identifier is durably forgotten."""
         self.turn.look()
         self.answers.finished(session, packet_id)
+        self._settle()
+
+    def inbound_not_finished(self, session: Session, packet_id: int) -> None:
+        """An inbound identifier cannot be forgotten."""
+        self.turn.look()
+        self.answers.not_finished(session, packet_id)
         self._settle()
 
     # --- private

@@ -80,7 +80,10 @@ class Store(Protocol):
         """Make "positions up to this may have been sent" durable -> `plane.reserved(session, upto)`."""
 
     def finish_inbound(self, session: Any, packet_id: int) -> None:
-        """Forget an inbound QoS 2 Packet Identifier (PUBREL) -> `plane.inbound_finished(session, packet_id)`."""
+        """Forget an inbound QoS 2 Packet Identifier (PUBREL, or refused).
+
+        -> `plane.inbound_finished(session, packet_id)`, or `inbound_not_finished`.
+        """
 
 
 class Observer(Protocol):

@@ -67,6 +67,8 @@ cdef class Publishing:
     @cython.locals(turn=Turn, message=Message)
     cpdef object append(self, StoredPublish publish)
     cdef object _refuse_quota(self, Connection connection, Session session, TenantPlane tenant, int qos, bint is_rate)
+    @cython.locals(packet_id=int, slot=AckSlot)
+    cdef object _refuse(self, Connection connection, Session session, int qos, int code)
     cdef object _deny(self, Connection connection, Session session, TenantPlane tenant, int qos)
     cdef object _block(self, Connection connection, double wait)
     cdef object _starve(self, Connection connection)

@@ -189,7 +189,7 @@ class Publishing:
             replaced = tenant.publish_hook(session, message)
             if replaced is None:
                 turn.drop(tenant, session, Drop.HOOK, 1)
-                self.answers.answer(connection, qos, wire.packet_id, 0x87)
+                self._refuse(connection, session, qos, 0x87)
                 return True
             if replaced is not message:
                 message = replaced
@@ -358,6 +358,7 @@ class Publishing:
             message = self._message(session, 2, False)
             self.distribution.skip_direct = True
             queued = self.distribution.distribute(tenant, message, route)
+            wire.is_repeat = True  # whatever its client says
             self._store(connection, session, tenant, message, queued, False, wire.packet_id, 2, 0)
         return True
 
@@ -401,6 +402,7 @@ class Publishing:
                 if session.is_persistent:
                     publish.inbound = session
                     publish.inbound_epoch = session.epoch
+                    publish.is_repeat = self.wire.is_repeat
         connection.unstored += 1
         self.append(publish)
 
@@ -422,7 +424,7 @@ class Publishing:
         self.turn.drop(tenant, session, Drop.QUOTA, 1)
         if connection.version == 5:
             if qos:
-                self.answers.answer(connection, qos, self.wire.packet_id, 0x97)
+                self._refuse(connection, session, qos, 0x97)
             elif is_rate:
                 self.turn.close(connection, Reason.MESSAGE_RATE)
         elif is_rate:
@@ -437,7 +439,20 @@ class Publishing:
         if connection.version < 5 and tenant.limits.close_on_denied:
             self.turn.close(connection, Reason.NOT_AUTHORIZED)
         else:
-            self.answers.answer(connection, qos, self.wire.packet_id, 0x87)
+            self._refuse(connection, session, qos, 0x87)
+
+    def _refuse(self, connection: Connection, session: Session, qos: int, code: int) -> None:
+        """Answer what is not taken. What an earlier connection has sent may be recorded: then its identifier must be free first (!)."""
+        packet_id = self.wire.packet_id
+        if qos == 2 and self.wire.is_repeat and session.is_persistent:
+            if connection.pending is None:
+                connection.pending = []
+            slot = AckSlot(packet_id, qos)
+            connection.pending.append(slot)
+            connection.inbound_open += 1
+            self.answers.refuse_later(session, slot, code)
+        else:
+            self.answers.answer(connection, qos, packet_id, code)
 
     def _block(self, connection: Connection, wait: float) -> None:
         """Stop reading a publisher over its rate; the wheel wakes it."""

@@ -25,6 +25,7 @@ STORING = 1  # delivered to transient receivers, on its way to disk
 ROUTED = 2  # PUBREC sent or ready; only PUBREL is awaited
 FINISHING = 3  # PUBREL seen, its removal on its way to disk
 UNSTORED = 4  # the store failed: what needs no store was delivered; a repeated PUBLISH is stored again and delivered to nobody twice
+REFUSED = 5  # its removal on its way to disk, and then a PUBREC that refuses: a next message under it would be taken for the repeat of this one
 
 
 class DenyAll:

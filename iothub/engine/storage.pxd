@@ -21,11 +21,13 @@ cdef class Storage:
     @cython.locals(message=Message, refused=Py_ssize_t, index=Py_ssize_t, target=QueueTarget, position="long long", session=Session)
     cdef bint _notify(self, StoredPublish publish, tuple positions) except -1
     @cython.locals(inbound=dict)
-    cdef object _routed(self, Session session, StoredPublish publish, int code)
-    cpdef object partly_stored(self, StoredPublish publish, tuple positions)
+    cdef bint _routed(self, Session session, StoredPublish publish, int code) except -1
+    @cython.locals(slot=AckSlot)
+    cdef bint _give_back(self, Session session, StoredPublish publish, int code, bint is_noted) except -1
+    cpdef object partly_stored(self, StoredPublish publish, tuple positions, bint is_noted)
     cpdef object not_stored(self, StoredPublish publish, bint is_written)
     @cython.locals(session=Session, connection=Connection, may_answer=bint, inbound=dict)
-    cdef object _refuse(self, StoredPublish publish, int code, bint is_certain)
+    cdef object _refuse(self, StoredPublish publish, int code, bint is_certain, bint is_noted)
     @cython.locals(slot=AckSlot, connection=Connection)
     cdef object _answer(self, StoredPublish publish, int code)
     @cython.locals(turn=Turn, connection=Connection)

@@ -11,7 +11,7 @@ from typing import Any
 from iothub.engine.answers import Answers
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
-from iothub.engine.session import FINISHING, ROUTED, STORING, UNSTORED, Session
+from iothub.engine.session import FINISHING, REFUSED, ROUTED, STORING, UNSTORED, Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import Window
 from iothub.reasons import Drop, Reason
@@ -44,7 +44,8 @@ class Storage:
                 code = 0x97  # every queue refused
         session = publish.publisher
         if session is not None and publish.slot is not None and publish.slot.qos == 2:
-            self._routed(session, publish, code)
+            if self._routed(session, publish, code):
+                return
         self._answer(publish, code)
 
     def _notify(self, publish: StoredPublish, positions: tuple[int, ...]) -> bool:
@@ -68,18 +69,27 @@ class Storage:
                 self.turn.drop(publish.tenant, session, Drop.SESSION_ENDED, 1)
         return refused < index
 
-    def _routed(self, session: Session, publish: StoredPublish, code: int) -> None:
+    def _routed(self, session: Session, publish: StoredPublish, code: int) -> bool:
+        """The store has it; whether its answer must wait. What a newer connection has sent again is its own matter."""
         inbound = session.inbound
         if inbound is None or inbound.get(publish.packet_id, 0) != STORING:
-            return
+            return False
         if code < 0x80:
             inbound[publish.packet_id] = ROUTED
-        else:  # refused: the identifier is free again
-            del inbound[publish.packet_id]
-            if publish.inbound is not None:
-                self.turn.store.finish_inbound(session, publish.packet_id)
+            return False
+        return session.connection in (None, publish.connection) and self._give_back(session, publish, code, True)
 
-    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...]) -> None:
+    def _give_back(self, session: Session, publish: StoredPublish, code: int, is_noted: bool) -> bool:
+        """The identifier of what is refused becomes free; whether the answer must wait for that. `is_noted`: the store has recorded it."""
+        slot = publish.slot
+        if is_noted and publish.inbound is not None and slot is not None:
+            self.answers.refuse_later(session, slot, code)
+            return True
+        if session.inbound is not None:
+            del session.inbound[publish.packet_id]
+        return False
+
+    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...], is_noted: bool) -> None:
         """A queue that cannot be read got nothing: receivers at the others are told, and the publisher hears that not all have it.
 
         5.0 hears 0x83 and goes on; in 3.x there is no such answer: the connection ends, the intent stays, and a repeat is for those without it.
@@ -87,15 +97,18 @@ class Storage:
         self._off_the_books(publish)
         if positions:
             self._notify(publish, positions)
-        self._refuse(publish, _NOT_WILLING, True)
+        self._refuse(publish, _NOT_WILLING, is_noted or not publish.is_repeat, is_noted)
 
     def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
-        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays."""
+        """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays.
+
+        That of a repeat may have been written before.
+        """
         self._off_the_books(publish)
         self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
-        self._refuse(publish, _STORE_FAILED, not is_written)
+        self._refuse(publish, _STORE_FAILED, not is_written and not publish.is_repeat, False)
 
-    def _refuse(self, publish: StoredPublish, code: int, is_certain: bool) -> None:
+    def _refuse(self, publish: StoredPublish, code: int, is_certain: bool, is_noted: bool) -> None:
         """Answer, if it is certain what is stored and there is such an answer; otherwise end the connection, and leave the intent.
 
         It stays, too, when nobody hears the answer: the client sends the PUBLISH again (!). What a newer connection has sent again is its own matter.
@@ -111,12 +124,10 @@ class Storage:
             and (session.connection is None or session.connection is connection)
             and session.inbound.get(publish.packet_id, 0) == STORING
         ):
-            if may_answer:  # the identifier is free again
-                del session.inbound[publish.packet_id]
-                if code == _NOT_WILLING and publish.inbound is not None:
-                    self.turn.store.finish_inbound(session, publish.packet_id)
-            else:
+            if not may_answer:
                 session.inbound[publish.packet_id] = UNSTORED
+            elif self._give_back(session, publish, code, is_noted):
+                return
         if may_answer:
             self._answer(publish, code)
         else:
@@ -160,11 +171,16 @@ class Storage:
         self._restore_inbound(session, claim.inbound)
 
     def _restore_inbound(self, session: Session, claimed: tuple[int, ...]) -> None:
-        """What is on disk is routed; what is on its way there stays as it was; a removal on its way is asked for again by PUBREL."""
+        """What is on disk is routed; what is on its way there stays as it was; a removal on its way is asked for again by PUBREL.
+
+        What was to be refused, and is not on disk, comes again.
+        """
         known: dict[int, int] = dict.fromkeys(claimed, ROUTED)
         for packet_id, state in (session.inbound or {}).items():
             if state in (STORING, UNSTORED):
                 known.setdefault(packet_id, state)
+            elif state == REFUSED:
+                known.setdefault(packet_id, UNSTORED)
             elif state == FINISHING and packet_id in known:
                 known[packet_id] = ROUTED
         session.inbound = known or None

@@ -10,7 +10,7 @@ cdef class Wire:
     cdef public bytes topic, payload, properties
     cdef public int packet_id, alias, code
     cdef public long long expiry
-    cdef public bint is_plain
+    cdef public bint is_plain, is_repeat
 
     @cython.locals(index=Py_ssize_t, shift=int, length=Py_ssize_t, byte=Py_ssize_t)
     cpdef Py_ssize_t measure(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint is_v5) except -2

@@ -47,6 +47,7 @@ class Wire:
         self.alias = 0  # 0: none
         self.expiry = -1  # seconds; -1: none
         self.is_plain = False  # the PUBLISH frame may be forwarded as it came
+        self.is_repeat = False
         self.code = 0
         self.at = 0
         self.end = 0
@@ -75,7 +76,7 @@ class Wire:
         return 0
 
     def read_publish(self, data: bytes, body: int, end: int, header: int, is_v5: bool, user_properties: int) -> int:
-        """Decode a PUBLISH between `body` and `end` into topic, payload, properties, packet_id, alias, expiry.
+        """Decode a PUBLISH between `body` and `end` into topic, payload, properties, packet_id, alias, expiry, is_repeat (DUP).
 
         The Topic Name is not looked at: `check_topic_name` does, once per topic.
         """
@@ -98,6 +99,7 @@ class Wire:
         view = data  # slices of a C pointer make no slice objects
         self.topic = view[at:topic_end]
         at = topic_end
+        self.is_repeat = header & 8 != 0
         self.packet_id = 0
         if qos:
             if at + 2 > end:

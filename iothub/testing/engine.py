@@ -173,6 +173,7 @@ class QueueRows:
     records: dict[int, Record] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
     inbound: set[int] = field(default_factory=set)
+    intents: dict[int, bytes] = field(default_factory=dict)  # of inbound messages that are not in all their queues yet
     seen: dict[bytes, int] = field(default_factory=dict)  # message id -> position, QoS 2
 
 
@@ -180,7 +181,7 @@ class ManualStore:
     """Fulfils the engine's `Store` over `rows`. Operations wait until `commit`, which does them in order and answers on the plane.
 
     `is_automatic`: `commit` follows each tick of the test's own making (`Bench.settle`). `fails`: appends are answered with `not_stored`.
-    `unreadable`: queues that take nothing and leave intents open.
+    `unreadable`: queues that take nothing and leave intents open; a publisher's own has none, and forgets none.
     """
 
     def __init__(self) -> None:
@@ -255,38 +256,44 @@ class ManualStore:
             is_written = self.fails
             return lambda: plane().not_stored(publish, is_written)
         inbound = publish.inbound
-        if self.unreadable.intersection(target.session.queue_id for target in publish.targets):
-            found = tuple(self._insert(publish, target) for target in publish.targets)
-            return lambda: plane().partly_stored(publish, found)
+        message_id = publish.message.message_id
+        rows = QueueRows() if inbound is None else self.queue(inbound.queue_id)
         if inbound is not None:
-            rows = self.queue(inbound.queue_id)
+            if inbound.queue_id in self.unreadable:
+                return lambda: plane().partly_stored(publish, (-3,) * len(publish.targets), False)
             if publish.packet_id in rows.inbound:
                 return lambda: plane().stored(publish, (), True)
+            message_id = rows.intents.setdefault(publish.packet_id, message_id)
+        if self.unreadable.intersection(target.session.queue_id for target in publish.targets):
+            found = tuple(self._insert(publish, target, message_id) for target in publish.targets)
+            return lambda: plane().partly_stored(publish, found)
+        if inbound is not None:
             rows.inbound.add(publish.packet_id)
+            del rows.intents[publish.packet_id]
         if publish.retain:
             if publish.message.payload:
                 self.retained[publish.message.topic] = publish.message
             else:
                 self.retained.pop(publish.message.topic, None)
-        positions = tuple(self._insert(publish, target) for target in publish.targets)
+        positions = tuple(self._insert(publish, target, message_id) for target in publish.targets)
         return lambda: plane().stored(publish, positions, False)
 
-    def _insert(self, publish: StoredPublish, target: Any) -> int:
+    def _insert(self, publish: StoredPublish, target: Any, message_id: bytes) -> int:
         if target.session.queue_id in self.full:
             return -1
         if target.session.queue_id in self.unreadable:
             return -3
         rows = self.queue(target.session.queue_id)
         message = publish.message
-        if target.qos == 2 and message.message_id in rows.seen:
-            return rows.seen[message.message_id]
+        if target.qos == 2 and message_id in rows.seen:
+            return rows.seen[message_id]
         rows.tail += 1
         copy = Message(
             message.topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
         )
         rows.records[rows.tail] = Record(rows.tail, target.qos, target.flags(), target.identifiers, copy)
         if target.qos == 2:
-            rows.seen[message.message_id] = rows.tail
+            rows.seen[message_id] = rows.tail
         return rows.tail
 
     def _read(self, session: Session, epoch: int, after: int, count: int) -> Callable[[], None] | None:
@@ -326,7 +333,10 @@ class ManualStore:
         rows = self.queue(session.queue_id)
         if epoch != rows.epoch:
             return None
+        if session.queue_id in self.unreadable:
+            return lambda: self._plane().inbound_not_finished(session, packet_id)
         rows.inbound.discard(packet_id)
+        rows.intents.pop(packet_id, None)
         return lambda: self._plane().inbound_finished(session, packet_id)
 
     def _plane(self) -> Plane:

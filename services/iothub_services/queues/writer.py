@@ -314,7 +314,9 @@ class QueueWriter:
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
         if pending.answer.unreadable:
-            self._attached.partly_stored(pending.publish, pending.answer.positions)
+            own: Session | None = pending.publish.inbound
+            is_noted = own is None or own.queue_id not in dict(pending.answer.unreadable)
+            self._attached.partly_stored(pending.publish, pending.answer.positions, is_noted)
         else:
             self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)
 
@@ -367,8 +369,12 @@ class QueueWriter:
             getattr(self._attached, verb)(session, move.value)
         elif isinstance(answer, BackendError) and answer.retryable:
             self._submit_move(move, session, verb)
-        elif answer is False and move.epoch == session.epoch and self.on_stale is not None:
+        elif move.epoch != session.epoch:
+            return  # of an earlier connection
+        elif answer is False and self.on_stale is not None:
             self.on_stale(session)
+        elif isinstance(answer, Exception) and move.kind == MoveKind.FINISH_INBOUND:
+            self._attached.inbound_not_finished(session, move.value)
 
 
 def _failed(pending: _Pending, answer: object) -> None:

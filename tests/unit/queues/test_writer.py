@@ -234,6 +234,23 @@ def test_writer_records_the_publishers_identifier_with_the_append(house: House) 
     assert house.queues.claim(2, b"w").inbound == ()
 
 
+def test_writer_tells_of_an_inbound_identifier_that_cannot_be_removed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For good, and not of an earlier connection."""
+    publisher = house.session(2)
+
+    def refuse(moves: list[Move]) -> list[bool]:
+        raise damaged(2, "version 9 is not known here")
+
+    monkeypatch.setattr(house.queues, "apply", refuse)
+    house.writer.finish_inbound(publisher, 9)
+    assert house.run() == [("inbound_not_finished", publisher, 9)]
+    house.writer.finish_inbound(publisher, 9)
+    publisher.epoch += 1
+    assert house.run() == []
+
+
 def test_writer_stores_nothing_for_a_publisher_that_was_taken_over(house: House) -> None:
     """The intent is fenced: nothing was written, for certain."""
     publisher = house.session(2)
@@ -475,7 +492,7 @@ def test_writer_tells_of_a_queue_that_takes_nothing(house: House, monkeypatch: p
     for item in items:
         house.writer.append(item)
 
-    assert house.run() == [("partly_stored", item, (-3, 4)) for item in items]
+    assert house.run() == [("partly_stored", item, (-3, 4), True) for item in items]
     ((word, text),) = house.alarms
     assert (word, found.why in text) == ("queue_1_unreadable", True)
     assert not house.writer.is_failing
@@ -500,6 +517,22 @@ def test_writer_tells_of_a_publisher_whose_own_queue_cannot_be_read(
 
     assert house.run() == [("not_stored", item, False)]
     assert [word for word, _ in house.alarms] == ["queue_1_unreadable"]
+
+
+def test_writer_says_whether_the_publisher_s_queue_knows_its_message(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what it has recorded must be removed before the identifier is free."""
+    publisher, receiver = house.session(1), house.session(2)
+    for unread in (1, 2):
+        found = Unreadable(0, "version 9")
+        answer = Appended((-3,), unreadable=((unread, found),))
+        monkeypatch.setattr(house.queues, "append", lambda batch, answer=answer: [answer for _ in batch])
+        item = publish(receiver, qos=2)
+        item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 7
+        house.writer.append(item)
+
+        assert house.run() == [("partly_stored", item, (-3,), unread == 2)]
 
 
 def test_queues_that_cannot_be_read_are_looked_at_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
