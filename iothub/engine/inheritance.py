@@ -35,6 +35,12 @@ class Inheritance:
             session.tenant.router.unsubscribe(session, filter, group)
         return bool(shared)
 
+    def join(self, session: Session) -> None:
+        """Take it into its shared groups again: it lives on."""
+        for (group, _), subscription in session.subscriptions.items():
+            if group is not None:
+                session.tenant.router.subscribe(subscription)
+
     def hand_on(self, tenant: TenantPlane, delivery: Delivery) -> None:
         """Give one delivery of a transient session to another member of the group that had chosen it."""
         group = delivery.group

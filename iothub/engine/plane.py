@@ -307,6 +307,10 @@ class Plane:
         """A persistent session is about to end: no shared group chooses it any more. False: it was in none, nothing is left to anybody."""
         return self.inheritance.leave(session)
 
+    def join_groups(self, session: Session) -> None:
+        """It does not end yet after all."""
+        self.inheritance.join(session)
+
     def bequeath(self, session: Session, records: list[Any], on_done: Callable[[], None]) -> None:
         """Give a page of its queue to other members of its groups; `on_done` when what must be durable is."""
         self.turn.look()

@@ -34,6 +34,7 @@ from iothub_services.sessions.wills import Wills
 log = logging.get(__name__)
 
 ENDING = 500  # sessions that expire at a time: their events share a few commits
+AGAIN_S = 30.0  # so long a session does not expire whose queue could not be read
 
 
 class Endings:
@@ -93,20 +94,21 @@ class Endings:
         if control.will is not None:
             self._wills.fire(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
         await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
-        is_alone = self._company.is_alone
+        is_alone, is_expiry = self._company.is_alone, reason == "expired"
         try:
             if not is_alone:
-                await self._fence(session, is_expiry=reason == "expired")
+                await self._fence(session, is_expiry=is_expiry)
             # before anybody waits: an epoch that another hub claims meanwhile must not be ended
             subject = subject_of(session, self._clock)
-            handed_on = await self._estate.bequeath(session)
-            is_expiry = reason == "expired"
+            handed_on = await self._estate.bequeath(session, is_expiry=is_expiry)
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
             if not is_alone:
                 await self._company.catch_up()
-        except IotHubError:
+        except IotHubError as error:
             control.expires_at = expires_at  # it lives on, and its time comes
+            if is_expiry and isinstance(error, UnreadableQueueError):
+                control.expires_at = self._clock.monotonic() + AGAIN_S
             self.queue(home, session)
             raise
         if session.is_discarded or session.epoch > subject.epoch:

@@ -44,16 +44,20 @@ class Estate:
         except NotFoundError:
             return None
 
-    async def bequeath(self, session: Session) -> int:
+    async def bequeath(self, session: Session, *, is_expiry: bool) -> int:
         """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2.
 
-        Return how many records found somebody else, or were counted as lost because there is nobody. Raises BackendError.
+        Return how many records found somebody else, or were counted as lost because there is nobody. Raises BackendError, also where its queue
+        cannot be read and nobody but the clock wants its end: a newer program can, and what it shared belongs to the other members (!).
         """
         if not self._plane.leave_groups(session):
             return 0
         try:
             claim = await self.claim(session.queue_id)
         except UnreadableQueueError as error:
+            if is_expiry:
+                self._plane.join_groups(session)
+                raise
             log.error("what a session shared is lost with its queue", session=session.client_id, error=str(error))
             return 0
         if claim is None:

@@ -195,6 +195,27 @@ def test_session_whose_queue_cannot_be_read_is_discarded_with_what_it_shared(hou
     assert house.queues.dropped == [queue_id]
 
 
+def test_session_whose_queue_cannot_be_read_does_not_expire_with_what_it_shared(house: House) -> None:
+    """A hub alone, too: the queue may be a newer program's. It stays in its groups, and goes when it can be read."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    queue_id = house.session("c").queue_id
+    house.queues.unreadable[queue_id] = "version 9"
+
+    house.pass_time(1000)
+    publisher = house.join("p", username="acme/dev2")
+    publisher.publish("a", b"x", 1, 1)
+    publisher.disconnect()
+
+    assert "c" in house.acme.plane.sessions
+    assert house.queues.dropped == []
+    house.queues.unreadable.clear()
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+    house.pass_time(endings.AGAIN_S)
+    assert [packet.payload for packet in heir.get(3)] == [b"x"] * 3
+    assert house.queues.dropped == [queue_id]
+
+
 def test_only_so_many_sessions_end_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others wait for their turn; all end."""
     monkeypatch.setattr(endings, "ENDING", 2)
