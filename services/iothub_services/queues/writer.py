@@ -300,7 +300,8 @@ class QueueWriter:
         while self._order and not self._order[0].awaited:
             pending = self._order.popleft()
             self._tell(pending)
-            self._sources.leave(pending.publish, pending.source, is_failed=pending.error is not None)
+            is_failed = pending.error is not None or bool(pending.answer.unreadable)
+            self._sources.leave(pending.publish, pending.source, is_failed=is_failed)
 
     def _tell(self, pending: _Pending) -> None:
         if pending.answer.unreadable:

@@ -66,6 +66,13 @@ class FakeTurn:
         self.drops.append((session, reason, count))
 
 
+class Link:
+    """As much of a connection as the writer looks at."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+
 class FakePlane:
     """Writes down what it is told."""
 
@@ -517,6 +524,33 @@ def test_writer_tells_of_a_publisher_whose_own_queue_cannot_be_read(
 
     assert house.run() == [("not_stored", item, False)]
     assert [word for word, _ in house.alarms] == ["queue_1_unreadable"]
+
+
+@pytest.mark.parametrize(("version", "told"), [(4, "not_stored"), (5, "stored")])
+def test_nothing_is_stored_behind_what_a_queue_has_not_got(
+    house: House, monkeypatch: pytest.MonkeyPatch, version: int, told: str
+) -> None:
+    """3.x sends both again, in order; were the second stored in a queue that can be read by now, it would come first [MQTT-4.6.0-5]."""
+    reader, link = house.session(1), Link(version)
+    items, calls = [publish(reader), publish(reader)], list[int]()
+    for item in items:
+        item.connection = link
+    answers = [Appended((-3,), unreadable=((1, Unreadable(0, "version 9")),)), Appended((1,))]
+
+    def append(batch: list[Append]) -> list[Appended]:
+        calls.append(len(batch))
+        if len(calls) == 1:
+            house.writer.append(items[1])
+        return [answers[len(calls) - 1]]
+
+    monkeypatch.setattr(house.queues, "append", append)
+    house.writer.append(items[0])
+
+    assert [(verb, item) for verb, item, *_ in house.run()] == [("partly_stored", items[0]), (told, items[1])]
+    assert len(calls) == (1 if version == 4 else 2)
+    house.writer.append(items[1])
+    house.run()
+    assert len(house.writer._sources) == 0
 
 
 def test_writer_says_whether_the_publisher_s_queue_knows_its_message(
