@@ -9,7 +9,8 @@ and these do not do again what they have done when the group is repeated with th
 while the hub lives. When the hub dies between the two, nobody was answered yet, and the publisher's repeat comes with a message id of its
 own: at QoS 2, too, some queues may then get it twice, but none goes without. For that the publisher's own queue, which remembers the Packet
 Identifier, is asked first where its memory is committed with the group. Where it is durable at once it is asked last, and what the group has
-done until then is committed before: else it would remember a message that a crash takes from the others.
+done until then is committed before: else it would remember a message that a crash takes from the others. Of a message for a queue that cannot
+be read it remembers nothing: the message id is kept here, and repeats get the same one while the hub lives.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from iothub_services.queues.port import (
     Expired,
     ExpiryMark,
     Move,
+    MoveKind,
     Page,
     QueueLimits,
     QueueStats,
@@ -78,6 +80,7 @@ class SeveralQueues:
         self._committing = committing
         self._homes: dict[int, str] = {}
         self._parts: dict[int, _Part] = {}  # by the whole's identity, oldest first
+        self._unfinished: dict[tuple[int, int], bytes] = {}  # (publisher's queue, Packet Identifier) -> message id
         self._running: list[int] = []  # of the group that runs
         self._told: dict[int, Appended] = {}  # by the driver that commits at the end, in the group that runs
         self._commit: AbstractContextManager[None] | None = None  # its group, while one runs
@@ -297,6 +300,9 @@ class SeveralQueues:
         }
 
     def apply(self, moves: list[Move]) -> list[bool]:
+        for move in moves:
+            if move.kind == MoveKind.FINISH_INBOUND:
+                self._unfinished.pop((move.queue_id, move.value), None)
         apart = self._apart(moves, lambda move: move.queue_id)
         done = {name: iter(self._drivers[name].apply(each)) for name, each in apart.items()}
         return [home is not None and next(done[home]) for home in (self.home(move.queue_id) for move in moves)]
@@ -321,16 +327,28 @@ class SeveralQueues:
             answers |= new
             if name == self._committing and self._commit is not None:
                 self._told |= new
-        return [self._merged(op, part, answers) for op, part in zip(batch, parts, strict=True)]
+        merged = [self._merged(op, part, answers) for op, part in zip(batch, parts, strict=True)]
+        for op, answer in zip(batch, merged, strict=True) if self._unfinished else ():
+            if op.inbound is not None and not answer.is_stale:
+                self._unfinished.pop((op.inbound.queue_id, op.inbound.packet_id), None)
+        return merged
 
     def _require_whole(
         self, parts: Sequence[Mapping[str, Append]], mine: Sequence[Append], told: Sequence[Appended]
     ) -> None:
-        """An intent closes in its own driver, which does not know whether a queue of another one could be read. Raises UnreadableQueueError."""
+        """An intent closes in its own driver, which does not know whether a queue of another one could be read. Raises UnreadableQueueError.
+
+        What its publisher repeats is for those without it: it gets the same message id.
+        """
         unread = {id(each): answer.unreadable for each, answer in zip(mine, told, strict=True) if answer.unreadable}
         for part in parts if unread else ():
-            for each in part.values() if len(part) > 1 and any(op.inbound for op in part.values()) else ():
+            inbound = next((op.inbound for op in part.values() if op.inbound is not None), None)
+            for each in part.values() if len(part) > 1 and inbound is not None else ():
                 for queue_id, found in unread.get(id(each), ()):
+                    if inbound is not None:
+                        self._unfinished[inbound.queue_id, inbound.packet_id] = each.message_id
+                    if len(self._unfinished) > MOST:
+                        del self._unfinished[next(iter(self._unfinished))]
                     raise UnreadableQueueError(queue_id, found.why, found.position, is_written=True)
 
     def _remembers_at_once(self, name: str, parts: Sequence[Mapping[str, Append]]) -> bool:
@@ -361,6 +379,7 @@ class SeveralQueues:
         kept = self._parts.get(id(op))
         if kept is not None:
             return kept
+        whole, op = op, self._as_before(op)
         deliveries = self._apart(op.deliveries, lambda delivery: delivery.queue_id)
         own = None if op.inbound is None else self.home(op.inbound.queue_id) or self._chosen
         if own is not None:
@@ -372,8 +391,15 @@ class SeveralQueues:
                 name: replace(op, deliveries=tuple(each), inbound=op.inbound if name == own else None)
                 for name, each in deliveries.items()
             }
-        made = self._parts[id(op)] = _Part(op, parts)
+        made = self._parts[id(whole)] = _Part(whole, parts)
         return made
+
+    def _as_before(self, op: Append) -> Append:
+        """Return a message as some queues have it already, if its publisher repeats it."""
+        if not self._unfinished or op.inbound is None:
+            return op
+        message_id = self._unfinished.get((op.inbound.queue_id, op.inbound.packet_id), op.message_id)
+        return op if message_id == op.message_id else replace(op, message_id=message_id)
 
     def _order(self, parts: Sequence[Mapping[str, Append]]) -> list[str]:
         """Return the drivers that get something, in the order in which they are asked (see above)."""
