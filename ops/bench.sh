@@ -1,23 +1,32 @@
 #!/usr/bin/env bash
 # `make bench`: build the load generator, see that Mosquitto is there, compare; then compaction on Spark beside a plain fold.
-# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=streams: streams alone.
+# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=start: how long a hub takes to start; ONLY=streams: streams alone.
 # SPARK_EVENTS='1000000 4000000': how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-spark() {
+require_java() {
     if ! command -v "${JAVA_HOME:+$JAVA_HOME/bin/}java" >/dev/null 2>&1; then
-        echo "make bench: no Spark table, for there is no Java; run 'apt-get install openjdk-17-jre-headless' and try 'ONLY=spark make bench'" >&2
+        echo "make bench: no table of Spark and of starts, for there is no Java; run 'apt-get install openjdk-17-jre-headless' and try 'ONLY=$1 make bench'" >&2
         return 7
     fi
     mkdir -p bench-results
+}
+
+spark() {
+    require_java spark || return
     local events
     read -ra events <<<"${SPARK_EVENTS:-200000 1000000}"
     .venv/bin/python tests/bench/bench_spark.py --events "${events[@]}" | tee bench-results/spark.md
 }
 
-if [ "${ONLY:-}" = spark ]; then
-    spark
+start() {  # its checkpoint is Spark's
+    require_java start || return
+    .venv/bin/python tests/bench/bench_start.py | tee bench-results/start.md
+}
+
+if [ "${ONLY:-}" = spark ] || [ "${ONLY:-}" = start ]; then
+    "$ONLY"
     exit
 fi
 
@@ -49,5 +58,6 @@ fi
 .venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"} || code=$?
 if [ -z "${QUICK:-}${ONLY:-}" ]; then
     spark || code=$?
+    start || code=$?
 fi
 exit "${code:-0}"
