@@ -58,6 +58,7 @@ from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
+from iothub_services.state.start import newer_checkpoint
 
 _DEFAULTS = Config()
 
@@ -97,6 +98,7 @@ class Stores:
             return database
 
         self._data_dir = data_dir
+        self._settings = settings
         report_lost(data_dir, _report, unused_files(settings, data_dir))
         installation = cache(lambda: installation_of(settings, data_dir))
         drivers = Drivers(settings, data_dir, opened, lambda: _way(settings, stack), installation, _report)
@@ -110,7 +112,8 @@ class Stores:
             owned.check()
 
     def sessions(self, tenant_id: int) -> dict[str, SessionState]:
-        return fold_sessions(self.states, self.log, tenant_id)
+        with reading_checkpoints(self._data_dir, self._settings) as checkpoints:
+            return fold_sessions(self.states, self.log, tenant_id, checkpoints)
 
     def discard(self, states: Iterable[SessionState], reason: str) -> None:
         """End sessions: the events first, so that a crash leaves queues without a session, never the other way round."""
@@ -228,13 +231,24 @@ def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULT
     with reading_events(data_dir, settings) as log, reading_states(data_dir, settings) as states:
         if log is None or states is None:
             return {}
-        return fold_sessions(states, log, tenant_id)
+        with reading_checkpoints(data_dir, settings) as checkpoints:
+            return fold_sessions(states, log, tenant_id, checkpoints)
 
 
-def fold_sessions(states: StateStore, log: EventLog, tenant_id: int) -> dict[str, SessionState]:
-    """Fold the log's tail over the stored states. The place is read first: what is applied meanwhile is folded twice, once."""
+def fold_sessions(
+    states: StateStore, log: EventLog, tenant_id: int, checkpoints: CheckpointStore | None
+) -> dict[str, SessionState]:
+    """Fold the log's tail over the stored states, or over the checkpoint that they do not have yet: a start writes it behind.
+
+    The place is read first: what is applied meanwhile is folded twice, once.
+    """
     after = states.applied_offsets()
-    sessions = {row.client_id: decode_state(row.record) for row in states.load(tenant_id)}
+    checkpoint = None if checkpoints is None else newer_checkpoint(checkpoints, log, after)
+    if checkpoint is None:
+        sessions = {row.client_id: decode_state(row.record) for row in states.load(tenant_id)}
+    else:
+        after = checkpoint.pointer.offsets
+        sessions = {state.client_id: state for state in checkpoint.states.values() if state.tenant_id == tenant_id}
     for _, offset, event in read_between(log, after, log.end(), refuse_damage):
         if event.tenant_id == tenant_id:
             state = fold(sessions.get(event.client_id), event, offset)

@@ -167,7 +167,7 @@ class StateService:
             key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
         }
         self._records = records
-        self._is_log_enough = not self._changed
+        self._is_log_enough = includes(applied, pointer)
         self._folded = folded
         return [state for state in states.values() if not state.is_ended]
 
@@ -436,13 +436,12 @@ class StateService:
         """Write what was folded."""
         if self._is_behind:
             self._catch_up()
-        if self.folded == self._store.applied_offsets():
-            return
-        writes = [
-            StateWrite(*key, state.offset, self._records.get(key) or encode_state(state))
-            for key, state in self._changed.items()
-        ]
-        self._store.apply(self.folded, writes)
+        if self.folded != self._store.applied_offsets():  # else others have written it all
+            writes = [
+                StateWrite(*key, state.offset, self._records.get(key) or encode_state(state))
+                for key, state in self._changed.items()
+            ]
+            self._store.apply(self.folded, writes)
         self._written = self.folded
         self._changed.clear()
         self._records = {}  # it was as large as a checkpoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -14,11 +14,15 @@ from iothub.records import events, keys
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import encode_state, fold
+from iothub.testing.checkpoint_contract import pointer_to
+from iothub.testing.clock import ManualClock
 from iothub.verbs import Verb
 from iothub_services.queues.port import Append, Delivery, QueueLimits
 from iothub_services.queues.several import SeveralQueues
-from iothub_services.sqlite.database import connect
-from iothub_services.state.port import StateWrite
+from iothub_services.sqlite.database import connect, open_database
+from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
+from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
+from iothub_services.state.port import StateWrite, StoredState
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
 from tests.support.hbase_plain import PlainHBase
@@ -87,6 +91,28 @@ def busy(acme: Cli) -> Cli:
 
 def names(cli: Cli, noun: str, *words: str, tenant: str = "acme") -> list[str]:
     return [row["name"] for row in cli.rows(noun, "list", tenant, *words)]
+
+
+def test_sessions_that_only_a_checkpoint_has_are_there(busy: Cli) -> None:
+    """A hub that began with it has died before the states had them, and the log is trimmed: the next start has them, too."""
+    owner, data_dir = tenant_id(busy, "acme"), DataDir(busy.data_dir)
+    with stores.working_alone(data_dir, "test") as alone:
+        assert alone is not None
+        rows = [
+            StoredState(owner, name, state.offset, encode_state(state)) for name, state in alone.sessions(owner).items()
+        ]
+        upto = alone.log.end()
+        alone.log.trim(upto)
+    with closing(SqliteCheckpoints(open_database(data_dir.checkpoints, CHECKPOINTS, ManualClock(), print))) as made:
+        made.write(4, rows)
+        assert made.move(None, pointer_to(4, rows, upto))
+    data_dir.state.unlink()
+    append(busy, *born(owner, "c4", 4))
+
+    assert names(busy, "session") == ["c1", "c2", "c4"]
+    assert names(busy, "session", tenant="zeta") == []
+    busy("session", "discard", "acme", "c2", "--yes")
+    assert names(busy, "session") == ["c1", "c4"]
 
 
 def test_sessions_are_listed_from_state_and_tail(busy: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
 from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
-from iothub_services.state.service import StateService
+from iothub_services.state.service import DropTenant, StateService
 from iothub_services.state.sqlite import SCHEMA as STATES
 from iothub_services.state.sqlite import SqliteStates
 from iothub_services.state.start import obstacle
@@ -401,6 +402,30 @@ def test_what_only_a_checkpoint_has_is_never_forgotten(house: House, monkeypatch
     assert [alarm for alarm, _ in house.alarms] == ["state_failing"] * 4
     assert house.alarms[-1][1] == ""
     assert {row.client_id: decode_state(row.record).epoch for row in house.store.load()} == {"a": 2, "b": 7, "c": 1}
+
+
+def test_what_another_hub_has_written_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would stay in memory, be written again with the next event, and bring back the rows of a tenant that is deleted meanwhile."""
+    monkeypatch.setattr(MemoryEvents, "is_shared", True)
+    house.log.trim((3,))
+    one, other = (
+        StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+        for _ in range(2)
+    )
+    for each in (one, other):
+        each.load()
+    for each in (one, other):
+        each.idle()
+    ended = [events.session_discarded(Subject(7, name, 9, 100), reason="tenant_deleted") for name in "abc"]
+    one([ended])
+    one.idle()
+    other.idle()
+    assert one([DropTenant(7)]) == [3]
+
+    other([[replace(created("z"), tenant_id=8)]])
+    other.idle()
+    assert [(row.tenant_id, row.client_id) for row in house.store.load()] == [(8, "z")]
+    assert house.alarms == []
 
 
 def fail_to_write(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
