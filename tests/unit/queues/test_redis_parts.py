@@ -83,6 +83,23 @@ def test_pipelines_are_cut_by_count_and_bytes() -> None:
     assert caught.value.is_written
 
 
+def test_refusal_of_one_queue_holds_up_no_part() -> None:
+    """Of any other refusal nobody knows what it means for those behind it."""
+    sent: list[int] = []
+
+    def ask(calls: Sequence[Call]) -> list[Reply]:
+        sent.append(len(calls))
+        return [
+            *[b"ok"] * (len(calls) - 1),
+            RedisRefusedError(f"Redis refused: {'UNREADABLE' if len(sent) == 1 else 'NOPERM'} it"),
+        ]
+
+    outcomes = Sender(ask, ask, b"probe").write([command("GET", "k")] * (3 * PART_CALLS))
+
+    assert sent == [PART_CALLS] * 2
+    assert [type(outcome) for outcome in outcomes].count(RedisUnavailableError) == PART_CALLS
+
+
 def test_worst_error_is_told() -> None:
     """One that will not pass by itself, so that the batch is taken apart."""
     with pytest.raises(BackendError, match="our mistake"):

@@ -130,6 +130,20 @@ def test_batch_is_stored_but_for_the_queue_that_cannot_be_read(house: House, is_
     assert store.append([one(BROKEN, 5)])[0].positions[0] > 0
 
 
+def test_large_message_is_stored_but_for_the_queue_that_cannot_be_read(house: House) -> None:
+    """It fills a call by itself, and that queue's may be the first."""
+    store = house.store()
+    made(store, BROKEN)
+    made(store, WHOLE)
+    house.spoil(BROKEN)
+    deliveries = Delivery(BROKEN, 1), Delivery(WHOLE, 1)
+
+    with store.group():
+        (answer,) = store.append([Append(identified(1), b"x" * (700 << 10), 0, deliveries)])
+
+    assert told(answer) == ((UNREADABLE, 1), [BROKEN])
+
+
 @pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
 def test_verbs_of_that_queue_say_that_it_is_the_queue_and_not_the_store(house: House) -> None:
     """So that nobody takes the whole store for broken."""

@@ -3,12 +3,14 @@
 Knows no key but one, and no script; whether an answer means that something is on the disk is `durability`'s.
 
 Theory: what was not answered may be done, so its outcome is an error that says so; what was behind it was not sent, and says that it was not.
+A refusal that concerns one queue alone is an answer as any other: what is behind it is sent.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeGuard
 
 from iothub.errors import BackendError
 from iothub_services.queues.port import UnreadableQueueError, worst_of
@@ -50,8 +52,9 @@ class Sender:
                 outcomes += [error] * len(part)
             errors = [outcome for outcome in outcomes[-len(part) :] if isinstance(outcome, BackendError)]
             self.has_failed |= any(error.retryable for error in errors)
-            if isinstance(outcomes[-1], BackendError) and len(outcomes) < len(calls):
-                why = RedisUnavailableError(str(outcomes[-1]))
+            last = outcomes[-1]
+            if isinstance(last, BackendError) and not is_of_one_queue(last) and len(outcomes) < len(calls):
+                why = RedisUnavailableError(str(last))
                 return [*outcomes, *[why] * (len(calls) - len(outcomes))]
         return outcomes
 
@@ -88,9 +91,14 @@ def require(outcomes: Sequence[Reply]) -> list[Reply]:
     raise worst_of(errors, is_written=len(errors) < len(outcomes) or any(error.is_written for error in errors))
 
 
+def is_of_one_queue(outcome: Reply) -> TypeGuard[RedisRefusedError]:
+    """Is it refused because of what its queue is? Another queue's call would be done."""
+    return isinstance(outcome, RedisRefusedError) and _OF_ONE_QUEUE.search(outcome.fact) is not None
+
+
 def of_queue(queue_id: int, outcome: Reply) -> Reply:
     """Return what became of a call; what concerns this queue alone as an error that says so."""
-    if queue_id and isinstance(outcome, RedisRefusedError) and _OF_ONE_QUEUE.search(outcome.fact):
+    if queue_id and is_of_one_queue(outcome):
         said = outcome.fact.removeprefix("Redis refused: UNREADABLE ")
         return UnreadableQueueError(queue_id, f"queue {queue_id}: {said}")
     return outcome
