@@ -10,7 +10,7 @@ not there, never miss one. One of a newer program, or damaged, is known and cann
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from iothub import log as logging
 from iothub.errors import CorruptRecordError, FutureRecordError, NotFoundError
@@ -18,7 +18,7 @@ from iothub.records.causes import UNREADABLE
 from iothub_services.queues.hbase.index import Tenant
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage, unreadable_queue
 from iothub_services.queues.redis.names import Names
-from iothub_services.queues.redis.sending import Sender, require
+from iothub_services.queues.redis.sending import Sender, is_of_one_queue, looked, require
 from iothub_services.redis.calls import Call, Reply, command
 
 log = logging.get(__name__)
@@ -28,6 +28,9 @@ _NOBODY = 0  # no tenant
 AT_ONCE = 1_000  # queues in one pipeline, members of a set in one answer
 
 _FIELDS = ("tenant", "v", "messages", "bytes", "head", "tail", "epoch", "max_messages", "max_bytes", "overflow")
+_Fields: TypeAlias = "Sequence[bytes | None]"
+_NO_QUEUE: list[Reply] = [None, b"%d" % VERSION, *[None] * (len(_FIELDS) - 2)]
+"""What is told of a queue whose state is something else altogether."""
 
 
 class KnownQueue:
@@ -116,7 +119,7 @@ class QueueIndex:
         """Look for those queues that are not known yet: another hub may have made them. In the writing thread. Raises BackendError."""
         missing = sorted(set(queue_ids).difference(self._known))
         for part in _chunks(missing, AT_ONCE):
-            for told in self._told(part, self._sender.look):
+            for told in self._told(part, self._sender.write):
                 self._added(told)
 
     def listed(self, tenant_id: int) -> list[int]:
@@ -158,18 +161,23 @@ class QueueIndex:
         require(self._sender.write(calls))
 
     def _told(
-        self, queue_ids: Sequence[int], look: Callable[[Sequence[Call]], list[Reply]] | None = None
-    ) -> list[tuple[int, list[bytes]]]:
-        """Return what Redis says of those queues that are there."""
+        self, queue_ids: Sequence[int], ask: Callable[[Sequence[Call]], list[Reply]] | None = None
+    ) -> list[tuple[int, _Fields]]:
+        """Return what Redis says of those queues that are there. `ask`: as `Sender.look` if it is asked where writes go."""
         calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
-        told = cast("list[list[bytes | None]]", (look or self._sender.read)(calls))
-        there = [(queue_id, fields) for queue_id, fields in zip(queue_ids, told, strict=True) if fields[0] is not None]
-        return cast("list[tuple[int, list[bytes]]]", there)
+        outcomes = (ask or self._sender.ask)(calls)
+        told = looked([_NO_QUEUE if is_of_one_queue(outcome) else outcome for outcome in outcomes])
+        return [
+            (queue_id, fields)
+            for queue_id, fields in zip(queue_ids, cast("list[_Fields]", told), strict=True)
+            if any(field is not None for field in fields)
+        ]
 
-    def _added(self, told: tuple[int, list[bytes]]) -> QueueStats | None:
+    def _added(self, told: tuple[int, _Fields]) -> QueueStats | None:
         """Know a queue from now on; return where it stands, None: it cannot be read."""
         queue_id, fields = told
-        self.add(int(fields[0]) if fields[0].isdigit() else _NOBODY, queue_id)
+        tenant_id = fields[0] or b""
+        self.add(int(tenant_id) if tenant_id.isdigit() else _NOBODY, queue_id)
         stats = _stats(queue_id, fields)
         if stats is None:
             log.warning("queue that cannot be read left out", queue=queue_id, why=str(_problem(queue_id, fields)))
@@ -191,19 +199,21 @@ def unknown(queue_id: int) -> NotFoundError:
     return NotFoundError(f"queue {queue_id} does not exist")
 
 
-def _stats(queue_id: int, fields: Sequence[bytes]) -> QueueStats | None:
+def _stats(queue_id: int, fields: _Fields) -> QueueStats | None:
     """None: a newer program made it, or it is damaged."""
     if fields[1] != b"%d" % VERSION:
         return None
     try:
-        tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(int, fields)
+        tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(
+            int, cast("Sequence[bytes]", fields)
+        )
         limits = QueueLimits(most, most_bytes, Overflow(overflow))
     except UNREADABLE:
         return None
     return QueueStats(queue_id, tenant_id, messages, size_bytes, head, tail, epoch, limits)
 
 
-def _problem(queue_id: int, fields: Sequence[bytes | None]) -> CorruptRecordError:
+def _problem(queue_id: int, fields: _Fields) -> CorruptRecordError:
     """Return why a queue cannot be read."""
     version = (fields[1] or b"none").decode(errors="replace")
     if version != str(VERSION):

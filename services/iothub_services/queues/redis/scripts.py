@@ -88,10 +88,14 @@ APPEND = Script(
     COMMON
     + """
 local state = redis.call('HMGET', meta, 'tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
-if not state[1] then return 'gone' end
+if not state[1] and redis.call('EXISTS', meta) == 0 then return 'gone' end
 for at = 1, 8 do
   if not tonumber(state[at]) then return damaged() end
 end
+-- What is damaged fails here: behind the first write nothing may, for that stays (!). The first write is one to `records`.
+redis.call('HLEN', ids)
+redis.call('ZCARD', due)
+redis.call('ZCARD', qos0)
 local writer, sequence, now = ARGV[1], ARGV[2], ARGV[3]
 local before = redis.call('HGET', writers, writer)
 if before then
@@ -243,11 +247,12 @@ return 1
 """
 )
 
-# Returns how many records the queue had, -1 if it is gone.
+# Returns how many records the queue had, as far as it can be read; -1 if it is gone.
 DROP = Script("""
-local had = redis.call('HGET', KEYS[1], 'messages')
+local had = redis.pcall('HGET', KEYS[1], 'messages')
 redis.call('UNLINK', unpack(KEYS))
-return tonumber(had or -1)
+if not had then return -1 end
+return tonumber(had) or 0
 """)
 
 # ARGV: up to which position, how many at most. Returns 'gone' | {removed, messages, bytes, whether there are more}.

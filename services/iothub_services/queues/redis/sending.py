@@ -22,7 +22,9 @@ Ask = Callable[[Sequence[Call]], list[Reply]]
 PART_BYTES = 1 << 20  # of one pipeline: Redis holds all answers until it is read, and a slow disk has its time for each
 PART_CALLS = 512
 
-_OF_ONE_QUEUE = re.compile(r"Redis refused: (?:UNREADABLE|WRONGTYPE) |(?<!@)user_script:\d+: ")
+_OF_ONE_QUEUE = re.compile(
+    r"Redis refused: (?:UNREADABLE|WRONGTYPE) |(?<!@)user_script:\d+: |The ID specified in XADD "
+)
 """A script has found a queue of a newer program, or what is none: it says so, or fails of it. What it is not allowed to do reads otherwise."""
 
 
@@ -60,11 +62,11 @@ class Sender:
 
     def read(self, calls: Sequence[Call]) -> list[Reply]:
         """Return all answers. Raises BackendError: nothing is written."""
-        return _looked(self.ask(calls))
+        return looked(self.ask(calls))
 
     def look(self, calls: Sequence[Call]) -> list[Reply]:
         """Read where writes go: the server that other reads are asked of may be behind, and what it lacks is not gone. Raises as `read`."""
-        return _looked(self.write(calls))
+        return looked(self.write(calls))
 
     def ask(self, calls: Sequence[Call]) -> list[Reply]:
         """Return the answer to each, or what was in its way."""
@@ -72,7 +74,7 @@ class Sender:
 
     def read_one(self, call: Call, queue_id: int = 0) -> Reply:
         """`queue_id`: whose the call is, if it is of one queue. Raises BackendError; UnreadableQueueError: only that one cannot be read."""
-        return _looked([of_queue(queue_id, each) for each in self.ask((call,))])[0]
+        return looked([of_queue(queue_id, each) for each in self.ask((call,))])[0]
 
     def write_one(self, call: Call, queue_id: int = 0) -> Reply:
         """As `read_one`."""
@@ -104,7 +106,8 @@ def of_queue(queue_id: int, outcome: Reply) -> Reply:
     return outcome
 
 
-def _looked(outcomes: Sequence[Reply]) -> list[Reply]:
+def looked(outcomes: Sequence[Reply]) -> list[Reply]:
+    """As `require`; nothing is written."""
     try:
         return require(outcomes)
     except BackendError as error:

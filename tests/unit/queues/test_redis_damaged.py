@@ -1,0 +1,83 @@
+"""Queues in Redis that somebody has damaged by hand: something else is where the driver has put its own. It costs that queue alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.errors import CorruptRecordError
+from iothub.testing.queue_contract import TENANT, made, one, positions
+from iothub_services.queues.port import Append, Appended, Delivery, QueueLimits, Refused
+from tests.support.redis_queues import PREFIX, RedisHouse
+
+UNREADABLE = (int(Refused.UNREADABLE),)
+
+
+@pytest.fixture
+def house() -> RedisHouse:
+    return RedisHouse()
+
+
+def key(queue_id: int, part: str) -> str:
+    return f"{PREFIX}:queue:{{{queue_id}}}:{part}"
+
+
+@pytest.mark.parametrize("part", ["r", "d", "e", "z", "w"])
+def test_nothing_is_written_into_a_damaged_queue(house: RedisHouse, part: str) -> None:
+    """Not even what a script does before it comes to the damage: the queue goes on where it was, once that has gone."""
+    store = house.store()
+    store.create(TENANT, 1, QueueLimits(2, 0), 1)
+    made(store, 2)
+    house.redis.execute_command("SET", key(1, part), "x")
+    many = Append(b"i" * 16, b"body", 9_999_999_999_999, (Delivery(1, 0), Delivery(1, 2), Delivery(1, 1)), None)
+
+    (answer, other) = store.append([many, one(2, 1)])
+    assert (answer.positions, other.positions) == (UNREADABLE * 3, (1,))
+
+    house.redis.execute_command("DEL", key(1, part))
+    assert house.redis.execute_command("EXISTS", key(1, "r")) == 0
+    assert store.append([one(1, 2)]) == [Appended((1,))]
+
+
+def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(house: RedisHouse) -> None:
+    """Redis takes no record before its last one."""
+    store = house.store()
+    epochs = {queue_id: made(store, queue_id).epoch for queue_id in (1, 2)}
+    store.append([one(1, 1)])
+    house.redis.execute_command("HSET", key(1, "m"), "tail", 0)
+    store = house.store(2)
+
+    answers = store.append([one(1, 2), one(2, 3)])
+
+    assert [answer.positions for answer in answers] == [UNREADABLE, (1,)]
+    assert positions(store, 2, epochs[2]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"), [("another type", [UNREADABLE] * 3), ("tail", [UNREADABLE] * 3), ("tenant", [(1,), (2,), (3,)])]
+)
+def test_queue_without_a_state_that_can_be_read_is_neither_gone_nor_in_the_way(
+    house: RedisHouse, damage: str, told: list[tuple[int]]
+) -> None:
+    """What is for it is stored, or not acknowledged; a start has the others, and it can be dropped."""
+    first = house.store()
+    made(first, 1)
+    made(first, 2)
+    if damage == "another type":
+        house.redis.execute_command("SET", key(1, "m"), "x")
+    else:
+        house.redis.execute_command("HDEL", key(1, "m"), damage)
+
+    stores = (first, house.store(2), house.store(3))
+    answers = [store.append([one(1, 1), one(2, 2)]) for store in stores]
+    assert [damaged.positions for damaged, _ in answers] == told
+    assert [whole.positions for _, whole in answers] == [(1,), (2,), (3,)]
+    store = house.store(4)
+    store.open()
+    with pytest.raises(CorruptRecordError, match="queue 1 is damaged"):
+        store.stats(1)
+    assert [(each.queue_id, "is damaged" in each.unreadable) for each in store.list_queues(TENANT)] == [
+        (1, True),
+        (2, False),
+    ]
+    store.drop(1)
+    assert [each.queue_id for each in store.list_queues(TENANT)] == [2]
