@@ -13,7 +13,7 @@ from iothub.records import keys
 from iothub.records.message import StoredMessage, encode_message
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import MANY, TENANT, made, moved
-from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, QueueStore
+from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Overflow, QueueLimits, QueueStore, Refused
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.queues.threads import LoadedPage, load_page
@@ -26,11 +26,12 @@ KEY = keys.queue_key(1, TENANT)
 
 
 class House(NamedTuple):
-    """A driver; `spoil` changes the version of what is stored at `SPOILT`, `restarted` gives another hub's store."""
+    """A driver; `spoil` changes the version of what is stored at `SPOILT`, `restarted` gives another hub's store, `asked` how much it called."""
 
     store: QueueStore
     spoil: Callable[[], None]
     restarted: Callable[[], QueueStore]
+    asked: Callable[[], int] = lambda: 0
 
 
 def on_sqlite(path: Path) -> House:
@@ -52,7 +53,7 @@ def on_hbase(_: Path) -> House:
         records = house.coprocessor.queues[KEY].records
         records[SPOILT] = replace(records[SPOILT], raw=b"\7" + records[SPOILT].raw[1:])
 
-    return House(house.store(1)[0], spoil, lambda: house.store(2)[0])
+    return House(house.store(1)[0], spoil, lambda: house.store(2)[0], lambda: house.coprocessor.requests)
 
 
 def on_hbase_plain(_: Path) -> House:
@@ -116,6 +117,42 @@ def test_queue_that_stands_still_takes_messages_and_acknowledgements(house: Hous
     assert moved(house.store, MoveKind.ACK, 1, epoch, SPOILT - 1)
     stats = house.store.stats(1)
     assert (stats.head, stats.tail, stats.messages) == (SPOILT - 1, 7, 4)
+
+
+@pytest.mark.parametrize("house", [on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("small", [1, 6, 40])
+def test_message_that_must_make_room_is_refused_alone(house: House, small: int) -> None:
+    """Records that may go for it cannot all be read; what has room is stored, also with the same call."""
+    store = house.restarted()
+    held = store.stats(1).bytes
+    store.set_limits(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))
+    sizes = [*[10] * small, held + 990, *[10] * small, held + 995, 10]
+
+    with store.group():
+        answers = store.append([Append(b"", b"x" * size, 0, (Delivery(1, 1),)) for size in sizes])
+
+    positions = iter(range(7, 100))
+    assert [answer.positions for answer in answers] == [
+        (next(positions) if size == 10 else int(Refused.UNREADABLE),) for size in sizes
+    ]
+    assert {found.position for answer in answers for _, found in answer.unreadable} == {SPOILT}
+
+
+@pytest.mark.parametrize("house", [on_hbase], indirect=True)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_full_queue_with_an_unreadable_record_costs_few_calls(house: House, qos: int) -> None:
+    """Each message must make room, so all are refused: not one by one."""
+    store = house.store
+    store.set_limits(1, QueueLimits(6, 0, Overflow.DROP_OLDEST))
+    moved(store, MoveKind.RESERVE, 1, store.claim(1, b"reader").epoch, SPOILT - 1)
+    batch = [Append(number.to_bytes(16), b"body", 0, (Delivery(1, qos),)) for number in range(10, 266)]
+    asked = house.asked()
+
+    with store.group():
+        answers = store.append(batch)
+
+    assert {answer.positions for answer in answers} == {(int(Refused.UNREADABLE),)}
+    assert house.asked() - asked < 12
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

@@ -10,7 +10,7 @@ cdef class Appending:
     cdef object _regions, _bodies, _writer, _sequence
     cdef dict _open
     cdef Heads _heads
-    cdef dict _unread
+    cdef dict _unread, _most, _unfit
     cdef public object repeats
 
     @cython.locals(index=QueueIndex, item=Item, found=list, size_bytes=Py_ssize_t)
@@ -23,14 +23,17 @@ cdef class Appending:
     cdef Share _share(self, object delivery)
     @cython.locals(
         item=Item, share=Share, known=KnownQueue, operation=Operation, chosen=Operation, old=dict, new=dict, rooms=dict, is_any_open=bint,
-        most_bytes=Py_ssize_t,
+        is_any_cut=bint, most_bytes=Py_ssize_t,
     )
     cdef list _round(self, list items)
     @cython.locals(item=Item, share=Share, tenant=Tenant, operation=Operation, sums=dict, taken=list)
     cdef dict _rooms(self, list items)
+    cdef bint _may_go(self, Item item, Share share, Operation chosen)
     cdef object _settle(self, Operation operation, object outcome)
     @cython.locals(share=Share)
     cdef object _told(self, Operation operation, int status, bytes octets)
+    @cython.locals(share=Share)
+    cdef object _refuse(self, Operation operation, object found)
 
 
 @cython.locals(item=Item, share=Share, waiting=list)

@@ -9,6 +9,9 @@ the last sequence of each writer, tells what it told the first time. An operatio
 sequence is never used again. A batch is a row of rounds, one call for each region in flight: most batches need one; a tenant near its
 bounds needs more (`room`), and so does a queue whose operation is open. When a call fails, what the others did is kept with the
 items of the batch, and the repeat asks for the rest alone.
+
+A record that cannot be read is in the way of those messages alone that must make room, but the region refuses their operation whole, with
+nothing done: it is halved until one is found that is refused by itself, and what has its size or more is refused with it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.hbase.room import UNBOUND, TenantRoom
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
-from iothub_services.queues.port import Append, Delivery, Refused, UnreadableQueueError, worst_of
+from iothub_services.queues.port import Append, Delivery, Refused, Unreadable, UnreadableQueueError, worst_of
 
 _GONE = int(Refused.GONE)
 _DONE = int(Status.DONE)
@@ -49,6 +52,8 @@ class Appending:
         self._open: dict[int, Operation] = {}
         self._heads = Heads()
         self._unread: dict[int, UnreadableQueueError] = {}  # of this call: their rows in the index cannot be read
+        self._most: dict[int, int] = {}  # of this call: how many messages at once for queues with such a record
+        self._unfit: dict[int, tuple[int, Unreadable]] = {}  # of this call: what size is refused for it
         self.repeats: Repeats[object, Item] = Repeats(self._forgotten)
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
@@ -88,6 +93,8 @@ class Appending:
     def route(self, items: Sequence[Item]) -> None:
         """Get every share of these messages its position. Raises BackendError: some may have theirs."""
         self.put_bodies(items)
+        self._most.clear()
+        self._unfit.clear()
         waiting = _waiting(items)
         while waiting:
             operations = self._round(waiting)
@@ -139,6 +146,7 @@ class Appending:
                 old[operation.known.queue_id] = operation
                 rooms[operation.known.tenant].reserve(len(operation.shares), operation.size_bytes)
         is_any_open = bool(self._open)
+        is_any_cut = bool(self._most)
         most_bytes = self._regions.request_bytes
         for item in items:
             for share in item.shares:
@@ -149,9 +157,11 @@ class Appending:
                 if is_any_open and queue_id in self._open:
                     old[queue_id] = self._open[queue_id]
                     continue
-                if rooms and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size):
-                    continue
                 chosen = new.get(queue_id)
+                if (is_any_cut and not self._may_go(item, share, chosen)) or (
+                    rooms and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size)
+                ):
+                    continue
                 if chosen is None:
                     chosen = new[queue_id] = Operation(known)
                 chosen.take(item, share, most_bytes)
@@ -161,6 +171,14 @@ class Appending:
             operation.seal(self._writer, next(self._sequence), left, self._heads)
         self._open.update(new)
         return [*old.values(), *new.values()]
+
+    def _may_go(self, item: Item, share: Share, chosen: Operation | None) -> bool:
+        """See whether this round takes a message, where a record of its queue cannot be read; what is sure to be refused is refused now."""
+        queue_id = share.delivery.queue_id
+        if queue_id in self._unfit and item.size >= self._unfit[queue_id][0]:
+            share.refuse(self._unfit[queue_id][1])
+            return False
+        return chosen is None or queue_id not in self._most or len(chosen.shares) < self._most[queue_id]
 
     def _rooms(self, items: Sequence[Item]) -> dict[Tenant, TenantRoom]:
         """Return the room of each tenant whose messages may not all fit."""
@@ -197,6 +215,8 @@ class Appending:
                 operation.told(octets)
             except (CorruptRecordError, ValueError) as error:
                 return BackendError(str(error), retryable=False, is_written=True)
+            if self._most and operation.known.queue_id in self._most:
+                self._most[operation.known.queue_id] *= 2
             return None
         if status == Status.GONE:
             self._index.forget(operation.known.queue_id)
@@ -204,8 +224,7 @@ class Appending:
                 share.position = _GONE
             return None
         if status == Status.DAMAGED:
-            for share in operation.shares:
-                share.refuse(unreadable(operation.known.queue_id, octets).found)
+            self._refuse(operation, unreadable(operation.known.queue_id, octets).found)
             return None
         return BackendError(
             f"queue {operation.known.queue_id} has a later call of this writer (status {status}): "
@@ -213,6 +232,17 @@ class Appending:
             retryable=False,
             is_written=True,
         )
+
+    def _refuse(self, operation: Operation, found: Unreadable) -> None:
+        """The queue cannot be read, or a record of it, so that some of these messages have no room."""
+        queue_id, shares = operation.known.queue_id, operation.shares
+        if found.position:
+            self._most[queue_id] = max(len(shares) // 2, 1)
+            if len(shares) > 1:
+                return
+            self._unfit[queue_id] = operation.size_bytes, found
+        for share in shares:
+            share.refuse(found)
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
         """Return one error for the batch."""
