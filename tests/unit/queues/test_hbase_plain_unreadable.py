@@ -128,6 +128,34 @@ def test_queue_that_cannot_be_read_is_not_taken_for_gone(what: str) -> None:
     assert "version 7" in found.why
 
 
+def test_tail_that_cannot_be_read_is_found_while_something_is_on_its_way() -> None:
+    """Its slot is one of the past by now, so the end of the queue is looked for: that costs this queue's message alone."""
+    house = House()
+    house.append(1, 1, 1)
+    assert moved(house.newer, MoveKind.ACK, 1, house.epochs[1], 2)
+    house.spoil(1, 3)
+
+    broken, whole = house.here.append([one(1, 8), one(2, 9)])
+
+    assert (broken.positions, whole.positions) == ((Refused.UNREADABLE,), (1,))
+    assert [(queue_id, found.position) for queue_id, found in broken.unreadable] == [(1, 3)]
+
+
+def test_queue_that_turned_out_to_be_unreadable_is_not_written_to_again() -> None:
+    """Nothing is known of where it ends: it is read anew first."""
+    house = House()
+    store, caller = house.store(3)
+    store.append([one(1, 1)])
+    house.spoil_meta(1)
+    assert store.append([one(1, 2), one(1, 3)])[1].positions == (Refused.UNREADABLE,)
+    caller.made.clear()
+
+    (answer,) = store.append([one(1, 4)])
+
+    assert answer.positions == (Refused.UNREADABLE,)
+    assert "checkAndPut" not in caller.made
+
+
 def test_sums_are_read_beside_a_queue_that_cannot_be() -> None:
     """After the start, of all queues, when nobody writes."""
     house = House()

@@ -80,6 +80,7 @@ class Appending:
         self._ids: set[tuple[LogQueue, bytes]] = set()  # QoS 2, planned or on their way
         self._redo: list[tuple[LogQueue, list[_Share]]] = []
         self._fresh: set[LogQueue] = set()  # full ones whose meta rows were read in this call
+        self._damaged: set[int] = set()  # queues that turned out to be while something was on its way into them
         self._active: set[LogQueue] = set()  # queues of this call: what another one has left elsewhere cannot fail it
 
     def do(self, batch: Sequence[Append]) -> list[Appended]:
@@ -152,7 +153,7 @@ class Appending:
         self._finish([row])
 
     def _abandon(self) -> None:
-        """Forget what was planned only, and what is too much to keep."""
+        """Forget what was planned only, what is too much to keep, and damaged queues: they are loaded anew when somebody asks for them."""
         self._redo.clear()
         self._fresh.clear()
         for queue, shares in self._planned.items():
@@ -163,6 +164,8 @@ class Appending:
             if kept > _BYTES_KEPT:
                 kept -= len(row.value)
                 self._give_up(row)
+        self._log.release(self._damaged)
+        self._damaged.clear()
 
     # --- bodies
 
@@ -334,13 +337,13 @@ class Appending:
                 raise BackendError("the next slot of a queue is taken by others all the time", retryable=True)
 
     def _refuse(self, rows: Iterable[Moving]) -> None:
-        """Queues have turned out to be unreadable: they are loaded anew when somebody asks for them again."""
+        """Queues have turned out to be unreadable."""
         for row in rows:
             if isinstance(row.error, UnreadableQueueError):
                 row.course = Course.DISCARDED
                 for share in self._shares[row]:
                     share.item.refuse(share.index, row.error.found)
-                self._log.release((row.queue.known.queue_id,))
+                self._damaged.add(row.queue.known.queue_id)
 
     def _deliver_again(self) -> None:
         """Look once more whether queues have these messages; what was planned behind them stays behind them."""

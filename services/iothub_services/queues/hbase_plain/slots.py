@@ -105,9 +105,13 @@ class Slots:
             else:
                 row.course = Course.LOOK
         if lost:
-            self._log.seek_tails([row.queue for row in lost])
+            damaged = self._log.seek_readable([row.queue for row in lost])
             for row in lost:
-                row.go_on()
+                damage = damaged.get(row.queue.known.queue_id)
+                if damage is None:
+                    row.go_on()
+                else:
+                    row.error = damage.error
 
     def _call(self, row: Moving) -> Call[object]:
         table, key = self._log.table, row.queue.key
