@@ -9,8 +9,8 @@ import pytest
 
 from iothub.errors import BackendError
 from iothub.testing import queue_contract, queue_expiry_contract
-from iothub.testing.queue_contract import GONE, MANY, Case, made, moved, one, positions
-from iothub_services.queues.port import Appended, MoveKind
+from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, made, moved, one, positions
+from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Refused
 from iothub_services.queues.redis.store import RedisQueues
 from ops.services.house import Services
 from tests.support.redis_hubs import RedisQueueHouse
@@ -88,6 +88,33 @@ def test_large_message_is_read_whole(store: RedisQueues) -> None:
     store.append([one(1, 1), one(1, 2, body=b"l" * LARGE), one(1, 3)])
 
     assert [len(record.body) for record in store.read(1, claim.epoch, 0, 10, 2 * LARGE).records] == [2, LARGE, 2]
+
+
+@pytest.mark.parametrize("part", ["m", "r", "d", "e", "z", "w", "tail"])
+def test_damaged_queue_costs_its_own_messages_alone(house: RedisQueueHouse, store: RedisQueues, part: str) -> None:
+    """In Redis's own words; what is for others goes on, whatever comes with it. Nothing is written into it."""
+    made(store, 1)
+    epoch = made(store, 2).epoch
+    many = Append(
+        b"i" * 16, b"b" * (700 << 10), 9_999_999_999_999, (Delivery(1, 0), Delivery(1, 2), Delivery(2, 1)), None
+    )
+    with closing(house.connection()) as redis:
+        base = f"{house.prefix}:queue:{{1}}"
+        if part == "tail":
+            store.append([one(1, 1)])
+            redis.run("HSET", f"{base}:m", "tail", 0)
+        else:
+            redis.run("DEL", f"{base}:{part}")
+            redis.run("SET", f"{base}:{part}", "x")
+        with house.store() as other, other.group():
+            (answer,) = other.append([many])
+        assert answer.positions == (Refused.UNREADABLE, Refused.UNREADABLE, 1)
+        assert positions(store, 2, epoch) == [1]
+        assert redis.run("EXISTS", f"{base}:r") == (part in ("r", "tail"))
+    with house.store() as other:
+        other.open()
+        other.drop(1)
+        assert [stats.queue_id for stats in other.list_queues(TENANT)] == [2]
 
 
 def test_full_memory_holds_back_and_loses_nothing(house: RedisQueueHouse, store: RedisQueues) -> None:
