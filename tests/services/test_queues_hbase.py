@@ -19,7 +19,7 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.bodies import PIECE_BYTES
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.hbase_bodies.sweep import sweep
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind, Overflow, QueueLimits, Refused
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, own_tables
 
@@ -57,6 +57,25 @@ def store(tables: Tables, services: Services) -> Iterator[HBaseQueues]:
 def test_queue_contract(case: Case, store: HBaseQueues) -> None:
     """What every driver does, through the gateway and the coprocessor, over several regions."""
     case(store)
+
+
+def test_message_without_room_beside_a_record_that_cannot_be_read_is_refused_alone(
+    store: HBaseQueues, tables: Tables, services: Services
+) -> None:
+    """The region refuses a call whole; those that have room are stored with the next ones."""
+    store.create(TENANT, 1, QueueLimits(0, 1000, Overflow.DROP_OLDEST), 1)
+    store.append([one(1, number) for number in range(1, 4)])
+    row = keys.record_row(keys.queue_key(1, TENANT), 2)
+    with caller_of(services) as caller:
+        caller.call(calls.mutate_row(tables.queues, row, {b"d:b": b"\7" * 30}))
+    sizes = [10, 10, 995, 10, 999, 10]
+
+    with store.group():
+        answers = store.append([Append(identified(9), b"x" * size, 0, (Delivery(1, 1),)) for size in sizes])
+
+    refused = int(Refused.UNREADABLE)
+    assert [answer.positions for answer in answers] == [(4,), (5,), (refused,), (6,), (refused,), (7,)]
+    assert {found.position for answer in answers for _, found in answer.unreadable} == {2}
 
 
 def test_message_for_many_queues_is_stored_once(store: HBaseQueues, tables: Tables, services: Services) -> None:
