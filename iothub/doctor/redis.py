@@ -40,7 +40,7 @@ def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
             redis.run_many([command("INFO", "server"), command("INFO", "persistence"), command("INFO", "memory")])
         )
     except BackendError as error:
-        yield _away(_in_plain_text(settings) or error, has_ledger=has_ledger)
+        yield _away(in_plain_text(settings) or error, has_ledger=has_ledger)
         return
     finally:
         redis.close()
@@ -48,7 +48,7 @@ def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
     yield from _remarks(facts)
 
 
-def _in_plain_text(settings: Redis) -> BackendError | None:
+def in_plain_text(settings: Redis) -> BackendError | None:
     """Return why TLS is not spoken, if a server answers in plain text: it waits for the end of a line, and the hub for TLS."""
     if settings.security != "tls":
         return None
@@ -77,7 +77,7 @@ def _away(error: BackendError, *, has_ledger: bool) -> Finding:
     if has_ledger:
         advice = f"{hint}; until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
         return Finding(_NAME, State.FAIL, error.fact, advice)
-    return Finding(_NAME, State.WARN, error.fact, f"{hint}; until then what is on it is by-passed")
+    return Finding(_NAME, State.WARN, error.fact, f"{hint}; until then the cache there is by-passed")
 
 
 def _facts(answers: Sequence[object]) -> dict[str, str]:

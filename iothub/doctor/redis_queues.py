@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.doctor.redis import HINT
+from iothub.doctor.redis import HINT, in_plain_text
 from iothub.drivers import redis_queues
 from iothub.errors import BackendError
 from iothub.settings import Config
@@ -30,10 +30,10 @@ def _look(settings: Config) -> Iterator[Finding]:
     with closing(redis_queues(settings)) as queues:
         try:
             _, seconds = timed(queues.require_kept)
-        except BackendError as error:
-            yield Finding(
-                _NAME, State.FAIL, error.fact, f"{_advice(error)}; the hub stores nothing there until it is right"
-            )
+        except BackendError as refused:
+            error = in_plain_text(settings.redis) or refused
+            advice = f"{_advice(error)}; the hub stores nothing there until it is right"
+            yield Finding(_NAME, State.FAIL, error.fact, advice)
             return
     state = State.OK if durability == "disk" else State.WARN
     yield Finding(_NAME, state, _KEPT[durability], seconds=seconds)

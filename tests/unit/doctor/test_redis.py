@@ -90,7 +90,7 @@ def test_server_that_refuses_is_not_to_be_started() -> None:
     found = redis._away(refused, has_ledger=False)
 
     assert found.text == "Redis at here:1 refused the hub: no"
-    assert found.advice == "correct redis.username; until then what is on it is by-passed"
+    assert found.advice == "correct redis.username; until then the cache there is by-passed"
 
 
 @contextmanager

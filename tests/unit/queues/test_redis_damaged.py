@@ -6,7 +6,16 @@ import pytest
 
 from iothub.errors import CorruptRecordError
 from iothub.testing.queue_contract import TENANT, made, one, positions
-from iothub_services.queues.port import Append, Appended, Delivery, QueueLimits, Refused
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Move,
+    MoveKind,
+    QueueLimits,
+    Refused,
+    UnreadableQueueError,
+)
 from tests.support.redis_queues import PREFIX, RedisHouse
 
 UNREADABLE = (int(Refused.UNREADABLE),)
@@ -81,3 +90,28 @@ def test_queue_without_a_state_that_can_be_read_is_neither_gone_nor_in_the_way(
     ]
     store.drop(1)
     assert [each.queue_id for each in store.list_queues(TENANT)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(name, value) for name in ("epoch", "tail", "head", "reserved", "messages", "bytes") for value in ("zz", None)]
+    + [("head", "99"), ("v", None)],
+)
+def test_reader_of_a_damaged_queue_is_refused_by_name(house: RedisHouse, field: str, value: str | None) -> None:
+    """Whichever number it is, or format version: no defect, and nobody is let in to a queue that gives him nothing."""
+    store = house.store()
+    epoch = made(store, 1).epoch
+    store.append([one(1, 1)])
+    if value is None:
+        house.redis.execute_command("HDEL", key(1, "m"), field)
+    else:
+        house.redis.execute_command("HSET", key(1, "m"), field, value)
+
+    with pytest.raises(UnreadableQueueError):
+        store.claim(1, b"owner")
+    if field in ("epoch", "tail", "v"):
+        with pytest.raises(UnreadableQueueError):
+            store.read(1, epoch, 0, 10, 1 << 20)
+    if field != "reserved" and value != "99":
+        with pytest.raises(UnreadableQueueError):
+            store.apply([Move(MoveKind.ACK, 1, epoch, 1)])

@@ -29,8 +29,8 @@ MOVE = Script(
     COMMON
     + _FENCED
     + """
-local state = redis.call('HMGET', meta, 'epoch', 'tail', 'head', 'messages', 'bytes')
-if not state[1] then return 'gone' end
+local state, refusal = numbers('epoch', 'tail', 'head', 'messages', 'bytes')
+if refusal then return refusal end
 if state[1] ~= ARGV[1] then return 'stale' end
 local tail, head, now = tonumber(state[2]), tonumber(state[3]), ARGV[3]
 messages, bytes = tonumber(state[4]), tonumber(state[5])
@@ -89,9 +89,9 @@ INTEND = Script(
     COMMON
     + _FENCED
     + """
-local epoch = redis.call('HGET', meta, 'epoch')
-if not epoch then return 'gone' end
-if epoch ~= ARGV[1] then return 'stale' end
+local state, refusal = numbers('epoch')
+if refusal then return refusal end
+if state[1] ~= ARGV[1] then return 'stale' end
 if is_late(ARGV[2]) then return 'late' end
 local told = {}
 for at = 3, #ARGV, 4 do
@@ -115,11 +115,12 @@ return told
 CLAIM = Script(
     COMMON
     + """
-local state = redis.call('HMGET', meta, 'epoch', 'head', 'tail', 'reserved', 'messages', 'bytes', 'token')
-if not state[1] then return 'gone' end
+local state, refusal = numbers('epoch', 'head', 'tail', 'reserved', 'messages', 'bytes')
+if refusal then return refusal end
+if tonumber(state[2]) > tonumber(state[3]) then return damaged() end
 passes_out_of_memory()
 local epoch = state[1]
-if state[7] ~= ARGV[1] then
+if redis.call('HGET', meta, 'token') ~= ARGV[1] then
   redis.call('HINCRBY', meta, 'epoch', 1) -- an epoch has 64 bits, a number of Lua 53 (!)
   epoch = redis.call('HGET', meta, 'epoch')
   redis.call('HSET', meta, 'token', ARGV[1], 'owner', ARGV[2])
@@ -136,8 +137,8 @@ return {epoch, state[2], state[3], state[4], state[5], state[6], redis.call('ZRA
 READ = Script(
     COMMON
     + """
-local state = redis.call('HMGET', meta, 'epoch', 'tail')
-if not state[1] then return 'gone' end
+local state, refusal = numbers('epoch', 'tail')
+if refusal then return refusal end
 if state[1] ~= ARGV[1] then return {state[1]} end
 local from, most, most_bytes = tonumber(ARGV[2]) + 1, tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, size, step = {}, 0, 4

@@ -34,12 +34,22 @@ local function position_of(entry)
 end
 
 local version = redis.call('HGET', meta, 'v')
-if version and version ~= '1' then
-  return redis.error_reply('UNREADABLE the queue has format version ' .. version .. ', this program knows 1: upgrade it')
+if version ~= '1' and (version or redis.call('EXISTS', meta) == 1) then
+  return redis.error_reply('UNREADABLE the queue has format version ' .. (version or 'none') .. ', this program knows 1: upgrade it')
 end
 
 local function damaged()
   return redis.error_reply('UNREADABLE the queue is damaged: its state has something else where a number belongs')
+end
+
+-- Return fields of the state that are numbers, as texts, and what the script is to answer in place of its work, if they are not there.
+local function numbers(...)
+  local found = redis.call('HMGET', meta, ...)
+  if not found[1] and not version then return found, 'gone' end
+  for at = 1, select('#', ...) do
+    if not tonumber(found[at]) then return found, damaged() end
+  end
+  return found, nil
 end
 
 local messages, bytes
@@ -87,11 +97,8 @@ end
 APPEND = Script(
     COMMON
     + """
-local state = redis.call('HMGET', meta, 'tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
-if not state[1] and redis.call('EXISTS', meta) == 0 then return 'gone' end
-for at = 1, 8 do
-  if not tonumber(state[at]) then return damaged() end
-end
+local state, refusal = numbers('tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
+if refusal then return refusal end
 -- What is damaged fails here: behind the first write nothing may, for that stays (!). The first write is one to `records`.
 redis.call('HLEN', ids)
 redis.call('ZCARD', due)
@@ -259,8 +266,8 @@ return tonumber(had) or 0
 PURGE = Script(
     COMMON
     + """
-local state = redis.call('HMGET', meta, 'messages', 'bytes')
-if not state[1] then return 'gone' end
+local state, refusal = numbers('messages', 'bytes')
+if refusal then return refusal end
 messages, bytes = tonumber(state[1]), tonumber(state[2])
 passes_out_of_memory()
 local part = redis.call('XRANGE', records, '-', ARGV[1], 'COUNT', ARGV[2])
@@ -281,8 +288,8 @@ return {#part, text(messages), text(bytes), is_more and 1 or 0}
 EXPIRE = Script(
     COMMON
     + """
-local state = redis.call('HMGET', meta, 'reserved', 'messages', 'bytes')
-if not state[1] then return 'gone' end
+local state, refusal = numbers('reserved', 'messages', 'bytes')
+if refusal then return refusal end
 local reserved, now, is_unsent = tonumber(state[1]), tonumber(ARGV[1]), ARGV[2] == '1'
 messages, bytes = tonumber(state[2]), tonumber(state[3])
 local gone, spared = {}, {}
