@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -172,6 +173,10 @@ class App:
     def say(self, message: str) -> None:
         """Tell a person something that is not the answer; the commands that it names work when pasted."""
         output.say(self.hints.complete(message))
+
+    def say_more_follow(self, last: str) -> None:
+        """Say that a list ended at its --limit though there is more behind `last`, and how to see it."""
+        self.say(f"iothub: there is more behind --limit; go on with --after={output.cell(shlex.quote(last))}")
 
     def confirm(self, question: str, *, is_agreed: bool) -> None:
         """Ask before something that cannot be undone; scripts, which cannot answer, have decided already."""

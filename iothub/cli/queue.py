@@ -44,6 +44,8 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     rows = [_row(client_id, queue) for client_id, queue in standing[:limit]]
     columns = ("name", "driver", "messages", "bytes", "head", "tail")
     app.rows(rows, *columns, *(["unreadable"] if any("unreadable" in row for row in rows) else []))
+    if len(standing) > limit:
+        app.say_more_follow(standing[limit - 1][0])
 
 
 @verb(command, "show")

@@ -42,9 +42,11 @@ def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -
         for found in _matching(retained, tenant_id, wanted, is_special_shown=topic_filter == "#"):
             if found.topic > after.encode():
                 rows.append(_row(found))
-            if len(rows) == limit:
+            if len(rows) > limit:
                 break
-    app.rows(rows, "name", "bytes", "version", "expires")
+    app.rows(rows[:limit], "name", "bytes", "version", "expires")
+    if len(rows) > limit:
+        app.say_more_follow(str(rows[limit - 1]["name"]))
 
 
 @verb(command, "show")

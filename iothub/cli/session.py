@@ -53,6 +53,8 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     queues = queues_of(app, tenant_id)
     rows = [_row(state, queues.get(state.queue_id)) for state in sessions[:limit]]
     app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
+    if len(sessions) > limit:
+        app.say_more_follow(sessions[limit - 1].client_id)
 
 
 @verb(command, "show")

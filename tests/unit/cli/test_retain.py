@@ -51,6 +51,11 @@ def test_topics_are_listed_in_order(kept: Cli) -> None:
     assert names(kept, "--limit", "1", "--after", "a/1") == ["a/2"]
 
 
+def test_list_that_ends_at_its_limit_says_how_to_go_on(kept: Cli) -> None:
+    assert "go on with --after=a/1" in kept("retain", "list", "acme", "--limit", "2").err
+    assert "--limit" not in kept("retain", "list", "acme", "--limit", "4").err
+
+
 def test_hostile_topic_does_not_reach_the_terminal(kept: Cli) -> None:
     assert "\x1b" not in kept("retain", "list", "acme").out
     assert "b\\x1b[31m" in kept("retain", "list", "acme").out

@@ -130,6 +130,15 @@ def test_sessions_are_listed_from_state_and_tail(busy: Cli) -> None:
     assert names(busy, "session", "--limit", "1") == ["c1"]
 
 
+@pytest.mark.parametrize("noun", ["session", "queue"])
+def test_list_that_ends_at_its_limit_says_how_to_go_on(busy: Cli, noun: str) -> None:
+    cut = busy(noun, "list", "acme", "--limit", "1", "-o", "json")
+
+    assert "more behind --limit; go on with --after=c1" in cut.err
+    assert [row["name"] for row in cut.json] == ["c1"]
+    assert "--limit" not in busy(noun, "list", "acme", "--limit", "2").err
+
+
 def test_session_is_shown_with_its_subscriptions(busy: Cli) -> None:
     shown = busy("session", "show", "acme", "c1", "-o", "json").json
 
