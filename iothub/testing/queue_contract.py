@@ -168,17 +168,16 @@ def epochs_are_exact_to_the_last_bit(store: QueueStore) -> None:
 
 
 def claim_of_an_unknown_queue_is_not_found(store: QueueStore) -> None:
-    """So is every other verb that names it, but drop."""
+    """So is every other verb that names it, but drop and new limits."""
     with pytest.raises(NotFoundError):
         store.claim(1, b"a")
     with pytest.raises(NotFoundError):
         store.read(1, 1, 0, 1, 1)
     with pytest.raises(NotFoundError):
-        store.set_limits(1, QueueLimits())
-    with pytest.raises(NotFoundError):
         store.purge(1)
     assert not moved(store, MoveKind.ACK, 1, 1, 1)
     assert store.tails([1]) == {}
+    store.set_limits([(1, QueueLimits())])
     store.drop(1)
 
 
@@ -318,12 +317,27 @@ def inbound_that_goes_to_no_queue_is_recorded(store: QueueStore) -> None:
     assert store.claim(2, b"b").inbound == (1, 2)
 
 
+def limits_of_many_queues_change_together(store: QueueStore) -> None:
+    """A queue that has gone meanwhile, or never was, keeps none of the others from theirs."""
+    for queue_id in (1, 2, 3, 4):
+        made(store, queue_id)
+    store.drop(3)
+
+    new = {queue_id: QueueLimits(queue_id, 100 * queue_id, Overflow.REJECT) for queue_id in (1, 3, 4, 9)}
+    with store.group():
+        store.set_limits(list(new.items()))
+    store.set_limits([])
+
+    assert [stats.limits for stats in store.list_queues(TENANT)] == [new[1], QueueLimits(), new[4]]
+    assert store.append([one(1, 1), one(1, 2)]) == [Appended((1,)), Appended((FULL,))]
+
+
 def reject_refuses_the_newest(store: QueueStore) -> None:
     """By messages and by bytes; what is there stays."""
     claim = made(store, 1, QueueLimits(2, 100, Overflow.REJECT))
 
     assert store.append([one(1, number) for number in (1, 2, 3)]) == [Appended((1,)), Appended((2,)), Appended((FULL,))]
-    store.set_limits(1, QueueLimits(0, 10, Overflow.REJECT))
+    store.set_limits([(1, QueueLimits(0, 10, Overflow.REJECT))])
     assert store.append([one(1, 4, body=b"x" * 7), one(1, 5, body=b"x" * 6)]) == [Appended((FULL,)), Appended((3,))]
     assert positions(store, 1, claim.epoch) == [1, 2, 3]
 
@@ -405,7 +419,7 @@ def limit_behind_each_refusal_and_drop_is_named(store: QueueStore) -> None:
         (),
     ]
     assert hit(one(2, 7, body=b"x" * 20)) == [("session_queued_bytes", "session_queued_bytes")]
-    store.set_limits(2, QueueLimits(0, 0, Overflow.REJECT))
+    store.set_limits([(2, QueueLimits(0, 0, Overflow.REJECT))])
     assert hit(one(2, 8), one(2, 9)) == [(), ("queued_messages",)]
     store.set_tenant_limits(TENANT, 0, 1)
     assert hit(one(2, 8)) == [("queued_bytes",)]

@@ -79,8 +79,8 @@ class AwaitedQueues:
         removed: tuple[DueRecord, ...] = await self._call("expire_unsent", now_ms, records)
         return removed
 
-    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        await self._call("set_limits", queue_id, limits)
+    async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        await self._call("set_limits", changes)
 
     async def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         await self._call("set_tenant_limits", tenant_id, messages, size_bytes)

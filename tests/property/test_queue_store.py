@@ -96,11 +96,10 @@ class QueueStores(RuleBasedStateMachine):
         if queue_id in self.model.tails([queue_id]):
             assert self.store.claim(queue_id, b"w") == self.model.claim(queue_id, b"w")
 
-    @rule(queue_id=st.sampled_from(QUEUES), new=limits)
-    def set_limits(self, queue_id: int, new: QueueLimits) -> None:
-        if queue_id in self.model.tails([queue_id]):
-            self.store.set_limits(queue_id, new)
-            self.model.set_limits(queue_id, new)
+    @rule(changes=st.dictionaries(st.sampled_from(QUEUES), limits, max_size=3))
+    def set_limits(self, changes: dict[int, QueueLimits]) -> None:
+        self.store.set_limits(list(changes.items()))
+        self.model.set_limits(list(changes.items()))
 
     @rule(queue_id=st.sampled_from(QUEUES))
     def purge(self, queue_id: int) -> None:

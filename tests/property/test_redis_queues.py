@@ -235,7 +235,7 @@ def _done(store: QueueStore, epochs: dict[int, int], number: int, step: tuple[ob
             return store.expire(40 * when, 3)
         case (str() as verb, int() as queue_id, int() as value) if queue_id in epochs:
             if verb == "limit":
-                store.set_limits(queue_id, QueueLimits(5, 90, Overflow(value)))
+                store.set_limits([(queue_id, QueueLimits(5, 90, Overflow(value)))])
                 return None
             return store.claim(queue_id, b"x") if verb == "claim" else getattr(store, verb)(queue_id)
     return None

@@ -166,8 +166,8 @@ class Queues:
     def stands_still(self, session: Session, found: Unreadable) -> None:
         self.standing_still[session.client_id] = found.why
 
-    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        self.limits[queue_id] = limits
+    async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        self.limits.update(changes)
 
     async def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         """Nothing here has room for less than everything."""

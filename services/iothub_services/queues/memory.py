@@ -102,8 +102,11 @@ class MemoryQueues:
     def apply(self, moves: list[Move]) -> list[bool]:
         return [self._move(move) for move in moves]
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        self._existing(queue_id).limits = limits
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        for queue_id, limits in changes:
+            queue = self._queues.get(queue_id)
+            if queue is not None:
+                queue.limits = limits
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         self._tenant_limits[tenant_id] = (messages, size_bytes)

@@ -264,7 +264,8 @@ class QueueStore(Protocol):
     def apply(self, moves: list[Move]) -> list[bool]:
         """Do a batch of reader moves in one commit; False where the epoch was stale or the queue is gone."""
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None: ...
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        """Bound queues, by their ids, all together. One that is gone, or cannot be read, is passed over."""
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         """Last position issued, for many queues in one query (the once-a-second poll of caught-up sessions)."""

@@ -95,6 +95,12 @@ class SeveralQueues:
             self._find([queue_id])
         return self._homes.get(queue_id)
 
+    def _find_unknown(self, queue_ids: list[int]) -> None:
+        """Look for those that nobody has looked for, all at once. Raises BackendError."""
+        unknown = [queue_id for queue_id in queue_ids if queue_id not in self._homes]
+        if unknown:
+            self._find(unknown)
+
     def _find(self, queue_ids: list[int]) -> None:
         """Look for queues in all drivers. Raises BackendError: one does not answer."""
         for name, driver in self._drivers.items():
@@ -221,6 +227,11 @@ class SeveralQueues:
         for driver in self._drivers.values():
             driver.set_tenant_limits(tenant_id, messages, size_bytes)
 
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        self._find_unknown([queue_id for queue_id, _ in changes])
+        for name, mine in self._apart(changes, lambda change: change[0]).items():
+            self._drivers[name].set_limits(mine)
+
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
         usages = [driver.tenant_usage(tenant_id) for driver in self._drivers.values()]
         return TenantUsage(sum(usage.messages for usage in usages), sum(usage.bytes for usage in usages))
@@ -273,9 +284,6 @@ class SeveralQueues:
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         return self._of(queue_id).read(queue_id, epoch, after, count, size_bytes)
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        self._of(queue_id).set_limits(queue_id, limits)
-
     def stats(self, queue_id: int) -> QueueStats:
         return self._of(queue_id).stats(queue_id)
 
@@ -291,9 +299,7 @@ class SeveralQueues:
         return count
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
-        unknown = [queue_id for queue_id in queue_ids if queue_id not in self._homes]
-        if unknown:
-            self._find(unknown)
+        self._find_unknown(queue_ids)
         apart = self._apart(queue_ids, lambda queue_id: queue_id)
         return {
             queue_id: tail for name, ids in apart.items() for queue_id, tail in self._drivers[name].tails(ids).items()

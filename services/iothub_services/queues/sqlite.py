@@ -117,9 +117,13 @@ class SqliteQueues(SqliteStore):
             self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))  # of a dropped one with this id
             self._shelf.insert(QueueRow(queue_id, tenant_id, first_epoch - 1, limits))
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
         with self._database.transaction():
-            self._existing(queue_id).set_limits(limits)
+            for queue_id, limits in changes:
+                row = self._shelf.touch(queue_id)
+                if row is not None:
+                    row.is_changed = True
+                    row.set_limits(limits)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         tenant = self._shelf.tenant(tenant_id)

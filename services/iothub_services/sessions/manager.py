@@ -182,7 +182,7 @@ class SessionManager:
         while (now := home.queue_limits(session.device)) != limits and not session.is_discarded:
             limits = now
             try:
-                await self._queues.set_limits(session.queue_id, limits)
+                await self._queues.set_limits([(session.queue_id, limits)])
             except IotHubError as error:
                 log.warning("the limits of a queue could not be changed", queue_id=session.queue_id, error=str(error))
 

@@ -182,7 +182,7 @@ class QueueAdmin(Protocol):
     def stands_still(self, session: Session, found: Unreadable) -> None:
         """Its queue cannot be read; an alarm says so until it can."""
 
-    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None: ...
+    async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None: ...
 
     async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
         """Read the next records after a position, decoded."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.defer import Deferred
 
 from iothub import log as logging
-from iothub.errors import IotHubError, NotFoundError
+from iothub.errors import IotHubError
 from iothub_services.awaited import AwaitedQueues
-from iothub_services.queues.port import QueueLimits, QueueStats
+from iothub_services.queues.port import QueueStats
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 
 RETRY_S = 5.0
-SLICE = 200  # queues changed in one go: they share a commit
+SLICE = 200  # queues changed in one go: they share a commit, and nobody waits for more than these
 
 log = logging.get(__name__)
 
@@ -91,19 +91,7 @@ class QueueBounds:
         }
         changed = [queue_id for queue_id, now in wanted.items() if known.get(queue_id, now) != now]
         for start in range(0, len(changed), SLICE):
-            calls = [
-                Deferred.fromCoroutine(self._set(queue_id, wanted[queue_id]))
-                for queue_id in changed[start : start + SLICE]
-            ]
-            try:
-                await gatherResults(calls, consumeErrors=True)
-            except FirstError as first:
-                first.subFailure.raiseException()
+            part = changed[start : start + SLICE]
+            await self._queues.set_limits([(queue_id, wanted[queue_id]) for queue_id in part])
         broker.bounded = facts
         return len(changed)
-
-    async def _set(self, queue_id: int, limits: QueueLimits) -> None:
-        try:
-            await self._queues.set_limits(queue_id, limits)
-        except NotFoundError:
-            return  # its session has just ended

@@ -179,7 +179,7 @@ def test_queue_is_shown_readably(busy: Cli) -> None:
     """One line per message, and no limit is no figure."""
     with stores.working_alone(DataDir(busy.data_dir), "test") as alone:
         assert alone is not None
-        alone.queues.set_limits(1, QueueLimits(messages=0, bytes=5))
+        alone.queues.set_limits([(1, QueueLimits(messages=0, bytes=5))])
 
     limits = busy("queue", "show", "acme", "c1", "-o", "json").json["limits"]
     lines = busy("queue", "show", "acme", "c1").out.splitlines()

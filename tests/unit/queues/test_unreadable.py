@@ -125,7 +125,7 @@ def test_message_that_must_make_room_is_refused_alone(house: House, small: int) 
     """Records that may go for it cannot all be read; what has room is stored, also with the same call."""
     store = house.restarted()
     held = store.stats(1).bytes
-    store.set_limits(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))
+    store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
     sizes = [*[10] * small, held + 990, *[10] * small, held + 995, 10]
 
     with store.group():
@@ -143,7 +143,7 @@ def test_message_that_must_make_room_is_refused_alone(house: House, small: int) 
 def test_full_queue_with_an_unreadable_record_costs_few_calls(house: House, qos: int) -> None:
     """Each message must make room, so all are refused: not one by one."""
     store = house.store
-    store.set_limits(1, QueueLimits(6, 0, Overflow.DROP_OLDEST))
+    store.set_limits([(1, QueueLimits(6, 0, Overflow.DROP_OLDEST))])
     moved(store, MoveKind.RESERVE, 1, store.claim(1, b"reader").epoch, SPOILT - 1)
     batch = [Append(number.to_bytes(16), b"body", 0, (Delivery(1, qos),)) for number in range(10, 266)]
     asked = house.asked()

@@ -15,6 +15,8 @@ from iothub_services.queues.port import (
     Delivery,
     Inbound,
     MoveKind,
+    Overflow,
+    QueueLimits,
     QueueStore,
     Refused,
     UnreadableQueueError,
@@ -128,6 +130,23 @@ def test_batch_is_stored_but_for_the_queue_that_cannot_be_read(house: House, is_
     assert "queue" in found.why
     house.mend(BROKEN)
     assert store.append([one(BROKEN, 5)])[0].positions[0] > 0
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_limits_of_the_other_queues_change(house: House, is_restarted: bool) -> None:
+    """They are changed together; the one that cannot be read may keep what it has."""
+    store = house.store()
+    for queue_id in (BROKEN, WHOLE):
+        made(store, queue_id)
+    house.spoil(BROKEN)
+    store = house.store() if is_restarted else store
+    new = QueueLimits(1, 0, Overflow.REJECT)
+
+    with store.group():
+        store.set_limits([(BROKEN, new), (WHOLE, new)])
+
+    assert store.stats(WHOLE).limits == new
+    assert store.append([one(WHOLE, 1), one(WHOLE, 2)]) == [Appended((1,)), Appended((int(Refused.FULL),))]
 
 
 def test_large_message_is_stored_but_for_the_queue_that_cannot_be_read(house: House) -> None:

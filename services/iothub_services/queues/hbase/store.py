@@ -212,9 +212,16 @@ class HBaseQueues:
             raise ConflictError(f"queue {queue_id} exists already")
         self._created.add(queue_id)
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        known = self._existing(queue_id)
-        self._one(known, requests.set_limits(known.key, limits))
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        self._opened()
+        wanted = dict(changes)
+        self._index.find(wanted, {})
+        known = [queue for queue_id in wanted if (queue := self._index.get(queue_id)) is not None]
+        told = self._regions.send([requests.set_limits(queue.key, wanted[queue.queue_id]) for queue in known])
+        require([each for each in told if isinstance(each, BackendError) or each[0] != Status.DAMAGED])
+        for queue, each in zip(known, told, strict=True):
+            if not isinstance(each, BackendError) and each[0] == Status.GONE:
+                self._index.forget(queue.queue_id)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         self._opened()  # bounds are about what is stored already

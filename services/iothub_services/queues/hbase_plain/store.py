@@ -181,16 +181,24 @@ class PlainHBaseQueues:
             "a queue that was made is not to be seen: are the region servers' clocks right?", retryable=True
         )
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        queue = self._log.existing(queue_id)
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        wanted = dict(changes)
 
         def limited(changing: LogQueue) -> tuple[Meta, Sequence[Call[None]]]:
-            meta = changing.meta
+            meta, limits = changing.meta, wanted[changing.known.queue_id]
             return (meta if meta.limits == limits else replace(meta, limits=limits)), ()
 
-        if self._log.change([(queue, limited)]):
-            self._log.forget(queue.known)
-            self._log.existing(queue_id)
+        self._log.load_readable(list(wanted))
+        queues = {queue_id: queue for queue_id in wanted if (queue := self._log.get(queue_id)) is not None}
+        while queues:
+            try:
+                gone = self._log.change([(queue, limited) for queue in queues.values()])
+            except UnreadableQueueError as error:
+                del queues[error.queue_id]  # it was readable when it was loaded
+                continue
+            for queue in gone:
+                self._log.forget(queue.known)
+            return
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         tenant = self._index.tenant(tenant_id)

@@ -41,13 +41,13 @@ from iothub_services.queues.redis import owners
 from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.expiry import Expiry
 from iothub_services.queues.redis.inbound import Inbounds, Publish
-from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
+from iothub_services.queues.redis.index import KnownQueue, QueueIndex
 from iothub_services.queues.redis.moves import Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.pages import read_page
 from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.scripts import CREATE, LIMIT
-from iothub_services.queues.redis.sending import Ask, Sender
+from iothub_services.queues.redis.sending import Ask, Sender, is_of_one_queue, require
 from iothub_services.queues.redis.watch import Watch
 from iothub_services.redis.calls import Script, script_call
 
@@ -226,11 +226,20 @@ class RedisQueues:
         self._index.add(tenant_id, queue_id)
         self._created.add(queue_id)
 
-    def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        known = self._existing(queue_id)
-        if not self._run(LIMIT, known, limits.messages, limits.bytes, int(limits.overflow)):
-            self._readers.lost(known)
-            raise unknown(queue_id)
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        self._writing()
+        wanted = dict(changes)
+        self._index.find(wanted)
+        known = [queue for queue_id in wanted if (queue := self._index.get(queue_id)) is not None]
+        asked = [
+            script_call(LIMIT, self._names.keys(queue_id), limits.messages, limits.bytes, int(limits.overflow))
+            for queue_id, limits in ((queue.queue_id, wanted[queue.queue_id]) for queue in known)
+        ]
+        told = self._sender.write(asked)
+        require([outcome for outcome in told if not is_of_one_queue(outcome)])
+        for queue, outcome in zip(known, told, strict=True):
+            if outcome == 0:
+                self._readers.lost(queue)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         self._opened()  # bounds are about what is stored already

@@ -24,6 +24,7 @@ class Queues:
     is_down: bool = False
     tenant: tuple[int, int, int] | None = None
     changed: dict[int, QueueLimits] = field(default_factory=dict)
+    calls: list[int] = field(default_factory=list)
 
     async def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
         self.tenant = (tenant_id, messages, size_bytes)
@@ -34,8 +35,10 @@ class Queues:
             raise BackendError("queues.db: disk I/O error", retryable=True)
         return [QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 1, limits) for queue_id, limits in self.limits.items()]
 
-    async def set_limits(self, queue_id: int, limits: QueueLimits) -> None:
-        self.limits[queue_id] = self.changed[queue_id] = limits
+    async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        self.calls.append(len(changes))
+        self.limits.update(changes)
+        self.changed.update(changes)
 
 
 def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
@@ -132,6 +135,7 @@ def test_many_queues_are_changed_in_slices() -> None:
 
     assert obey(queues, broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))) == count
     assert set(queues.limits.values()) == {QueueLimits(2, 0)}
+    assert queues.calls == [SLICE, SLICE, 1]
 
 
 def test_limits_that_a_failing_store_does_not_take_are_tried_until_it_does() -> None:
