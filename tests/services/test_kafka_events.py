@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -68,13 +68,24 @@ class House:
 
 
 @pytest.fixture
-def house(kafka: Kafka) -> Iterator[House]:
-    house = House(kafka)
-    yield house
-    house.log.close()
+def hub(kafka: Kafka) -> Iterator[Callable[..., House]]:
+    """Makes hubs on these topics; what they have begun ends behind the test."""
+    with ExitStack() as stack:
+
+        def made(store: MemoryStates | None = None) -> House:
+            house = House(kafka, store)
+            stack.callback(house.log.close)
+            return house
+
+        yield made
 
 
-def test_start_folds_what_the_states_do_not_have(kafka: Kafka, house: House) -> None:
+@pytest.fixture
+def house(hub: Callable[..., House]) -> House:
+    return hub()
+
+
+def test_start_folds_what_the_states_do_not_have(hub: Callable[..., House], house: House) -> None:
     """From the place of the states to the end of each partition; states that were lost come back from the log alone."""
     house.start()
     names = [f"client-{number}" for number in range(40)]
@@ -84,16 +95,15 @@ def test_start_folds_what_the_states_do_not_have(kafka: Kafka, house: House) -> 
     expected = {name: 2 if name in names[:20] else 1 for name in names}
 
     for store in (house.store, MemoryStates()):
-        later = House(kafka, store)
+        later = hub(store)
         assert later.start() == expected
         assert later.store.applied_offsets() == later.log.end()
         assert (later.alarms, later.service.verify().differences) == ([], [])
-        later.log.close()
 
 
-def test_two_hubs_share_the_log(kafka: Kafka, house: House) -> None:
+def test_two_hubs_share_the_log(hub: Callable[..., House], house: House) -> None:
     """Each folds what the other appended, in the order of the log."""
-    other = House(kafka)
+    other = hub()
     house.start()
     other.start()
     for epoch in range(1, 10, 2):
@@ -104,10 +114,9 @@ def test_two_hubs_share_the_log(kafka: Kafka, house: House) -> None:
 
         assert each.service.verify().differences == []
         assert {state.epoch for number in range(20) if (state := each.service.state_of(7, f"client-{number}"))} == {10}
-    other.log.close()
 
 
-def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, house: House) -> None:
+def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, hub: Callable[..., House], house: House) -> None:
     """Nor does a damaged one. Each is named and counted once, by a hub that runs and by one that starts."""
     house.start()
     house.service([[created("a")]])
@@ -121,7 +130,7 @@ def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, house: Hous
 
     house.service([[resumed("a", 2)]])
     house.service.idle()
-    later = House(kafka)
+    later = hub()
 
     assert later.start() == {"a": 2}
     for each in (house, later):
@@ -133,10 +142,11 @@ def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, house: Hous
             f"topic {name}, partition {away}, Kafka's offset 1: damaged event (it is not JSON)",
             f"topic {name}, partition {away}, Kafka's offset 2: event in the wrong partition: its key belongs to partition {home}",
         ]
-    later.log.close()
 
 
-def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(services: Services, kafka: Kafka, house: House) -> None:
+def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(
+    services: Services, kafka: Kafka, hub: Callable[..., House], house: House
+) -> None:
     """With the sessions as the states have them; what is written then is found by the next start."""
     house.start()
     house.service([[created("a")], [created("b")]])
@@ -144,16 +154,14 @@ def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(services: Service
     house.log.close()
     delete_topic(services, topic_name(kafka, Topic.SESSIONS))
 
-    later = House(kafka, house.store)
+    later = hub(house.store)
     assert later.start() == {"a": 1, "b": 1}
     assert later.alarms == ["event_log_lost"]
     later.service([[resumed("a", 2)]])
-    later.log.close()
 
-    last = House(kafka, house.store)
+    last = hub(house.store)
     assert last.start() == {"a": 2, "b": 1}
     assert last.alarms == []
-    last.log.close()
 
 
 def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
@@ -172,7 +180,7 @@ def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
 
 
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
-    services: Services, kafka: Kafka, house: House
+    services: Services, kafka: Kafka, hub: Callable[..., House], house: House
 ) -> None:
     """Nothing of a session waits for it, and the lane makes it anew by itself (!)."""
     log = KafkaEvents(kafka)
@@ -187,7 +195,7 @@ def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
         lane([[sample(2)]])
     house.service([[resumed("a", 2)], [created("b")]])
     house.log.probe()
-    assert {state.client_id: state.epoch for state in House(kafka, house.store).service.load()} == {"a": 2, "b": 1}
+    assert {state.client_id: state.epoch for state in hub(house.store).service.load()} == {"a": 2, "b": 1}
 
     for _ in range(_ATTEMPTS):
         with suppress(BackendError):
@@ -198,7 +206,7 @@ def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
     log.close()
 
 
-def test_trimmed_log_is_read_from_where_it_begins(kafka: Kafka, house: House) -> None:
+def test_trimmed_log_is_read_from_where_it_begins(kafka: Kafka, hub: Callable[..., House], house: House) -> None:
     """By who asks for all of it; who stands in the gap hears of it, and who has neither states nor checkpoint does not start."""
     house.start()
     names = [f"client-{number}" for number in range(40)]
@@ -209,14 +217,17 @@ def test_trimmed_log_is_read_from_where_it_begins(kafka: Kafka, house: House) ->
 
     assert house.log.begin() == (*(offset + 1 for offset in end[:-1]), end[-1])
     assert len(list(read_between(house.log, NOWHERE, end, refuse_damage))) == 1
-    with pytest.raises(BackendError, match="the topic was trimmed above what is to be read"):
-        KafkaEvents(kafka, is_read_only=True).read(tuple(1 for _ in end), 9)
-    assert len(House(kafka, house.store).start()) == len(names)
+    with (
+        closing(KafkaEvents(kafka, is_read_only=True)) as reader,
+        pytest.raises(BackendError, match="the topic was trimmed above what is to be read"),
+    ):
+        reader.read(tuple(1 for _ in end), 9)
+    assert len(hub(house.store).start()) == len(names)
     with pytest.raises(ConflictError, match="neither checkpoint nor session states have what was before"):
-        House(kafka).start()
+        hub().start()
 
 
-def test_gap_between_log_and_states_is_refused(kafka: Kafka, house: House) -> None:
+def test_gap_between_log_and_states_is_refused(hub: Callable[..., House], house: House) -> None:
     """Sessions would be missing or wrong, and nobody could tell."""
     house.start()
     house.service([[created("a")], [created("b")]])
@@ -227,7 +238,7 @@ def test_gap_between_log_and_states_is_refused(kafka: Kafka, house: House) -> No
     house.log.trim(tuple(max(offset - 1, 0) for offset in end))
 
     with pytest.raises(ConflictError, match="the session states need it from"):
-        House(kafka, house.store).start()
+        hub(house.store).start()
 
 
 def test_topic_under_which_events_would_be_lost_is_refused(services: Services, kafka: Kafka, house: House) -> None:
