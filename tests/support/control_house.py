@@ -121,6 +121,8 @@ class Queues:
     purged: list[int] = field(default_factory=list)
     is_down: bool = False  # nothing can be dropped
     unreadable: dict[int, str] = field(default_factory=dict)  # queues of which nothing can be read, and why
+    unreadable_at: dict[int, Unreadable] = field(default_factory=dict)  # records that cannot be read, by their queue
+    is_silent: bool = False  # nobody answers
     standing_still: dict[str, str] = field(default_factory=dict)  # their sessions
 
     async def create(
@@ -131,6 +133,8 @@ class Queues:
         self.limits[queue_id] = limits
 
     async def claim(self, queue_id: int, _owner: bytes) -> Claim:
+        if self.is_silent:
+            raise BackendError("HBase has not answered", retryable=True)
         if queue_id not in self.owners:
             raise NotFoundError(f"there is no queue {queue_id}")
         if queue_id in self.unreadable:
@@ -139,8 +143,10 @@ class Queues:
 
     async def load(self, queue_id: int, _epoch: int, after: int) -> LoadedPage:
         rows = self.store.queue(queue_id)
-        records: list[Any] = [record for position, record in sorted(rows.records.items()) if position > after]
-        return LoadedPage(records, rows.tail, True, [])
+        unreadable = self.unreadable_at.get(queue_id)
+        end = rows.tail if unreadable is None else unreadable.position - 1
+        records: list[Any] = [record for position, record in sorted(rows.records.items()) if after < position <= end]
+        return LoadedPage(records, end, unreadable is None, [], unreadable)
 
     async def drop(self, queue_id: int) -> int:
         if self.is_down:

@@ -110,12 +110,19 @@ class Endings:
             if is_expiry and isinstance(error, UnreadableQueueError):
                 control.expires_at = self._clock.monotonic() + AGAIN_S
             self.queue(home, session)
+            self._stay(session)
             raise
         if session.is_discarded or session.epoch > subject.epoch:
+            self._stay(session)
             return  # another hub has ended or resumed it before, and the log has that first
         home.session_ended(session)
         self._plane.discard(session)
         await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))
+
+    def _stay(self, session: Session) -> None:
+        """It does not end here: it is in its shared groups again, unless somebody else has ended it."""
+        if not session.is_discarded:
+            self._plane.join_groups(session)
 
     async def _fence(self, session: Session, *, is_expiry: bool) -> None:
         """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.

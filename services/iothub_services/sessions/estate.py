@@ -29,13 +29,17 @@ def _nobody(_records: int) -> None:
 
 
 class Estate:
-    """On the reactor thread. Invariant: a queue without a session is in `_orphans`, or being dropped, or gone."""
+    """On the reactor thread. Invariant: a queue without a session is in `_orphans`, or being dropped, or gone.
+
+    `_handed_on`: of queues whose sessions are ending, or could not be ended yet: up to which position, and how many records.
+    """
 
     def __init__(self, plane: Plane, queues: QueueAdmin, owner: bytes) -> None:
         self._plane = plane
         self._queues = queues
         self._owner = owner
         self._orphans: dict[int, OnDropped] = {}
+        self._handed_on: dict[int, tuple[int, int]] = {}
 
     async def claim(self, queue_id: int) -> Claim | None:
         """Become the queue's reader; None: it went with a damaged file. Raises BackendError."""
@@ -47,35 +51,43 @@ class Estate:
     async def bequeath(self, session: Session, *, is_expiry: bool) -> int:
         """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2.
 
-        Return how many records found somebody else, or were counted as lost because there is nobody. Raises BackendError, also where its queue
-        cannot be read and nobody but the clock wants its end: a newer program can, and what it shared belongs to the other members (!).
+        It has left its shared groups, also when this raises. Return how many records found somebody else, or were counted as lost because there
+        is nobody. Raises BackendError, also where its queue, or a record of it, cannot be read and nobody but the clock wants its end: a newer
+        program can, and what it shared belongs to the other members (!). Another attempt goes on where this one has stopped.
         """
         if not self._plane.leave_groups(session):
             return 0
         try:
             claim = await self.claim(session.queue_id)
+            return 0 if claim is None else await self._hand_on(session, claim)
         except UnreadableQueueError as error:
             if is_expiry:
-                self._plane.join_groups(session)
                 raise
             log.error("what a session shared is lost with its queue", session=session.client_id, error=str(error))
-            return 0
-        if claim is None:
-            return 0
-        after, is_through, handed_on = claim.head, False, 0
+            return self._handed_on.get(session.queue_id, (0, 0))[1]
+
+    async def _hand_on(self, session: Session, claim: Claim) -> int:
+        """Return how many records were, in all attempts. Raises BackendError; UnreadableQueueError at a record that cannot be read."""
+        queue_id, is_through = session.queue_id, False
+        before, count = self._handed_on.get(queue_id, (0, 0))
+        after = max(before, claim.head)
         while not is_through:
-            page = await self._queues.load(session.queue_id, claim.epoch, after)
+            page = await self._queues.load(queue_id, claim.epoch, after)
             done: Deferred[None] = Deferred()
             self._plane.bequeath(session, page.records, partial(done.callback, None))
             await done
-            handed_on += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in page.records)
+            count += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in page.records)
             is_through = page.is_short or page.upto <= after
             after = page.upto
-        return handed_on
+            self._handed_on[queue_id] = after, count
+            if page.unreadable is not None:
+                raise UnreadableQueueError(queue_id, page.unreadable.why, page.unreadable.position)
+        return count
 
     async def drop(self, queue_id: int, on_dropped: OnDropped = _nobody) -> None:
         """Drop a queue, now or as soon as the store lets us; `on_dropped` hears how many records it had."""
         self._orphans.pop(queue_id, None)
+        self._handed_on.pop(queue_id, None)
         try:
             records = await self._queues.drop(queue_id)
         except BackendError as error:

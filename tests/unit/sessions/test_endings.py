@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
+from iothub_services.queues.port import Unreadable
 from iothub_services.quota.names import Quota
 from iothub_services.sessions import endings
 from tests.support import property_names as names
@@ -214,6 +215,77 @@ def test_session_whose_queue_cannot_be_read_does_not_expire_with_what_it_shared(
     house.pass_time(endings.AGAIN_S)
     assert [packet.payload for packet in heir.get(3)] == [b"x"] * 3
     assert house.queues.dropped == [queue_id]
+
+
+def test_session_with_a_record_that_cannot_be_read_does_not_expire_with_what_it_shared(house: House) -> None:
+    """What is before that record goes to another member, once, however often the end is tried."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    queue_id = house.session("c").queue_id
+    house.queues.unreadable_at[queue_id] = Unreadable(2, "version 9")
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+
+    for _ in range(3):
+        house.pass_time(100)
+
+    assert payloads(heir) == [b"x"]
+    assert "c" in house.acme.plane.sessions
+    assert house.queues.dropped == []
+    house.queues.unreadable_at.clear()
+    house.pass_time(endings.AGAIN_S)
+    assert payloads(heir) == [b"x"]
+    assert house.queues.dropped == [queue_id]
+    assert house.acme.plane.counters.drops()["session_ended"] == 0
+
+
+def test_session_that_is_discarded_hands_on_what_can_be_read(house: House) -> None:
+    """Somebody wants it gone."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    queue_id = house.session("c").queue_id
+    house.queues.unreadable_at[queue_id] = Unreadable(2, "version 9")
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+
+    assert payloads(heir) == [b"x"]
+    assert house.queues.dropped == [queue_id]
+    assert house.acme.plane.counters.drops()["purged"] == 1
+
+
+def test_what_was_handed_on_is_not_handed_on_again_while_the_log_is_silent(house: House) -> None:
+    """The end of the session is tried every second."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+    house.journal.is_down = True
+    for _ in range(5):
+        house.pass_time(100)
+    house.journal.is_down = False
+
+    house.pass_time(1)
+
+    assert payloads(heir) == [b"x"] * 2
+    assert "c" not in house.acme.plane.sessions
+    assert house.acme.plane.counters.drops()["session_ended"] == 0
+
+
+@pytest.mark.parametrize("silent", ["queues", "journal"])
+def test_session_that_could_not_be_ended_is_in_its_groups_again(house: House, silent: str) -> None:
+    """It lives on, and its client may come back: what is for its group is stored for it."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    house.queues.is_silent = silent == "queues"
+    house.journal.is_down = silent == "journal"
+    house.pass_time(100)
+    house.queues.is_silent = house.journal.is_down = False
+
+    publisher = house.join("p", username="acme/dev2")
+    publisher.publish("a", b"new", 1, 9)
+
+    assert house.acme.plane.counters.drops()["no_subscribers"] == 0
+    guest = keep(house)
+    assert guest.connack.session_present
+    assert payloads(guest)[-1] == b"new"
 
 
 def test_only_so_many_sessions_end_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
