@@ -394,7 +394,7 @@ class Plane:
     def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...], is_noted: bool = True) -> None:
         """As `stored`, but for queues that cannot be read and got nothing (`Refused.UNREADABLE`).
 
-        `is_noted`: the publisher's own is none of them, and has recorded the QoS 2 identifier.
+        `is_noted`: the publisher's own has recorded the QoS 2 identifier, or perhaps.
         """
         self.turn.look()
         self.storage.partly_stored(publish, positions, is_noted)

@@ -181,7 +181,8 @@ class ManualStore:
     """Fulfils the engine's `Store` over `rows`. Operations wait until `commit`, which does them in order and answers on the plane.
 
     `is_automatic`: `commit` follows each tick of the test's own making (`Bench.settle`). `fails`: appends are answered with `not_stored`.
-    `unreadable`: queues that take nothing and leave intents open; a publisher's own has none, and forgets none.
+    `unreadable`: queues that take nothing and leave intents open; a publisher's own has none, and forgets none. `blocked`: those that take no
+    messages for a record in their way, and do what their readers ask.
     """
 
     def __init__(self) -> None:
@@ -192,6 +193,7 @@ class ManualStore:
         self.fails: bool | None = None  # None: works; else the value of is_written
         self.full: set[int] = set()
         self.unreadable: set[int] = set()
+        self.blocked: set[int] = set()
         self.appends = 0
 
     # --- the port
@@ -264,7 +266,7 @@ class ManualStore:
             if publish.packet_id in rows.inbound:
                 return lambda: plane().stored(publish, (), True)
             message_id = rows.intents.setdefault(publish.packet_id, message_id)
-        if self.unreadable.intersection(target.session.queue_id for target in publish.targets):
+        if (self.unreadable | self.blocked).intersection(target.session.queue_id for target in publish.targets):
             found = tuple(self._insert(publish, target, message_id) for target in publish.targets)
             return lambda: plane().partly_stored(publish, found)
         if inbound is not None:
@@ -281,7 +283,7 @@ class ManualStore:
     def _insert(self, publish: StoredPublish, target: Any, message_id: bytes) -> int:
         if target.session.queue_id in self.full:
             return -1
-        if target.session.queue_id in self.unreadable:
+        if target.session.queue_id in self.unreadable or target.session.queue_id in self.blocked:
             return -3
         rows = self.queue(target.session.queue_id)
         message = publish.message

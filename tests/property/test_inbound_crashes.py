@@ -1,8 +1,9 @@
 """A persistent publisher of QoS 2 and a hub that dies at any moment with only what was durable.
 
 Storage page, section 6, inbound: exactly once into a persistent session's queue, PUBREC after the commit, PUBCOMP after the durable removal;
-a transient subscriber gets nothing twice while the hub lives. A second persistent subscriber's queue cannot be read now and then: what was
-refused for that is promised to nobody, and costs no other message that comes under its identifier.
+a transient subscriber gets nothing twice while the hub lives. A second persistent subscriber's queue cannot be read now and then, and the
+publisher's own, to which its messages go, too, has a record in the way, so that it takes intents alone: what was refused for that is promised
+to nobody, and costs no other message that comes under its identifier.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class PartedStore(ManualStore):
 
     def append(self, publish: StoredPublish) -> None:
         super().append(publish)
-        if self.unreadable:
+        if self.unreadable or self.blocked:
             self.parted.add(publish.message.payload)
 
 
@@ -49,7 +50,13 @@ class Publisher:
         reply = b""
         for header, body in packets(data):
             identifier = int.from_bytes(body[:2], "big")
-            if header == 0x50 and len(body) > 2 and body[2] >= 0x80:
+            if header >> 4 == 3:
+                topic = int.from_bytes(body[:2], "big")
+                received = body[2 + topic : 4 + topic]
+                reply += ack(0x50, int.from_bytes(received, "big"))
+            elif header == 0x62:
+                reply += ack(0x70, identifier)
+            elif header == 0x50 and len(body) > 2 and body[2] >= 0x80:
                 self.unreceived.pop(identifier, None)  # refused: the identifier is free
             elif header == 0x50 and identifier in self.unreceived:
                 self.promised.add(self.unreceived.pop(identifier))
@@ -86,7 +93,7 @@ class InboundCrashes(RuleBasedStateMachine):
             self.bench.plane.create_session(
                 self.bench.tenant, client_id, client_id, is_persistent=True, queue_id=queue_id
             )
-        for client_id in "sb":
+        for client_id in "psb":
             Client(self.bench, self.bench.tenant.sessions[client_id], None, None).subscribe(b"q", 2)  # type: ignore[arg-type]
         self.transient = self.bench.client("t", receive_maximum=1000)
         self.transient.subscribe(b"q", 2)
@@ -134,22 +141,23 @@ class InboundCrashes(RuleBasedStateMachine):
         self.store.fails = None
         self.exchange()
 
-    @rule(is_readable=st.booleans())
-    def spoil(self, is_readable: bool) -> None:
-        """A queue of a newer program; what is on its way may meet it or not."""
-        self.store.unreadable = set() if is_readable else {8}
+    @rule(is_readable=st.booleans(), is_own=st.booleans())
+    def spoil(self, is_readable: bool, is_own: bool) -> None:
+        """A queue of a newer program, or a record in the publisher's; what is on its way may meet it or not."""
+        self.store.unreadable = set() if is_readable or is_own else {8}
+        self.store.blocked = {9} if is_own and not is_readable else set()
         self.store.parted |= {
             operation[1].message.payload for operation in self.store.waiting if operation[0] == "append"
         }
 
-    @rule(dies=st.booleans())
-    def refuse(self, dies: bool) -> None:
+    @rule(dies=st.booleans(), is_own=st.booleans())
+    def refuse(self, dies: bool, is_own: bool) -> None:
         """One message is not for all, and perhaps the hub dies before that is forgotten."""
         self.commit(1_000)
-        self.spoil(False)
+        self.spoil(False, is_own)
         self.publish(1)
         self.commit(1)
-        self.spoil(True)
+        self.spoil(True, is_own)
         if dies:
             self.crash(0)
 
@@ -187,7 +195,7 @@ class InboundCrashes(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "store"):
             return
-        self.store.unreadable = set()
+        self.store.unreadable = self.store.blocked = set()
         self.connect()
         self.end()
         self.publish(4)  # under identifiers that are free again

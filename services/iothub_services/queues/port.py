@@ -89,8 +89,9 @@ class Appended(NamedTuple):
     `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
     `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
-    `unreadable`: each queue that cannot be read, by its id; the others have the message. One is the publisher's own, perhaps: then no queue
-    has it. An intent stays open (!): what its publisher repeats is for those without it, until it is finished.
+    `unreadable`: each queue that cannot be read, by its id; the others have the message, and the intent stays open (!): what comes under its
+    identifier is for those without it, until it is finished. `is_noted`: False if there is no intent for certain, nor has any queue the message:
+    the publisher's own cannot be read. One that has a record in the way takes an intent all the same (!).
     `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`;
     two answers are the same whatever hits and reasons they tell of.
     """
@@ -99,6 +100,7 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
     dropped: tuple[tuple[int, int], ...] = ()
     is_stale: bool = False
+    is_noted: bool = True
     hit: tuple[str, ...] = ()
     unreadable: tuple[tuple[int, Unreadable], ...] = ()
 
@@ -235,9 +237,10 @@ class UnreadableQueueError(BackendError, CorruptRecordError):
         return Unreadable(self.position, str(self))
 
 
-def refused_by_own(deliveries: int, error: UnreadableQueueError) -> Appended:
-    """Return the answer to a message whose publisher's own queue cannot be read: nobody gets it."""
-    return Appended((Refused.UNREADABLE,) * deliveries, unreadable=((error.queue_id, error.found),))
+def refused_by_own(deliveries: int, error: UnreadableQueueError, *, is_noted: bool) -> Appended:
+    """Return the answer to a message whose publisher's own queue cannot be read: nobody gets it. `is_noted`: an earlier attempt may have."""
+    positions = (Refused.UNREADABLE,) * deliveries
+    return Appended(positions, is_noted=is_noted, unreadable=((error.queue_id, error.found),))
 
 
 def worst_of(errors: Sequence[BackendError], *, is_written: bool) -> BackendError:

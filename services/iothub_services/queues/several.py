@@ -429,7 +429,9 @@ class SeveralQueues:
         dropped = tuple(each for answer in told.values() for each in answer.dropped)
         hit = tuple(each for answer in told.values() for each in answer.hit)
         unreadable = tuple(each for answer in told.values() for each in answer.unreadable)
-        return Appended(tuple(map(position, op.deliveries)), dropped=dropped, hit=hit, unreadable=unreadable)
+        is_noted = all(each.is_noted for each in told.values())
+        found = tuple(map(position, op.deliveries))
+        return Appended(found, is_noted=is_noted, dropped=dropped, hit=hit, unreadable=unreadable)
 
 
 def _has(driver: QueueStore, queue_id: int) -> bool:

@@ -315,9 +315,7 @@ class QueueWriter:
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
         if pending.answer.unreadable:
-            own: Session | None = pending.publish.inbound
-            is_noted = own is None or own.queue_id not in dict(pending.answer.unreadable)
-            self._attached.partly_stored(pending.publish, pending.answer.positions, is_noted)
+            self._attached.partly_stored(pending.publish, pending.answer.positions, pending.answer.is_noted)
         else:
             self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)
 

@@ -53,6 +53,22 @@ def test_refusal_leaves_when_the_identifier_is_durably_free(is_full: bool) -> No
     assert not bench.store.queue(OWN).intents
 
 
+def test_publisher_whose_own_queue_takes_no_message_is_refused_as_others_are() -> None:
+    """It takes the intent all the same, so the refusal waits, and the next message under the identifier is another one."""
+    bench, publisher = house()
+    bench.store.unreadable, bench.store.blocked = set(), {OWN}
+    publisher.subscribe(b"a", 2)
+
+    for payload in (b"1", b"2"):
+        publisher.send(sent(payload))
+        bench.store.commit()
+        assert publisher.take() == b""
+        bench.store.commit()
+        assert publisher.take() == ack(0x50, 1, 0x83)
+
+    assert stored(bench) == [b"1", b"2"]
+
+
 def test_message_behind_a_refused_one_survives_a_crash() -> None:
     """What a hub that dies has not forgotten yet, its client has not heard of: it does not use the identifier for another message."""
     bench, publisher = house()

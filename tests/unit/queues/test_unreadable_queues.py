@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from iothub.errors import BackendError
 from iothub.records import keys
 from iothub.testing.queue_contract import TENANT, identified, made, moved, one, positions
 from iothub_services.queues.port import (
@@ -24,7 +25,7 @@ from iothub_services.queues.port import (
 from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import PREFIX, RedisHouse
+from tests.support.redis_queues import PREFIX, Fault, RedisHouse
 
 UNREADABLE = int(Refused.UNREADABLE)
 BROKEN, WHOLE, PUBLISHER = 1, 2, 3
@@ -231,10 +232,27 @@ def test_publisher_whose_own_queue_cannot_be_read_holds_up_nobody_else(house: Ho
     answer = appended(store, spread(WHOLE, qos=2, inbound=Inbound(PUBLISHER, publisher, 7)))
 
     if isinstance(answer, Appended):
-        assert told(answer) == ((UNREADABLE,), [PUBLISHER])
+        assert (told(answer), answer.is_noted) == (((UNREADABLE,), [PUBLISHER]), False)
     else:
         assert (answer.queue_id, answer.is_written) == (PUBLISHER, False)
     assert store.append([one(WHOLE, 2)])[0].positions == (1,)
+
+
+def test_own_queue_that_cannot_be_read_may_have_noted_a_message_whose_answer_was_lost() -> None:
+    """Nobody knows whether the first attempt was recorded, so its identifier is not free."""
+    house = RedisHouse()
+    store = house.store()
+    publisher, _ = (made(store, each).epoch for each in (PUBLISHER, WHOLE))
+    op = spread(WHOLE, qos=2, inbound=Inbound(PUBLISHER, publisher, 7))
+    house.fault = lambda call: Fault.LATE
+    with pytest.raises(BackendError):
+        store.append([op])
+    house.fault = lambda call: Fault.NONE
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{{PUBLISHER}}}:m", "v", "9")
+
+    (answer,) = store.append([op])
+
+    assert (told(answer), answer.is_noted) == (((UNREADABLE,), [PUBLISHER]), True)
 
 
 def test_several_drivers_tell_of_it_too(house: House) -> None:

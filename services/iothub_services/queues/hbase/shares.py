@@ -190,13 +190,13 @@ def _sized(qos: int, flags: int, identifiers: tuple[int, ...], message_id: bytes
 def _merged(shares: list[Share]) -> Appended:
     """Return the answer to a message of all its shares'."""
     if len(shares) == 1 and not shares[0].hits and shares[0].unreadable is None:
-        return _new(Appended, ((shares[0].position,), False, (), False, (), ()))  # for nearly every message
+        return _new(Appended, ((shares[0].position,), False, (), False, True, (), ()))  # for nearly every message
     positions = tuple([share.position for share in shares])
     hits = tuple([hit for share in shares for hit in share.hits])
     unreadable = tuple(
         [(share.delivery.queue_id, share.unreadable) for share in shares if share.unreadable is not None]
     )
     if not hits:
-        return Appended(positions, False, (), False, (), unreadable)
+        return Appended(positions, False, (), False, True, (), unreadable)
     dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
-    return Appended(positions, False, dropped, False, hits, unreadable)
+    return Appended(positions, False, dropped, False, True, hits, unreadable)

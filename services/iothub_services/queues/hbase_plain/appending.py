@@ -201,7 +201,8 @@ class Appending:
             if inbound is not None:
                 queue = self._log.get(inbound.queue_id)
                 if inbound.queue_id in damaged:
-                    item.refusal = refused_by_own(len(item.positions), damaged[inbound.queue_id].error)
+                    error = damaged[inbound.queue_id].error
+                    item.refusal = refused_by_own(len(item.positions), error, is_noted=item.is_open)
                 elif queue is None:
                     item.refusal = Appended((), is_stale=True)
                 else:

@@ -139,7 +139,8 @@ class Inbounds:
             outcome = of_queue(queue_id, told)
             if isinstance(outcome, UnreadableQueueError):
                 for _, item in publishes:
-                    item.refuse(refused_by_own(len(item.shares), outcome))
+                    is_noted = item.progress >= Progress.ASKED
+                    item.refuse(refused_by_own(len(item.shares), outcome, is_noted=is_noted))
             elif isinstance(outcome, BackendError):
                 errors.append(outcome)
                 _mark_asked(publishes, outcome)
