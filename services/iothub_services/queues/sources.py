@@ -5,6 +5,7 @@ Knows connections by identity alone, and no store.
 Theory: a client whose publish was given up is closed, and sends all that was not answered again, in order. Were a later one
 stored meanwhile, receivers would get it before the earlier ones [MQTT-4.6.0-5] (!). So what waits of a connection has one `Source`, and a
 thread that gives one up does none behind it; whoever was told of that begins anew: as another connection, or with what it sends from now on.
+QoS 0 is neither repeated nor kept in order with what is, and nobody is told of its loss: it ends nothing, and nothing else takes it with it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Sources:
         return len(self._sources)
 
     def enter(self, publish: StoredPublish) -> Source | None:
-        """Return the source of a publish that begins to wait; None: the hub itself publishes, and repeats nothing."""
+        """Return the source of a publish that begins to wait; None: nobody repeats it, as the hub itself published it, or it has QoS 0."""
         connection = publish.connection
-        if connection is None:
+        if connection is None or publish.slot is None:
             return None
         source = self._sources.get(connection)
         if source is None:  # 5.0 is told of each that was refused, and goes on if that is certain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub.engine.message import Message
-from iothub.engine.outbox import StoredPublish
+from iothub.engine.outbox import AckSlot, StoredPublish
 from iothub.engine.tenant import TenantPlane
 from iothub_services.queues.sources import Sources
 
@@ -19,10 +19,11 @@ class Link:
         self.version = version
 
 
-def publish(link: Link | None, *, retain: bool = False) -> StoredPublish:
-    message = Message(b"a", b"", 1, retain, b"", 0.0, bytes(16), None, "pub")
+def publish(link: Link | None, *, retain: bool = False, qos: int = 1) -> StoredPublish:
+    message = Message(b"a", b"", qos, retain, b"", 0.0, bytes(16), None, "pub")
     item = StoredPublish(TENANT, message, [], retain)
     item.connection = link  # type: ignore[assignment]
+    item.slot = AckSlot(1, qos) if qos else None
     return item
 
 
@@ -33,10 +34,11 @@ def test_publishes_of_one_connection_have_one_source() -> None:
     assert sources.enter(publish(Link())) is not sources.enter(publish(link))
 
 
-def test_what_the_hub_publishes_has_no_source() -> None:
-    """Nobody sends it again, so nothing can overtake it."""
+@pytest.mark.parametrize(("link", "qos"), [(None, 1), (Link(), 0)])
+def test_what_nobody_repeats_has_no_source(link: Link | None, qos: int) -> None:
+    """The hub's own, and QoS 0: nothing can overtake it."""
     sources = Sources()
-    item = publish(None)
+    item = publish(link, qos=qos)
     sources.leave(item, sources.enter(item), is_failed=True)
 
     assert len(sources) == 0

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.engine.message import Message
-from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.errors import BackendError, CorruptRecordError, NotFoundError
@@ -534,7 +534,7 @@ def test_nothing_is_stored_behind_what_a_queue_has_not_got(
     reader, link = house.session(1), Link(version)
     items, calls = [publish(reader), publish(reader)], list[int]()
     for item in items:
-        item.connection = link
+        item.connection, item.slot = link, AckSlot(1, 1)
     answers = [Appended((-3,), unreadable=((1, Unreadable(0, "version 9")),)), Appended((1,))]
 
     def append(batch: list[Append]) -> list[Appended]:
@@ -551,6 +551,26 @@ def test_nothing_is_stored_behind_what_a_queue_has_not_got(
     house.writer.append(items[1])
     house.run()
     assert len(house.writer._sources) == 0
+
+
+def test_qos0_message_that_a_queue_has_not_got_costs_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its publisher hears nothing, is not disconnected, and sends nothing again: what it sends behind it is stored."""
+    blocked, reader, link = house.session(1), house.session(2), Link(4)
+    first, *later = items = [publish(blocked, qos=0), publish(reader), publish(reader, qos=0)]
+    for item in items:
+        item.connection, item.slot = link, AckSlot(1, 1) if item.message.qos else None
+    answers = [[Appended((-3,), unreadable=((1, Unreadable(0, "version 9")),))], [Appended((1,)), Appended((2,))]]
+
+    def append(_: list[Append]) -> list[Appended]:
+        if len(answers) == 2:
+            for item in later:
+                house.writer.append(item)
+        return answers.pop(0)
+
+    monkeypatch.setattr(house.queues, "append", append)
+    house.writer.append(first)
+
+    assert [verb for verb, *_ in house.run()] == ["partly_stored", "stored", "stored"]
 
 
 @pytest.mark.parametrize("is_noted", [False, True])
