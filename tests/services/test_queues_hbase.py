@@ -59,10 +59,10 @@ def test_queue_contract(case: Case, store: HBaseQueues) -> None:
     case(store)
 
 
-def test_message_without_room_beside_a_record_that_cannot_be_read_is_refused_alone(
+def test_message_without_room_beside_a_record_that_cannot_be_read_is_refused_with_what_is_behind_it(
     store: HBaseQueues, tables: Tables, services: Services
 ) -> None:
-    """The region refuses a call whole; those that have room are stored with the next ones."""
+    """The region refuses a call whole; those before it are stored with the next ones."""
     store.create(TENANT, 1, QueueLimits(0, 1000, Overflow.DROP_OLDEST), 1)
     store.append([one(1, number) for number in range(1, 4)])
     row = keys.record_row(keys.queue_key(1, TENANT), 2)
@@ -74,7 +74,7 @@ def test_message_without_room_beside_a_record_that_cannot_be_read_is_refused_alo
         answers = store.append([Append(identified(9), b"x" * size, 0, (Delivery(1, 1),)) for size in sizes])
 
     refused = int(Refused.UNREADABLE)
-    assert [answer.positions for answer in answers] == [(4,), (5,), (refused,), (6,), (refused,), (7,)]
+    assert [answer.positions for answer in answers] == [(4,), (5,), *[(refused,)] * 4]
     assert {found.position for answer in answers for _, found in answer.unreadable} == {2}
 
 

@@ -9,15 +9,18 @@ from typing import NamedTuple
 
 import pytest
 
+from iothub.errors import BackendError
 from iothub.records import keys
 from iothub.records.message import StoredMessage, encode_message
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import MANY, TENANT, made, moved
+from iothub_services.queues.hbase.requests import MOST_RECORDS
 from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Overflow, QueueLimits, QueueStore, Refused
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.sqlite import SqliteQueues
 from iothub_services.queues.threads import LoadedPage, load_page
 from iothub_services.sqlite.database import open_database
+from tests.support.hbase_calls import Fault
 from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 
@@ -121,31 +124,109 @@ def test_queue_that_stands_still_takes_messages_and_acknowledgements(house: Hous
 
 @pytest.mark.parametrize("house", [on_hbase, on_hbase_plain], indirect=True)
 @pytest.mark.parametrize("small", [1, 6, 40])
-def test_message_that_must_make_room_is_refused_alone(house: House, small: int) -> None:
-    """Records that may go for it cannot all be read; what has room is stored, also with the same call."""
+def test_message_that_must_make_room_is_refused_with_what_is_behind_it(house: House, small: int) -> None:
+    """Records that may go for it cannot all be read. What has room is stored before it, with the same call, and all in other queues."""
     store = house.restarted()
+    made(store, 2)
     held = store.stats(1).bytes
     store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
     sizes = [*[10] * small, held + 990, *[10] * small, held + 995, 10]
 
     with store.group():
-        answers = store.append([Append(b"", b"x" * size, 0, (Delivery(1, 1),)) for size in sizes])
+        answers = store.append([Append(b"", b"x" * size, 0, (Delivery(1, 1), Delivery(2, 1))) for size in sizes])
 
-    positions = iter(range(7, 100))
-    assert [answer.positions for answer in answers] == [
-        (next(positions) if size == 10 else int(Refused.UNREADABLE),) for size in sizes
-    ]
+    here = [*range(7, 7 + small), *[int(Refused.UNREADABLE)] * (small + 3)]
+    assert [answer.positions for answer in answers] == list(zip(here, range(1, len(sizes) + 1), strict=True))
     assert {found.position for answer in answers for _, found in answer.unreadable} == {SPOILT}
+
+
+@pytest.mark.parametrize(("house", "qos"), [(on_hbase, 1), (on_hbase, 2), (on_hbase_plain, 1)], indirect=["house"])
+def test_publisher_that_repeats_what_was_refused_keeps_its_order(house: House, qos: int) -> None:
+    """The second one would have had room, and come before the repeat of the first one [MQTT-4.6.0-5]."""
+    store = house.restarted()
+    held = store.stats(1).bytes
+    store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
+    sizes = (7, held + 990), (8, 10)
+    batch = [Append(number.to_bytes(16), b"x" * size, 0, (Delivery(1, qos),)) for number, size in sizes]
+    with store.group():
+        assert [answer.positions for answer in store.append(batch)] == [(int(Refused.UNREADABLE),)] * 2
+
+    store.set_limits([(1, QueueLimits())])
+
+    with store.group():
+        assert [answer.positions for answer in store.append([replace(each) for each in batch])] == [(7,), (8,)]
+
+
+@pytest.mark.parametrize("faulty", [3, 4])
+def test_call_that_fails_elsewhere_changes_nothing_of_it(faulty: int) -> None:
+    """The repeat knows that the first one was refused, and refuses the second one."""
+    house = HBase()
+    store, caller = house.store(1)
+    for queue_id in (1, 2):
+        made(store, queue_id)
+    for number in range(1, 7):
+        append(store, number)
+    records = house.coprocessor.queues[KEY].records
+    records[SPOILT] = replace(records[SPOILT], raw=b"\7" + records[SPOILT].raw[1:])
+    held = store.stats(1).bytes
+    store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
+    elsewhere = [Append(b"", b"x", 0, (Delivery(2, 1),)) for _ in range(MOST_RECORDS + 1)]  # it takes two rounds, too
+    batch = [Append(b"", b"x" * size, 0, (Delivery(1, 1),)) for size in (held + 990, 10)] + elsewhere
+    calls = iter(range(1, 100))
+    caller.fault = lambda call: Fault.UNSENT if call.verb.name == "append" and next(calls) == faulty else Fault.NONE
+    with pytest.raises(BackendError), store.group():
+        store.append(batch)
+
+    with store.group():
+        answers = store.append(batch)
+
+    assert [answer.positions for answer in answers[:2]] == [(int(Refused.UNREADABLE),)] * 2
+    assert answers[-1].positions == (len(elsewhere),)
+
+
+def test_call_of_a_log_that_fails_elsewhere_changes_nothing_of_it() -> None:
+    """With `hbase-plain` one queue's rows are asked for while those of another one are planned."""
+    house = PlainHBase()
+    store, _ = house.store(1)
+    made(store, 1)
+    store.create(TENANT, 2, QueueLimits(1), 1)
+    for number in range(1, 7):
+        append(store, number)
+    row = house.rows[keys.record_row(KEY, SPOILT)]
+    row[b"d:b"] = (b"\7" + row[b"d:b"][0][1:], row[b"d:b"][1])
+    store, caller = house.store(2)
+    held = store.stats(1).bytes
+    store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
+    store.append([Append(b"", b"x", 0, (Delivery(2, 1),))])
+    batch = [
+        Append(b"", b"x" * size, 0, (Delivery(queue_id, 1),)) for queue_id, size in ((1, held + 990), (2, 1), (1, 10))
+    ]
+    full = keys.queue_key(2, TENANT)
+    caller.fault = lambda call: Fault.UNSENT if full in call.frame(1) else Fault.NONE
+    with pytest.raises(BackendError), store.group():
+        store.append(batch)
+    caller.fault = lambda _: Fault.NONE
+
+    with store.group():
+        answers = store.append(batch)
+
+    refused = (int(Refused.UNREADABLE),)
+    assert [answer.positions for answer in answers] == [refused, (int(Refused.FULL),), refused]
 
 
 @pytest.mark.parametrize("house", [on_hbase], indirect=True)
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_full_queue_with_an_unreadable_record_costs_few_calls(house: House, qos: int) -> None:
-    """Each message must make room, so all are refused: not one by one."""
+@pytest.mark.parametrize(
+    "size_of", [lambda _: 4, lambda number: 300 - number, lambda number: 100 - number % 2 * number // 4]
+)
+def test_full_queue_with_an_unreadable_record_costs_few_calls(
+    house: House, qos: int, size_of: Callable[[int], int]
+) -> None:
+    """Each message must make room, so all are refused: not one by one, whatever their sizes are."""
     store = house.store
     store.set_limits([(1, QueueLimits(6, 0, Overflow.DROP_OLDEST))])
     moved(store, MoveKind.RESERVE, 1, store.claim(1, b"reader").epoch, SPOILT - 1)
-    batch = [Append(number.to_bytes(16), b"body", 0, (Delivery(1, qos),)) for number in range(10, 266)]
+    batch = [Append(number.to_bytes(16), b"x" * size_of(number), 0, (Delivery(1, qos),)) for number in range(10, 266)]
     asked = house.asked()
 
     with store.group():

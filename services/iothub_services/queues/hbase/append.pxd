@@ -10,7 +10,8 @@ cdef class Appending:
     cdef object _regions, _bodies, _writer, _sequence
     cdef dict _open
     cdef Heads _heads
-    cdef dict _unread, _most, _unfit
+    cdef dict _unread, _most
+    cdef bint _has_refused
     cdef public object repeats
 
     @cython.locals(index=QueueIndex, item=Item, found=list, size_bytes=Py_ssize_t)
@@ -28,12 +29,14 @@ cdef class Appending:
     cdef list _round(self, list items)
     @cython.locals(item=Item, share=Share, tenant=Tenant, operation=Operation, sums=dict, taken=list)
     cdef dict _rooms(self, list items)
-    cdef bint _may_go(self, Item item, Share share, Operation chosen)
+    cdef bint _is_enough(self, object queue_id, Operation chosen)
     cdef object _settle(self, Operation operation, object outcome)
     @cython.locals(share=Share)
     cdef object _told(self, Operation operation, int status, bytes octets)
     @cython.locals(share=Share)
     cdef object _refuse(self, Operation operation, object found)
+    @cython.locals(item=Item, share=Share, refused=dict)
+    cdef object _refuse_behind(self, object items)
 
 
 @cython.locals(item=Item, share=Share, waiting=list)

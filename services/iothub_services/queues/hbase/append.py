@@ -10,8 +10,9 @@ sequence is never used again. A batch is a row of rounds, one call for each regi
 bounds needs more (`room`), and so does a queue whose operation is open. When a call fails, what the others did is kept with the
 items of the batch, and the repeat asks for the rest alone.
 
-A record that cannot be read is in the way of those messages alone that must make room, but the region refuses their operation whole, with
-nothing done: it is halved until one is found that is refused by itself, and what has its size or more is refused with it.
+A record that cannot be read is in the way of messages that must make room, but the region refuses their operation whole, with nothing done:
+it is halved until one is found that is refused by itself. What is behind that one for this queue in the batch is refused with it, also where
+it would fit: its publisher may repeat both, in their order (!). So what a batch costs there does not depend on its sizes, either.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Appending:
         self._heads = Heads()
         self._unread: dict[int, UnreadableQueueError] = {}  # of this call: their rows in the index cannot be read
         self._most: dict[int, int] = {}  # of this call: how many messages at once for queues with such a record
-        self._unfit: dict[int, tuple[int, Unreadable]] = {}  # of this call: what size is refused for it
+        self._has_refused = False  # of what may be asked for again
         self.repeats: Repeats[object, Item] = Repeats(self._forgotten)
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
@@ -94,7 +95,7 @@ class Appending:
         """Get every share of these messages its position. Raises BackendError: some may have theirs."""
         self.put_bodies(items)
         self._most.clear()
-        self._unfit.clear()
+        self._refuse_behind(items)
         waiting = _waiting(items)
         while waiting:
             operations = self._round(waiting)
@@ -106,12 +107,14 @@ class Appending:
             ]
             if errors:
                 raise self._failure(items, errors)
+            self._refuse_behind(items)
             waiting = _waiting(waiting)
 
     def forget(self) -> None:
         """Nobody asks for any of these messages any more. What may have been done of them is left as it is; see `_forgotten`."""
         self.repeats.clear()
         self._open.clear()
+        self._has_refused = False
 
     # --- inside
 
@@ -158,7 +161,7 @@ class Appending:
                     old[queue_id] = self._open[queue_id]
                     continue
                 chosen = new.get(queue_id)
-                if (is_any_cut and not self._may_go(item, share, chosen)) or (
+                if (is_any_cut and self._is_enough(queue_id, chosen)) or (
                     rooms and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size)
                 ):
                     continue
@@ -172,13 +175,9 @@ class Appending:
         self._open.update(new)
         return [*old.values(), *new.values()]
 
-    def _may_go(self, item: Item, share: Share, chosen: Operation | None) -> bool:
-        """See whether this round takes a message, where a record of its queue cannot be read; what is sure to be refused is refused now."""
-        queue_id = share.delivery.queue_id
-        if queue_id in self._unfit and item.size >= self._unfit[queue_id][0]:
-            share.refuse(self._unfit[queue_id][1])
-            return False
-        return chosen is None or queue_id not in self._most or len(chosen.shares) < self._most[queue_id]
+    def _is_enough(self, queue_id: int, chosen: Operation | None) -> bool:
+        """See whether this round asks a queue, of which a record cannot be read, for nothing more."""
+        return chosen is not None and queue_id in self._most and len(chosen.shares) >= self._most[queue_id]
 
     def _rooms(self, items: Sequence[Item]) -> dict[Tenant, TenantRoom]:
         """Return the room of each tenant whose messages may not all fit."""
@@ -240,9 +239,22 @@ class Appending:
             self._most[queue_id] = max(len(shares) // 2, 1)
             if len(shares) > 1:
                 return
-            self._unfit[queue_id] = operation.size_bytes, found
+        self._has_refused = True
         for share in shares:
             share.refuse(found)
+
+    def _refuse_behind(self, items: Sequence[Item]) -> None:
+        """No queue gets a message behind one of this batch that it has not got. None of these is on its way yet."""
+        if not self._has_refused:
+            return
+        refused: dict[int, Unreadable] = {}
+        for item in items:
+            for share in item.shares:
+                queue_id = share.delivery.queue_id
+                if share.unreadable is not None:
+                    refused[queue_id] = share.unreadable
+                elif not share.position and queue_id in refused:
+                    share.refuse(refused[queue_id])
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
         """Return one error for the batch."""

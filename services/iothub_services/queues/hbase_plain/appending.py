@@ -6,6 +6,8 @@ Theory: a call that fails is made again with the same `Append`s (the same object
 answered for an item, and rows on their way, are kept until then. An inbound QoS 2 message is recorded in its publisher's meta row before
 anything else (`Open`, with what is needed to finish it beside), and as routed when every queue has it; whoever claims the publisher's queue
 finishes what is open. Message ids make that safe: a queue knows those of its rows, and remembers those that were acknowledged.
+Behind a message that a queue could not take for something that cannot be read, it takes none of the same call (!): whoever repeats it may
+repeat those, too, in their order.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from iothub_services.queues.port import (
     Delivery,
     Inbound,
     Refused,
+    Unreadable,
     UnreadableQueueError,
     refused_by_own,
 )
@@ -81,6 +84,7 @@ class Appending:
         self._redo: list[tuple[LogQueue, list[_Share]]] = []
         self._fresh: set[LogQueue] = set()  # full ones whose meta rows were read in this call
         self._damaged: set[int] = set()  # queues that turned out to be while something was on its way into them
+        self._refused: dict[int, Unreadable] = {}  # queues that have not got all that came before, in this call
         self._active: set[LogQueue] = set()  # queues of this call: what another one has left elsewhere cannot fail it
 
     def do(self, batch: Sequence[Append]) -> list[Appended]:
@@ -110,12 +114,14 @@ class Appending:
             self._abandon()
 
     def _carry(self, items: Sequence[Item]) -> None:
+        self._refused.clear()
         damaged = self._log.load_readable(_queue_ids(items))
         self._settle(items)
         self._prepare(items)
         self._open(items, damaged)
         for item in items:
             if item.refusal is None:
+                self._refused |= item.unreadable  # by an earlier attempt
                 for index, delivery in enumerate(item.append.deliveries):
                     if delivery.queue_id in damaged and not item.positions[index]:
                         item.refuse(index, damaged[delivery.queue_id].error.found)
@@ -231,12 +237,17 @@ class Appending:
     # --- one queue's share
 
     def _deliver(self, item: Item, index: int, delivery: Delivery) -> None:
+        queue_id = delivery.queue_id
+        if queue_id in self._refused:
+            item.refuse(index, self._refused[queue_id])
+            return
         try:
             self._deliver_readable(item, index, delivery)
         except UnreadableQueueError as error:
-            if error.queue_id != delivery.queue_id:
+            if error.queue_id != queue_id:
                 raise
             item.refuse(index, error.found)
+            self._refused[queue_id] = error.found
 
     def _deliver_readable(self, item: Item, index: int, delivery: Delivery) -> None:
         queue = self._log.get(delivery.queue_id)
@@ -341,10 +352,14 @@ class Appending:
         """Queues have turned out to be unreadable."""
         for row in rows:
             if isinstance(row.error, UnreadableQueueError):
+                queue_id = row.queue.known.queue_id
                 row.course = Course.DISCARDED
-                for share in self._shares[row]:
+                self._refused[queue_id] = row.error.found
+                behind = self._planned.pop(row.queue, [])
+                self._came(row.queue, behind)
+                for share in (*self._shares[row], *behind):
                     share.item.refuse(share.index, row.error.found)
-                self._damaged.add(row.queue.known.queue_id)
+                self._damaged.add(queue_id)
 
     def _deliver_again(self) -> None:
         """Look once more whether queues have these messages; what was planned behind them stays behind them."""
