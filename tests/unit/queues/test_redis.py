@@ -456,6 +456,7 @@ def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -
         ("WRONGTYPE Operation against a key holding the wrong kind of value script: 5b, on @user_script:38.", True),
         ("user_script:74: attempt to compare nil with number script: 5b, on @user_script:74.", True),
         ("Error running script (call to f_5b): @user_script:74: user_script:74: attempt to compare nil", True),
+        ("Error running script (call to f_5b): @user_script:76: WRONGTYPE Operation against a key holding", True),
         ("NOPERM this user has no permissions to run the 'hset' command script: 5b, on @user_script:9.", False),
         ("ACL failure in script: The user executing the script can't access this command", False),
         ("Error running script (call to f_5b): @user_script: 9: -OOM command not allowed", False),

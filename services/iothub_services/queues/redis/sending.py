@@ -23,9 +23,12 @@ PART_BYTES = 1 << 20  # of one pipeline: Redis holds all answers until it is rea
 PART_CALLS = 512
 
 _OF_ONE_QUEUE = re.compile(
-    r"Redis refused: (?:UNREADABLE|WRONGTYPE) |(?<!@)user_script:\d+: |The ID specified in XADD "
+    r"(?:Redis refused|@user_script:\d+): (?:UNREADABLE|WRONGTYPE) |(?<!@)user_script:\d+: |The ID specified in XADD "
 )
-"""A script has found a queue of a newer program, or what is none: it says so, or fails of it. What it is not allowed to do reads otherwise."""
+"""A script has found a queue of a newer program, or what is none: it says so, or fails of it. What it is not allowed to do reads otherwise.
+
+Redis 6 has a text of its own around what a script was refused.
+"""
 
 
 class Sender:
