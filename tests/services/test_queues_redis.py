@@ -10,7 +10,7 @@ import pytest
 from iothub.errors import BackendError
 from iothub.testing import queue_contract, queue_expiry_contract
 from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, made, moved, one, positions
-from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Refused
+from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Overflow, QueueLimits, Refused
 from iothub_services.queues.redis.store import RedisQueues
 from ops.services.house import Services
 from tests.support.redis_hubs import RedisQueueHouse
@@ -115,6 +115,20 @@ def test_damaged_queue_costs_its_own_messages_alone(house: RedisQueueHouse, stor
         other.open()
         other.drop(1)
         assert [stats.queue_id for stats in other.list_queues(TENANT)] == [2]
+
+
+def test_tail_that_went_back_removes_nothing(house: RedisQueueHouse, store: RedisQueues) -> None:
+    """Redis refuses the new record: no old one makes room for it."""
+    store.create(TENANT, 1, QueueLimits(3, 0, Overflow.DROP_OLDEST), 1)
+    store.append([one(1, number) for number in (1, 2, 3)])
+    with closing(house.connection()) as redis:
+        base = f"{house.prefix}:queue:{{1}}"
+        redis.run("HSET", f"{base}:m", "tail", 0)
+        with house.store() as other:
+            for number in (4, 5):
+                (answer,) = other.append([one(1, number)])
+                assert answer.positions == (Refused.UNREADABLE,)
+        assert redis.run("XLEN", f"{base}:r") == 3
 
 
 def test_full_memory_holds_back_and_loses_nothing(house: RedisQueueHouse, store: RedisQueues) -> None:

@@ -12,6 +12,7 @@ from iothub_services.queues.port import (
     Delivery,
     Move,
     MoveKind,
+    Overflow,
     QueueLimits,
     Refused,
     UnreadableQueueError,
@@ -59,6 +60,21 @@ def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(house: RedisHou
 
     assert [answer.positions for answer in answers] == [UNREADABLE, (1,)]
     assert positions(store, 2, epochs[2]) == [1]
+
+
+def test_nothing_makes_room_for_what_is_refused(house: RedisHouse) -> None:
+    """Redis takes no record before its last one; what is stored stays then, however often somebody asks."""
+    store = house.store()
+    store.create(TENANT, 1, QueueLimits(3, 0, Overflow.DROP_OLDEST), 1)
+    store.append([one(1, number) for number in (1, 2, 3)])
+    house.redis.execute_command("HSET", key(1, "m"), "tail", 0)
+    store = house.store(2)
+
+    for number in (4, 5):
+        (answer,) = store.append([one(1, number)])
+        assert answer.positions == UNREADABLE
+
+    assert house.redis.execute_command("XLEN", key(1, "r")) == 3
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ APPEND = Script(
     + """
 local state, refusal = numbers('tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
 if refusal then return refusal end
--- What is damaged fails here: behind the first write nothing may, for that stays (!). The first write is one to `records`.
+-- What is damaged fails here: behind the first write nothing may, for that stays (!). The first write is XADD: Redis may refuse the position.
 redis.call('HLEN', ids)
 redis.call('ZCARD', due)
 redis.call('ZCARD', qos0)
@@ -128,8 +128,8 @@ local function take_room(count, size)
   if room_bytes >= 0 then room_bytes = room_bytes - size end
 end
 
--- Drop by policy, all that is needed or nothing; what may have been sent is spared. Returns positions, or nil.
-local function make_room(size)
+-- Choose by policy what is dropped, all that is needed or nothing; what may have been sent is spared. Returns records, or nil.
+local function victims_for(size)
   local is_qos0_only = overflow == '2'
   if overflow == '0' or (is_qos0_only and redis.call('ZCARD', qos0) == 0) then return nil end
   local need_messages, need_bytes = 0, 0
@@ -158,6 +158,11 @@ local function make_room(size)
     end
     from = position_of(part[#part]) + 1
   end
+  return victims
+end
+
+-- Behind the XADD of what needs their room (!). Returns positions.
+local function drop(victims)
   local positions = {}
   for _, entry in ipairs(victims) do
     redis.call('XDEL', records, entry[1])
@@ -179,7 +184,7 @@ for at = 8, #ARGV, 6 do
   local limit, victims = 0, nil
   if not known then
     limit = full(#body)
-    if limit > 0 then victims = make_room(#body) end
+    if limit > 0 then victims = victims_for(#body) end
   end
   if known then
     told[#told + 1] = known
@@ -188,14 +193,14 @@ for at = 8, #ARGV, 6 do
     told[#told + 1] = 'f' .. limit
     is_run = false
   else
-    if victims then
-      dropped[#dropped + 1] = 'd' .. #told .. ':' .. limit .. ':' .. table.concat(victims, ',')
-      is_run = false
-    end
     tail = tail + 1
     local position = text(tail)
     redis.call('XADD', records, position .. '-0', 'v', '1', 'q', qos, 'f', ARGV[at + 1], 'e', ARGV[at + 2],
       'i', ARGV[at + 3], 'd', id, 'b', body)
+    if victims then
+      dropped[#dropped + 1] = 'd' .. #told .. ':' .. limit .. ':' .. table.concat(drop(victims), ',')
+      is_run = false
+    end
     if id ~= '' then redis.call('HSET', ids, id, position) end
     if ARGV[at + 2] ~= '0' then redis.call('ZADD', due, ARGV[at + 2], padded(position)) end
     if qos == '0' then redis.call('ZADD', qos0, position, position) end
