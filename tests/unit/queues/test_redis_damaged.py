@@ -17,6 +17,7 @@ from iothub_services.queues.port import (
     Refused,
     UnreadableQueueError,
 )
+from iothub_services.queues.redis.names import Names
 from tests.support.redis_queues import PREFIX, RedisHouse
 
 UNREADABLE = (int(Refused.UNREADABLE),)
@@ -106,6 +107,7 @@ def test_queue_without_a_state_that_can_be_read_is_neither_gone_nor_in_the_way(
     ]
     store.drop(1)
     assert [each.queue_id for each in store.list_queues(TENANT)] == [2]
+    assert house.redis.execute_command("SMEMBERS", Names(PREFIX).of_tenant(TENANT)) == [b"2"]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ class QueueIndex:
         for member in self._members(self._names.tenants):
             tenant_id = int(member)
             for part in _chunks(sorted(map(int, self._members(self._names.of_tenant(tenant_id)))), AT_ONCE):
-                for known in map(self._added, self._told(part)):
+                for told in self._told(part):
+                    known = self._added(told, tenant_id)
                     if isinstance(known, QueueStats):
                         self.add(tenant_id, known.queue_id).holds(known.messages, known.bytes)
 
@@ -173,11 +174,11 @@ class QueueIndex:
             if any(field is not None for field in fields)
         ]
 
-    def _added(self, told: tuple[int, _Fields]) -> QueueStats | None:
-        """Know a queue from now on; return where it stands, None: it cannot be read."""
+    def _added(self, told: tuple[int, _Fields], named_by: int = _NOBODY) -> QueueStats | None:
+        """Know a queue from now on; return where it stands, None: it cannot be read. `named_by`: whose it is if it does not say so itself."""
         queue_id, fields = told
         tenant_id = fields[0] or b""
-        self.add(int(tenant_id) if tenant_id.isdigit() else _NOBODY, queue_id)
+        self.add(int(tenant_id) if tenant_id.isdigit() else named_by, queue_id)
         stats = _stats(queue_id, fields)
         if stats is None:
             log.warning("queue that cannot be read left out", queue=queue_id, why=str(_problem(queue_id, fields)))
