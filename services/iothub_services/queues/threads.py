@@ -103,10 +103,30 @@ class QueueWrites:
                 appends.append(op)
             elif isinstance(op, Move):
                 moves.append(op)
-        moved: Iterator[object] = iter(self._store.apply(moves) if moves else ())
+        moved = iter(self._moved(moves))
         appended: Iterator[object] = iter(self._store.append(appends) if appends else ())
         for index in range(start, end):
             answers[index] = next(appended if isinstance(ops[index], Append) else moved)
+
+    def _moved(self, moves: list[Move]) -> list[object]:
+        """Do moves; those of a queue that is in the way, each by itself: a batch that is taken apart is a commit for each of its operations."""
+        apart: set[int] = set()
+        while True:
+            together = [move for move in moves if move.queue_id not in apart]
+            try:
+                done = iter(self._store.apply(together) if together else ())
+            except UnreadableQueueError as error:
+                if all(move.queue_id != error.queue_id for move in together):
+                    raise
+                apart.add(error.queue_id)
+            else:
+                return [self._alone(move) if move.queue_id in apart else next(done) for move in moves]
+
+    def _alone(self, move: Move) -> object:
+        try:
+            return self._store.apply([move])[0]
+        except UnreadableQueueError as error:
+            return error
 
 
 class Reads:

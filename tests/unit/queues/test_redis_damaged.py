@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from iothub.errors import CorruptRecordError
+from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one, positions
+from iothub_services.group_thread import GroupThread
 from iothub_services.queues.port import (
     Append,
     Appended,
@@ -18,6 +22,8 @@ from iothub_services.queues.port import (
     UnreadableQueueError,
 )
 from iothub_services.queues.redis.names import Names
+from iothub_services.queues.threads import QueueWrites, WriteOp
+from iothub_services.redis.calls import Call, Reply
 from tests.support.redis_queues import PREFIX, RedisHouse
 
 UNREADABLE = (int(Refused.UNREADABLE),)
@@ -133,3 +139,42 @@ def test_reader_of_a_damaged_queue_is_refused_by_name(house: RedisHouse, field: 
     if field != "reserved" and value != "99":
         with pytest.raises(UnreadableQueueError):
             store.apply([Move(MoveKind.ACK, 1, epoch, 1)])
+
+
+def test_move_that_is_refused_takes_no_batch_apart(house: RedisHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pipeline waits for the disk: what is for many other queues goes on together, and so does what their readers do."""
+    store = house.store()
+    epochs = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 31)}
+    store.append([one(queue_id, queue_id) for queue_id in epochs])
+    house.redis.execute_command("SET", key(1, "p"), "x")
+    house.redis.execute_command("HDEL", key(2, "m"), "head")
+    pipelines: list[int] = []
+    monkeypatch.setattr(store._sender, "_write", counting(house.ask, pipelines))
+    thread: GroupThread[WriteOp, object] = GroupThread(
+        "queues", QueueWrites(store), lambda deliver: deliver(), ManualClock()
+    )
+    moved: list[object] = []
+    appended: list[object] = []
+    for queue_id, epoch in epochs.items():
+        thread.submit(Move(MoveKind.ACK, queue_id, epoch, 1), moved.append)
+        thread.submit(one(queue_id + 1, 100 + queue_id), appended.append)
+    thread.submit(Move(MoveKind.RESERVE, 1, epochs[1], 1), moved.append)
+    thread.drain()
+
+    assert [getattr(answer, "queue_id", 0) for answer in moved[:2]] == [1, 2]
+    assert moved[2:] == [True] * 29
+    assert len(appended) == 30
+    assert not any(isinstance(answer, Exception) for answer in appended)
+    assert len(pipelines) < 10
+
+
+def counting(
+    ask: Callable[[Sequence[Call]], list[Reply]], pipelines: list[int]
+) -> Callable[[Sequence[Call]], list[Reply]]:
+    """Note how much each pipeline has."""
+
+    def write(calls: Sequence[Call]) -> list[Reply]:
+        pipelines.append(len(calls))
+        return ask(calls)
+
+    return write

@@ -9,12 +9,15 @@ import pytest
 
 from iothub.errors import BackendError
 from iothub.records import keys
+from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, identified, made, moved, one, positions
+from iothub_services.group_thread import GroupThread
 from iothub_services.queues.port import (
     Append,
     Appended,
     Delivery,
     Inbound,
+    Move,
     MoveKind,
     Overflow,
     QueueLimits,
@@ -23,6 +26,7 @@ from iothub_services.queues.port import (
     UnreadableQueueError,
 )
 from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.threads import QueueWrites, WriteOp
 from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
@@ -185,6 +189,27 @@ def test_verbs_of_that_queue_say_that_it_is_the_queue_and_not_the_store(house: H
     assert stats.unreadable
     store.drop(BROKEN)
     assert store.list_queues(TENANT) == []
+
+
+@pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
+def test_reader_of_that_queue_takes_no_batch_apart(house: House) -> None:
+    """What others do and send stays one commit, however often that one acknowledges."""
+    store = house.store()
+    epochs = {queue_id: made(store, queue_id).epoch for queue_id in NUMBERS}
+    store.append([one(queue_id, queue_id) for queue_id in epochs])
+    house.spoil(BROKEN)
+    thread: GroupThread[WriteOp, object] = GroupThread(
+        "queues", QueueWrites(house.store()), lambda deliver: deliver(), ManualClock()
+    )
+    answers: list[object] = []
+    for queue_id, epoch in epochs.items():
+        thread.submit(Move(MoveKind.ACK, queue_id, epoch, 1), answers.append)
+    thread.submit(one(WHOLE, 9), answers.append)
+    thread.drain()
+
+    assert isinstance(answers[0], UnreadableQueueError)
+    assert answers[1:] == [True, True, Appended((2,))]
+    assert thread.commits == 1
 
 
 def test_qos2_message_is_finished_when_the_queue_can_be_read_again(house: House) -> None:
