@@ -158,14 +158,16 @@ class Life:
             node.hbase.open()
         if node.redis is not None:
             node.redis.start()  # nothing waits for it: what is on it does without
-        if node.shared_quota is not None:
-            node.shared_quota.start()  # others may have to declare what they have: that goes on while this one starts
 
     async def _take_stores(self) -> None:
         """Wait for every server; leave word whose the stores are, once all have been looked at and none is somebody else's."""
         node = self._node
         accounts = {"the accounts database": node.know_accounts} if node.accounts.is_on_server else {}
-        await node.waiting.until_all_answer({**accounts, **node.drivers.needed})
+        await node.waiting.until_all_answer(accounts)
+        node.know_installation()
+        if node.shared_quota is not None:
+            node.shared_quota.start()  # others may have to declare what they have: that goes on while this one starts
+        await node.waiting.until_all_answer(node.drivers.needed)
         await node.waiting.until_all_answer({name: owned.claim for name, owned in node.drivers.owned.items()})
         await node.threads.run("housekeeping.installation", node.installation.note, node.data_dir)
 

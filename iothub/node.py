@@ -165,8 +165,8 @@ class Node:
         )
         self.shared_quota: SharedQuota | None = None
         if settings.quota.ledger == "redis" and self.redis is not None:
-            ledger = sharing.Sharing(settings, self.installation.id, data_dir, self.alarms)
-            self.shared_quota = ledger.quota(self.redis, self.clock, self.reactor.callLater, self.usage)
+            self.ledger = sharing.Sharing(settings, self.installation.id, data_dir, self.alarms)
+            self.shared_quota = self.ledger.quota(self.redis, self.clock, self.reactor.callLater, self.usage)
             sharing.feed(self.telemetry.registry, self.shared_quota)
 
     def know_accounts(self) -> None:
@@ -178,6 +178,13 @@ class Node:
             self.log.warning(
                 "queues.choices names tenants that do not exist: nobody gets these drivers", tenants=missing
             )
+
+    def know_installation(self) -> None:
+        """What this hub keeps in Redis is the installation's, which the accounts have told by now."""
+        if self.shared_quota is not None:
+            self.ledger.belongs_to(self.installation.id)
+        if self.shared_records is not None:
+            self.shared_records.begin_with(sharing.ledger_keys(self.settings, self.installation.id).scope)
 
     def _open(self, path: Path, schema: Schema) -> Database:
         return open_database(path, schema, self.clock, self.store_alarms)

@@ -30,9 +30,14 @@ class Sharing:
     """Makes the hub's half of the ledger; shows it to people."""
 
     def __init__(self, settings: Config, installation: str, data_dir: DataDir, alarms: Alarms) -> None:
+        self._settings = settings
         self._keys = ledger_keys(settings, installation)
         self._place = f"{settings.node.number}-{data_dir.hub_id()}"
         self._alarms = alarms
+
+    def belongs_to(self, installation: str) -> None:
+        """Accounts on a server say only when they answer whose they are: before the ledger is asked anything (!)."""
+        self._keys.scope = ledger_keys(self._settings, installation).scope
 
     def quota(self, redis: RedisClient, clock: Clock, later: Later, usage: Usage) -> SharedQuota:
         return SharedQuota(_caller(redis), self._keys, self._place, clock, later, usage, self._tell)

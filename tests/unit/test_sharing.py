@@ -36,9 +36,10 @@ def test_mode_is_shown_as_alarm_and_metrics(tmp_path: Path) -> None:
     world, turns = World(), []
     alarms, registry = Alarms(world), Registry()
     usage: Usage = HubHalf(world, "x").usage
-    made = Sharing(Config(), "abc", DataDir(tmp_path), alarms)
+    made = Sharing(Config(), "", DataDir(tmp_path), alarms)
     quota = made.quota(cast("Any", OneRedis(world)), world, lambda _, call: turns.append(call), usage)
     feed(registry, quota)
+    made.belongs_to("abc")  # accounts on a server say so only when they answer
 
     def turn() -> None:
         world.now += 1.0
@@ -49,7 +50,7 @@ def test_mode_is_shown_as_alarm_and_metrics(tmp_path: Path) -> None:
         turn()
     assert (quota.mode, alarms.active()) == (Mode.SHARED, [])
     assert b"iothub_quota_ledger_up 1" in registry.render()
-    assert any(key.startswith(b"iothub:abc:{quota}:") for key in world.redis.keys)
+    assert all(key.startswith(b"iothub:abc:{quota}:") for key in world.redis.keys)
 
     world.is_away = True
     turn()

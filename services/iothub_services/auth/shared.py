@@ -73,9 +73,13 @@ class SharedRecords:
         self._clock = clock
         self._settings = settings
         self._uniform = uniform
-        self._scope = f"{settings.scope}auth:{FORM}:"
+        self.begin_with(settings.scope)
         self._forged_at: float | None = None
         self._counts: dict[str, int] = dict.fromkeys(RESULTS, 0)
+
+    def begin_with(self, scope: str) -> None:
+        """Accounts on a server say only when they answer what their keys begin with: before the first look-up (!)."""
+        self._scope = f"{scope}auth:{FORM}:"
 
     def results(self) -> dict[str, int]:
         """Return how often each of `RESULTS` was the result of a look-up."""

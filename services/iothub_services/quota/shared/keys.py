@@ -18,9 +18,9 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import UsageKey
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Keys:
-    """`scope`: what every key of the installation begins with, such as `iothub:6ba7b810:`."""
+    """`scope`: what every key of the installation begins with, such as `iothub:6ba7b810:`; known before anything is asked."""
 
     scope: str
 
