@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -64,6 +65,23 @@ def test_limit_of_connections_holds_exactly_under_a_storm(hubs: Hubs) -> None:
 
     assert counts == [LIMIT, LIMIT]
     assert (most, refusals) == (LIMIT, 2 * (500 - LIMIT))
+
+
+def test_keys_are_the_installation_s(hubs: Hubs) -> None:
+    """Several installations may share a server, and the accounts on MariaDB say only when they answer which one this is."""
+    hubs.first.tenant("named", "dev1")
+    settled(hubs)
+    asyncio.run(_come_once("named", hubs.ports()[0]))
+    installation = json.loads(hubs.first.run("-o", "json", "db", "status").stdout)["installation"]
+
+    with Redis(port=hubs.redis_port, decode_responses=True) as client:
+        until(lambda: client.keys(f"iothub:{installation}:auth:*"), "a record of the cache")
+        assert f"iothub:{installation}:{{quota}}:hubs" in client.keys(f"iothub:{installation}:*")
+
+
+async def _come_once(tenant: str, port: int) -> None:
+    async with crowd(tenant) as visitors:
+        await visitors.come(port)
 
 
 def test_units_of_a_killed_hub_fall_back_and_redis_may_be_emptied(hubs: Hubs) -> None:
