@@ -7,6 +7,7 @@ QoS 2 dies with its session [MQTT-4.8.2-5], and so does what came by a subscript
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from iothub.engine.distribute import Distribution
@@ -15,6 +16,7 @@ from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import SHARED_FLAG, StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.session import Session
+from iothub.engine.storage import GAVE_UP
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.reasons import Drop
@@ -48,27 +50,30 @@ class Inheritance:
         if queued is not None:
             self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
 
-    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[], None]) -> None:
-        """Give one page of its queue to other members; `on_done` when all of it is durable, perhaps at once."""
+    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[list[Any]], None]) -> None:
+        """Give one page of its queue to other members; `on_done`, perhaps at once, when all of it is durable but what a store gave up."""
         waiting = len(records) + 1
         seen: dict[bytes, int] = {}
+        left: list[Any] = []
 
-        def done(_code: int = 0) -> None:
+        def done(record: Any, code: int) -> None:
             nonlocal waiting
             waiting -= 1
+            if code == GAVE_UP:
+                left.append(record)
             if waiting == 0:
-                on_done()
+                on_done(left)
 
         for record in records:
             publish = None
             if record.flags & SHARED_FLAG and record.qos == 1:
                 publish = self._pass_on(session, record.message, seen)
             if publish is None:
-                done()
+                done(record, 0)
             else:
-                publish.on_done = done
+                publish.on_done = partial(done, record)
                 self.publishing.append(publish)
-        done()
+        done(None, 0)
 
     def _pass_on(self, session: Session, message: Message, seen: dict[bytes, int]) -> StoredPublish | None:
         """Choose the next member; None: nobody is left, or it went to a member without a queue.

@@ -311,8 +311,8 @@ class Plane:
         """It does not end yet after all."""
         self.inheritance.join(session)
 
-    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[], None]) -> None:
-        """Give a page of its queue to other members of its groups; `on_done` when what must be durable is."""
+    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[list[Any]], None]) -> None:
+        """Give a page of its queue to other members of its groups; `on_done` when what must be durable is, with what a store gave up."""
         self.turn.look()
         self.inheritance.bequeath(session, records, on_done)
         self._settle()
@@ -334,7 +334,7 @@ class Plane:
     # --- the control plane: messages
 
     def publish(self, tenant: TenantPlane, message: Message, on_done: Callable[[int], None] | None = None) -> None:
-        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable."""
+        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable, 0x88: it is not."""
         self.turn.look()
         distribution = self.distribution
         distribution.skip_direct = False

@@ -25,6 +25,7 @@ cdef class Storage:
     @cython.locals(slot=AckSlot)
     cdef bint _give_back(self, Session session, StoredPublish publish, int code, bint is_noted) except -1
     cpdef object partly_stored(self, StoredPublish publish, tuple positions, bint is_noted)
+    @cython.locals(code=int)
     cpdef object not_stored(self, StoredPublish publish, bint is_written)
     @cython.locals(session=Session, connection=Connection, may_answer=bint, inbound=dict)
     cdef object _refuse(self, StoredPublish publish, int code, bint is_certain, bint is_noted)

@@ -18,10 +18,9 @@ from iothub.reasons import Drop, Reason
 
 _FULL = -1
 _UNREADABLE = -3
-_STORE_FAILED, _NOT_WILLING = (
-    0x97,
-    0x83,
-)  # "implementation specific error": valid, but the receiver is not willing to accept it
+_STORE_FAILED = 0x97
+_NOT_WILLING = 0x83  # "implementation specific error": valid, but the receiver is not willing to accept it
+GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can tell a store that gave up from a queue that is full
 
 
 class Storage:
@@ -102,11 +101,12 @@ class Storage:
     def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
         """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays.
 
-        That of a repeat may have been written before.
+        That of a repeat may have been written before. The hub's own `on_done` hears 0x88.
         """
         self._off_the_books(publish)
         self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
-        self._refuse(publish, _STORE_FAILED, not is_written and not publish.is_repeat, False)
+        code = _STORE_FAILED if publish.on_done is None else GAVE_UP
+        self._refuse(publish, code, not is_written and not publish.is_repeat, False)
 
     def _refuse(self, publish: StoredPublish, code: int, is_certain: bool, is_noted: bool) -> None:
         """Answer, if it is certain what is stored and there is such an answer; otherwise end the connection, and leave the intent.

@@ -7,7 +7,7 @@ that belong to no session.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, field
 
 from twisted.internet.defer import Deferred
 
@@ -17,6 +17,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.errors import BackendError, NotFoundError
 from iothub_services.queues.port import Claim, UnreadableQueueError
+from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin
 
 log = logging.get(__name__)
@@ -28,10 +29,19 @@ def _nobody(_records: int) -> None:
     """A queue that never was a session's holds nothing."""
 
 
+@dataclass
+class _HandedOn:
+    """How far attempts to hand a queue on have come: up to which position, how many records, and those that the store gave up."""
+
+    upto: int = 0
+    count: int = 0
+    left: list[LoadedRecord] = field(default_factory=list)
+
+
 class Estate:
     """On the reactor thread. Invariant: a queue without a session is in `_orphans`, or being dropped, or gone.
 
-    `_handed_on`: of queues whose sessions are ending, or could not be ended yet: up to which position, and how many records.
+    `_handed_on`: of queues whose sessions are ending, or could not be ended yet.
     """
 
     def __init__(self, plane: Plane, queues: QueueAdmin, owner: bytes) -> None:
@@ -39,7 +49,7 @@ class Estate:
         self._queues = queues
         self._owner = owner
         self._orphans: dict[int, OnDropped] = {}
-        self._handed_on: dict[int, tuple[int, int]] = {}
+        self._handed_on: dict[int, _HandedOn] = {}
 
     async def claim(self, queue_id: int) -> Claim | None:
         """Become the queue's reader; None: it went with a damaged file. Raises BackendError."""
@@ -64,25 +74,34 @@ class Estate:
             if is_expiry:
                 raise
             log.error("what a session shared is lost with its queue", session=session.client_id, error=str(error))
-            return self._handed_on.get(session.queue_id, (0, 0))[1]
+            return self._handed_on.get(session.queue_id, _HandedOn()).count
 
     async def _hand_on(self, session: Session, claim: Claim) -> int:
         """Return how many records were, in all attempts. Raises BackendError; UnreadableQueueError at a record that cannot be read."""
         queue_id, is_through = session.queue_id, False
-        before, count = self._handed_on.get(queue_id, (0, 0))
-        after = max(before, claim.head)
+        so_far = self._handed_on.setdefault(queue_id, _HandedOn())
+        so_far.upto = max(so_far.upto, claim.head)
+        await self._give(session, so_far, so_far.left)
         while not is_through:
-            page = await self._queues.load(queue_id, claim.epoch, after)
-            done: Deferred[None] = Deferred()
-            self._plane.bequeath(session, page.records, partial(done.callback, None))
-            await done
-            count += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in page.records)
-            is_through = page.is_short or page.upto <= after
-            after = page.upto
-            self._handed_on[queue_id] = after, count
+            page = await self._queues.load(queue_id, claim.epoch, so_far.upto)
+            is_through = page.is_short or page.upto <= so_far.upto
+            so_far.upto = page.upto
+            so_far.count += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in page.records)
+            await self._give(session, so_far, page.records)
             if page.unreadable is not None:
                 raise UnreadableQueueError(queue_id, page.unreadable.why, page.unreadable.position)
-        return count
+        return so_far.count
+
+    async def _give(self, session: Session, so_far: _HandedOn, records: list[LoadedRecord]) -> None:
+        """Raises BackendError: the store gave some of them up; the next attempt begins with these."""
+        done: Deferred[list[LoadedRecord]] = Deferred()
+        self._plane.bequeath(session, records, done.callback)
+        so_far.left = await done
+        if so_far.left:
+            raise BackendError(
+                f"{len(so_far.left)} messages for other members of its shared groups could not be stored",
+                retryable=True,
+            )
 
     async def drop(self, queue_id: int, on_dropped: OnDropped = _nobody) -> None:
         """Drop a queue, now or as soon as the store lets us; `on_dropped` hears how many records it had."""

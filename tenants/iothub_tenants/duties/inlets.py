@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from iothub import log as logging
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Message
+from iothub.engine.storage import GAVE_UP
 from iothub.errors import IotHubError
 from iothub.hooks import Client, HookedPolicy
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
@@ -34,8 +35,6 @@ SLICE = 50  # records before others get their turn
 _PAUSE_S = 0.1
 _RETRY_S = 1.0
 _SPENT_S = 10.0  # between two looks at a calendar window that is used up
-_QUOTA_EXCEEDED = 0x97
-_IMPATIENT_S = 1.0  # no store gives up sooner
 _OVERLOADED = 2  # from this level publishers pause
 _TOLD_S = 60.0  # a stream that refuses is told of once in this time
 
@@ -256,11 +255,9 @@ class Inlets:
 
     def _send(self, course: Course, place: _Place, message: Message) -> None:
         """Until it is durable: a store that gave up is asked again. A limit that says no - a full queue, retained messages - says so at once."""
-        clock = self._hub.clock
-        since = clock.monotonic()
 
         def done(code: int) -> None:
-            if code == _QUOTA_EXCEEDED and clock.monotonic() - since >= _IMPATIENT_S:
+            if code == GAVE_UP:
                 self._hub.later(_RETRY_S, lambda: self._send(course, place, message))
             else:
                 self._done(course)

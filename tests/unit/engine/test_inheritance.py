@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from iothub.engine.limits import TenantLimits
@@ -16,13 +18,13 @@ def queued(bench: Bench, queue_id: int) -> list[tuple[bytes, int]]:
     return [(rows.records[position].message.payload, rows.records[position].qos) for position in sorted(rows.records)]
 
 
-def end(bench: Bench, heir: Client) -> list[bool]:
-    """End a session as the session manager does; the list has one entry when everything is durable."""
-    done: list[bool] = []
+def end(bench: Bench, heir: Client) -> list[list[Any]]:
+    """End a session as the session manager does; the list has one entry when everything is durable, but what this one holds."""
+    done: list[list[Any]] = []
     rows = bench.store.queue(heir.session.queue_id)
     records = [rows.records[position] for position in sorted(rows.records)]
     assert bench.plane.leave_groups(heir.session)
-    bench.plane.bequeath(heir.session, records, lambda: done.append(True))
+    bench.plane.bequeath(heir.session, records, done.append)
     return done
 
 
@@ -62,11 +64,28 @@ def test_inheritance_goes_to_another_member(heir_queue: int) -> None:
     heir.take()
 
     done = end(bench, leaving)
-    assert done == ([True] if heir_queue == 0 else [])
+    assert done == ([[]] if heir_queue == 0 else [])
     bench.settle()
 
-    assert done == [True]
+    assert done == [[]]
     assert [body[-1:] for _, body in packets(heir.take())] == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_inheritance_that_the_store_gave_up_is_told(is_written: bool) -> None:
+    """Whoever ends the session hears which records are not durable elsewhere; a queue that is full is a limit's word and no failure."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a")
+    for number in (1, 2):
+        bench.client("p").send(publish(b"a", b"%d" % number, 1, number))
+    bench.settle()
+    away(bench, "heir", 8, b"a")
+
+    bench.store.fails = is_written
+    done = end(bench, leaving)
+    bench.settle()
+
+    assert [[record.message.payload for record in left] for left in done] == [[b"1", b"2"]]
 
 
 def test_inheritance_of_the_last_member_is_counted() -> None:
@@ -75,7 +94,7 @@ def test_inheritance_of_the_last_member_is_counted() -> None:
     bench.client("p").send(publish(b"a", b"x", 1, 1))
     bench.settle()
 
-    assert end(bench, leaving) == [True]
+    assert end(bench, leaving) == [[]]
 
     assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 1}
 

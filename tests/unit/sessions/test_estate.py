@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from iothub.engine.outbox import SHARED_FLAG
+from iothub.engine.session import Session
 from iothub.errors import BackendError
+from iothub_services.queues.port import Claim
+from iothub_services.queues.threads import LoadedPage, LoadedRecord
 from iothub_services.sessions.estate import Estate
 from tests.support.control_house import now
 
@@ -25,6 +33,53 @@ class Queues:
 
 def estate(queues: Queues) -> Estate:
     return Estate(cast("Any", None), cast("Any", queues), b"w")
+
+
+class Left:
+    """A queue of five shared records, in pages of two."""
+
+    def __init__(self) -> None:
+        self.records = [LoadedRecord(position, 1, SHARED_FLAG, (), cast("Any", None)) for position in range(1, 6)]
+
+    async def claim(self, _queue_id: int, _owner: bytes) -> Claim:
+        return Claim(1, 0, 5, 0)
+
+    async def load(self, _queue_id: int, _epoch: int, after: int) -> LoadedPage:
+        records = self.records[after : after + 2]
+        return LoadedPage(records, records[-1].position, after + 2 >= 5, [])
+
+
+class Heirs:
+    """A plane whose store gives up what it is told to, once."""
+
+    def __init__(self, *given_up: int) -> None:
+        self.given_up = set(given_up)
+        self.taken: list[int] = []
+
+    def leave_groups(self, _session: Session) -> bool:
+        return True
+
+    def bequeath(
+        self, _session: Session, records: list[LoadedRecord], on_done: Callable[[list[LoadedRecord]], None]
+    ) -> None:
+        left = [record for record in records if record.position in self.given_up]
+        self.taken += [record.position for record in records if record not in left]
+        self.given_up -= {record.position for record in records}
+        on_done(left)
+
+
+def test_what_the_store_gave_up_is_handed_on_at_the_next_attempt() -> None:
+    """A session does not end before all that it shared is durable elsewhere, and what is there already is not given again."""
+    heirs = Heirs(1)
+    left = Estate(cast("Any", heirs), cast("Any", Left()), b"w")
+    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c"))
+
+    with pytest.raises(BackendError, match="1 messages for other members"):
+        now(left.bequeath(session, is_expiry=True))
+    assert heirs.taken == [2]
+
+    assert now(left.bequeath(session, is_expiry=True)) == 5
+    assert heirs.taken == [2, 1, 3, 4, 5]
 
 
 def test_queue_is_dropped_at_once() -> None:

@@ -111,6 +111,21 @@ def test_what_may_never_be_published_is_put_aside(make_house: MakeHouse) -> None
     assert (course.messages, course.refused) == (1, {"denied": 1, "not_in_filter": 1, "malformed": 1})
 
 
+def test_a_store_that_gave_up_is_asked_again(stage: Stage) -> None:
+    """However soon it gave up: the page is done when it is durable."""
+    headers = (("topic", b"devices/1"), ("qos", b"1"), ("retain", b"1"))
+    stage.house.store.fails = False
+    stage.receiver.on_page(3, [Incoming(0, 0, 1000, b"key", b"a", headers)])
+    stage.house.settle()
+    assert stage.receiver.reports == []
+
+    stage.house.store.fails = None
+    stage.house.pass_time(2)
+    stage.house.settle()
+
+    assert (stage.inlets.messages, stage.receiver.reports) == (1, [(3, {0: 1})])
+
+
 def test_a_rate_makes_records_wait_and_drops_none(stage: Stage) -> None:
     """The page is done when the last has passed."""
     broker = stage.house.acme
