@@ -95,12 +95,15 @@ on_servers() {  # how the tests that ran beside ended
 
 plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 
+packaged=tests/services/sql_and_redis  # they need neither HBase nor Kafka, and have servers of their own
+on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIFT=50 tests "$packaged"; }
+
 touch "$logs/servers.failed"
 if [ -n "$has_servers" ]; then  # they start the servers, wait for them most of the time, and stop them
     echo "real servers: begun, beside the next steps"
     servers_begun=$SECONDS
     set -m  # so that it can be interrupted, and stops what it has started
-    once "$logs/servers.failed" tests/services >"$logs/servers" 2>&1 &
+    once "$logs/servers.failed" --ignore $packaged tests/services >"$logs/servers" 2>&1 &
     beside=$!
     set +m
 fi
@@ -120,11 +123,12 @@ step "the plain twin: behaviour again" plain_tests $spread tests/behaviour
 alone="tests/integration/faults tests/integration/test_usage_kill.py"
 alone+=" tests/integration/quota/test_obedience.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
+[ -n "$has_servers" ] && step "real MariaDB, PostgreSQL and Redis" on_packaged
 if [ -n "$beside" ]; then
     echo "waiting for the tests on real servers ..."
     wait "$beside"
     ended_with=$? beside=
-    begun=$servers_begun step "real servers, beside the steps above" on_servers "$ended_with"
+    begun=$servers_begun step "real HBase and Kafka, beside the steps above" on_servers "$ended_with"
 fi
 step "faults and rates, one after the other" tests $alone
 

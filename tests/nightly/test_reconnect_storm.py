@@ -1,4 +1,4 @@
-"""Five thousand devices at a hub with a cold memory and a warm Redis: the long form of `tests/services/test_shared_cache.py`.
+"""Five thousand devices at a hub with a cold memory and a warm Redis: the long form of `tests/services/sql_and_redis/test_shared_cache.py`.
 
 First the authenticator alone, over SQLite; then a hub in a process of its own, over MariaDB, whose clients come by TCP.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from iothub.settings import Kafka
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
-from ops.services.places import SHIFT_VARIABLE, Ports
+from ops.services.places import Ports
 from ops.services.probes import is_free
 from ops.services.servers import ALWAYS, NAMES, ports_of
 from ops.services.thrift import Gateway
@@ -77,9 +76,9 @@ def _up(house: Services, name: str) -> Services:
 
 
 def _chosen() -> Services:
-    """Return the set of this checkout; if another program has its ports and nobody chose them, one with others: another checkout tests, too."""
+    """Return the set of this folder; if another program has its ports, one with the next that are free: another set is tested, too."""
     house = Services(say=print)
-    if SHIFT_VARIABLE in os.environ or any(report.state != "down" for report in house.reports()):
+    if any(report.state != "down" for report in house.reports()):
         return house
     shifts = range(house.ports.shift, house.ports.shift + 1_000, 100)
     free = (

@@ -1,6 +1,6 @@
 """An accounts database for every test, on a clock that stands still: a copy of a file that was made once, or the emptied tables of a server.
 
-`tests/services/test_accounts_on_servers.py` runs these tests again, on servers: `SERVER_VARIABLE` says where.
+`tests/services/sql_and_redis/test_accounts_on_servers.py` runs these tests again, on servers: `SERVER_VARIABLE` says where.
 """
 
 from __future__ import annotations
