@@ -198,6 +198,7 @@ class NodeHealth:
         feed(metrics.QUEUED_BYTES, lambda: sum(self._queued(broker).bytes for broker in node.brokers))
         feed(metrics.RETAINED_MESSAGES, lambda: self._used(Quota.RETAINED_MESSAGES))
         feed(metrics.RETAINED_BYTES, lambda: self._used(Quota.RETAINED_BYTES))
+        feed(metrics.RETAINED_UNREADABLE, lambda: len(node.unreadable_retained))
 
     def _feed_operations(self, duties: Duties) -> None:
         node, feed, telemetry = self._node, self._node.telemetry.registry.feed, self._node.telemetry

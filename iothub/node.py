@@ -80,6 +80,7 @@ from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.plugging import plug_in
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.unreadable import UnreadableRetained
 from iothub_tenants.duties.upkeep import Upkeep
 from iothub_tenants.walks.control import ControlPlane
 
@@ -265,6 +266,7 @@ class Node:
         has_several = isinstance(self.queues, SeveralQueues)
         self.queue_admin = AwaitedQueues(self.writer, self._queue_driver if has_several else None)
         self.retained_admin = AwaitedRetained(self.writer)
+        self.unreadable_retained = UnreadableRetained(self.store_alarms)
         self.incarnation = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}"
         owner = self.incarnation.encode()
         self.sessions = SessionManager(
@@ -354,7 +356,9 @@ class Node:
         limits = allowance.limits  # in force before anything that is stored later; a disk that fails keeps nobody out
         bounded = self.queue_admin.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
         Deferred.fromCoroutine(bounded).addErrback(_closed)
-        retaining = Retaining(record.id, self.plane, self.retained_admin, allowance.ledger, self.clock)
+        retaining = Retaining(
+            plane, self.plane, self.retained_admin, allowance.ledger, self.clock, self.unreadable_retained
+        )
         try:
             await retaining.load()
         except BackendError:
@@ -371,6 +375,7 @@ class Node:
     def _put_away(self, broker: TenantBroker) -> None:
         """A broker is dropped: what it has counted stays."""
         broker.allowance.close()
+        self.unreadable_retained.forget_tenant(broker.tenant_id)
         self.metering.retire(broker)
         self.telemetry.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
 

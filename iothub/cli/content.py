@@ -11,11 +11,6 @@ from iothub.records.message import decode_message
 from iothub_tenants.accounts.plain import iso
 
 
-def payload_of(body: bytes) -> bytes:
-    """Return the payload of a stored message. Raises CorruptRecordError."""
-    return decode_message(body).payload
-
-
 def describe(body: bytes) -> dict[str, object]:
     """Return what a stored message says: as text where the payload is text, else in Base64. Raises CorruptRecordError."""
     message = decode_message(body)

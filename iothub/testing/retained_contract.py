@@ -92,6 +92,17 @@ def group_is_one_commit(store: RetainedStore) -> None:
     assert store.usage(1) == RetainedUsage(2, 2)
 
 
+def damaged_body_is_kept_until_it_is_replaced_or_deleted(store: RetainedStore) -> None:
+    """A store takes bodies for bytes: it lists, fetches and deletes what nobody can decode like any other."""
+    store.put([RetainedWrite(1, topic, b"\xffdamaged") for topic in (b"a", b"b")])
+
+    assert list(store.load(1)) == [RetainedTopic(b"a", 1, 0, 8), RetainedTopic(b"b", 2, 0, 8)]
+    assert store.fetch(1, [b"a"]) == [RetainedBody(b"a", 1, 0, b"\xffdamaged")]
+    store.put([RetainedWrite(1, b"a", b"new")])
+    assert store.delete(1, [b"b"]) == 1
+    assert store.fetch(1, [b"a", b"b"]) == [RetainedBody(b"a", 3, 0, b"new")]
+
+
 CASES: tuple[Case, ...] = (
     put_replaces_and_versions_rise,
     load_lists_the_topics_in_order,
@@ -101,4 +112,5 @@ CASES: tuple[Case, ...] = (
     usage_counts_messages_and_bytes,
     expire_deletes_what_is_due,
     group_is_one_commit,
+    damaged_body_is_kept_until_it_is_replaced_or_deleted,
 )

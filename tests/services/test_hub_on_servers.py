@@ -25,6 +25,7 @@ from tests.support.hub import Hub, free_port
 from tests.support.own_tables import caller_of, reopen_regions
 from tests.support.party import Party
 from tests.support.server_hub import PLAIN_TENANT, alarms, own_stores, server_hub
+from tests.support.waiting import until
 
 TENANTS = ["acme", PLAIN_TENANT]
 
@@ -194,6 +195,55 @@ def test_session_whose_queue_is_damaged_can_be_discarded(hub: Hub, party: Party,
     back.subscribe(("broken", 1))
     party(device="dev2").publish("broken", b"whole", qos=1)
     assert back.payloads(1) == [b"whole"]
+
+
+def test_retained_messages_that_cannot_be_read_are_named_and_can_be_deleted(
+    hub: Hub, party: Party, services: Services
+) -> None:
+    """One with its body, one with its header of a newer program, put there by hand: neither keeps the hub from starting, nor the others away."""
+    publisher = party(5)
+    for topic in ("kept/body", "kept/header", "kept/whole"):
+        publisher.publish(topic, topic.encode(), qos=1, retain=True)
+    (tenant_id,) = (int(str(row["id"])) for row in hub.rows("tenant", "list") if row["name"] == "acme")
+    table = Tables(hub.environment["IOTHUB_HBASE__NAMESPACE"]).retained
+    right: dict[bytes, bytes] = {}
+    with caller_of(services) as caller:
+        for name, column in ((b"kept/body", b"r:b"), (b"kept/header", b"r:m")):
+            key = keys.retained_key(tenant_id, name)
+            row = caller.call(calls.get_row(table, key, (column,)))
+            assert row is not None
+            right[column] = row.cells[column].value
+            caller.call(calls.mutate_row(table, key, {column: b"\x09" + right[column][1:]}))
+    again(hub, is_killed=False)
+
+    new = party(5, device="dev2")
+    new.subscribe(("kept/#", 1))
+    assert new.payloads(1) == [b"kept/whole"]
+    new.nothing()
+    named = ("store_corrupt", "retained_unreadable")
+    assert named in alarms(hub)
+    assert "iothub_retained_unreadable 2" in fetch(hub, "/metrics")
+    log = hub.log
+    assert f"retained message {tenant_id}/kept/header: format version 9" in log
+    assert "message of format version 9" in log
+    listed = {str(row["name"]): row.get("unreadable") for row in hub.rows("retain", "list", "acme")}
+    assert "format version 9" in str(listed["kept/body"])
+    assert "format version 9" in str(listed["kept/header"])
+    assert listed["kept/whole"] is None
+
+    with caller_of(services) as caller:
+        key = keys.retained_key(tenant_id, b"kept/body")
+        caller.call(calls.mutate_row(table, key, {b"r:b": right[b"r:b"]}))
+    until(lambda: "iothub_retained_unreadable 1" in fetch(hub, "/metrics"), "one is put right", 15.0)
+    hub.run("retain", "delete", "acme", "kept/header", "--yes")
+    assert named not in alarms(hub)
+    publisher = party(5)
+    publisher.publish("kept/header", b"new", qos=1, retain=True)
+    late = party(5, device="dev2")
+    late.subscribe(("kept/#", 1))
+    assert sorted(late.payloads(3)) == [b"kept/body", b"kept/whole", b"new"]
+    hub.run("retain", "delete", "acme", "#", "--yes")
+    assert hub.rows("retain", "list", "acme") == []
 
 
 def test_metrics_tell_of_hbase(hub: Hub, party: Party) -> None:

@@ -48,6 +48,7 @@ from iothub_tenants.broker.plugging import plug_in
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.broker.traffic import PastTraffic
+from iothub_tenants.broker.unreadable import UnreadableRetained
 from iothub_tenants.walks.control import ControlPlane
 from tests.support.party import Guest
 
@@ -363,7 +364,9 @@ class House:
         plane = TenantPlane(record.id, record.name)
         usage = Usage(self.usage_store, self.clock)
         allowance = Allowance(record, plane, self.clock, cast("Any", self.told), usage, self.own)
-        retaining = Retaining(record.id, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock)
+        retaining = Retaining(
+            plane, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock, UnreadableRetained(print)
+        )
         plug_in(self.hub.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), cast("Any", self.ids))
         past = self.past.of(record.id)

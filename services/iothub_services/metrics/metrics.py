@@ -252,6 +252,9 @@ REDIS_WAITING = _gauge("iothub_redis_waiting_calls", "Calls that wait for their 
 SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
 RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")
 RETAINED_BYTES = _gauge("iothub_retained_bytes", "Bytes of retained messages.")
+RETAINED_UNREADABLE = _gauge(
+    "iothub_retained_unreadable", "Retained messages found damaged, or of a newer iothub: kept, and nobody gets them."
+)
 
 # Quotas and overload
 QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "What quotas have refused.", ("quota",))

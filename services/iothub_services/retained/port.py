@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from iothub.errors import CorruptRecordError
+from iothub.records.message import StoredMessage, decode_message
+
 
 class RetainedWrite(NamedTuple):
     """Replace (or, with `body` None, delete) the Retained Message of one Topic Name."""
@@ -22,21 +25,30 @@ class RetainedWrite(NamedTuple):
 
 
 class RetainedTopic(NamedTuple):
-    """One line of a tenant's index. `size`: bytes of the body."""
+    """One line of a tenant's index. `size`: bytes of the body. `unreadable`: why the numbers are not known; empty if they are."""
 
     topic: bytes
     version: int
     expires_at_ms: int
     size: int
+    unreadable: str = ""
 
 
 class RetainedBody(NamedTuple):
-    """One stored Retained Message."""
+    """One stored Retained Message. `unreadable`: why there is no body; empty if there is one, which may be damaged in itself."""
 
     topic: bytes
     version: int
     expires_at_ms: int
     body: bytes
+    unreadable: str = ""
+
+
+def message_in(body: RetainedBody) -> StoredMessage:
+    """Decode a stored message. Raises CorruptRecordError: it, or what the store has about it, is damaged, or of a newer program."""
+    if body.unreadable:
+        raise CorruptRecordError(body.unreadable)
+    return decode_message(body.body)
 
 
 class RetainedUsage(NamedTuple):
@@ -47,7 +59,10 @@ class RetainedUsage(NamedTuple):
 
 
 class RetainedStore(Protocol):
-    """One contract suite (`iothub.testing.retained_contract`) holds every driver to this."""
+    """One contract suite (`iothub.testing.retained_contract`) holds every driver to this.
+
+    A message that is damaged, or of a newer program, is listed and fetched as that, kept until it is replaced or deleted, and stops no other.
+    """
 
     def group(self) -> AbstractContextManager[None]:
         """Everything done inside is one commit."""

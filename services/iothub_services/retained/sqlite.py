@@ -56,7 +56,7 @@ class SqliteRetained(SqliteStore):
         while True:
             with self._database.reading() as connection:
                 rows = connection.execute(statement, (tenant_id, after, _PAGE)).fetchall()
-            yield from map(RetainedTopic._make, rows)
+            yield from (RetainedTopic(*row) for row in rows)
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0]
@@ -65,7 +65,7 @@ class SqliteRetained(SqliteStore):
         statement = "SELECT topic, version, expires_at_ms, body FROM retained WHERE tenant = ? AND topic = ?"
         with self._database.reading() as connection:
             found = (connection.execute(statement, (tenant_id, topic)).fetchone() for topic in topics)
-            return [RetainedBody._make(row) for row in found if row is not None]
+            return [RetainedBody(*row) for row in found if row is not None]
 
     def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
         with self._database.transaction() as connection:

@@ -1,6 +1,7 @@
 """One tenant's retained messages: which topics there are, whether new ones may come, and their replay to a new subscription.
 
-Knows no driver: bodies are fetched through an injected store, a page at a time.
+Knows no driver: bodies are fetched through an injected store, a page at a time. One that nobody can read is kept, counted as dropped for
+whoever should get it, and told (`unreadable`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from iothub.engine.plane import Plane
 from iothub.engine.replay import Running
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
+from iothub.engine.tenant import TenantPlane
 from iothub.errors import CorruptRecordError
-from iothub.records.message import decode_message
+from iothub.reasons import Drop
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.retained.index import Matches, RetainedIndex
-from iothub_services.retained.port import RetainedBody, RetainedTopic
+from iothub_services.retained.port import RetainedBody, RetainedTopic, message_in
+from iothub_tenants.broker.unreadable import UnreadableRetained
 
 SLICE = 256  # bodies fetched at once
 PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that reads slowly
@@ -49,12 +52,22 @@ class RetainedReads(Protocol):
 class Retaining:
     """Invariant: `retained_messages` and `retained_bytes` count what is stored or on its way there, by topic."""
 
-    def __init__(self, tenant_id: int, plane: Plane, store: RetainedReads, ledger: LocalLedger, clock: Clock) -> None:
-        self._tenant_id = tenant_id
+    def __init__(
+        self,
+        tenant: TenantPlane,
+        plane: Plane,
+        store: RetainedReads,
+        ledger: LocalLedger,
+        clock: Clock,
+        unreadable: UnreadableRetained,
+    ) -> None:
+        self._tenant = tenant
+        self._tenant_id = tenant.tenant_id
         self._plane = plane
         self._store = store
         self._ledger = ledger
         self._clock = clock
+        self._unreadable = unreadable
         self._index = RetainedIndex()
         self._newest = 0  # the highest version heard of
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
@@ -77,6 +90,8 @@ class Retaining:
         for topic in topics:
             self._index.put(topic)
             self._newest = max(self._newest, topic.version)
+            if topic.unreadable:
+                self._cannot_read(topic.topic, topic.unreadable)
             if topic.topic not in self._sizes:
                 self._sizes[topic.topic] = topic.size
                 self._ledger.restore(Quota.RETAINED_MESSAGES, 1)
@@ -102,6 +117,7 @@ class Retaining:
         """A write is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
         self._newest = max(self._newest, version)
+        self._unreadable.forget(self._tenant_id, topic)
         if size:
             self._arrived(topic)
             self._correct(topic, size)
@@ -124,6 +140,7 @@ class Retaining:
         entry = self._index.get(topic)
         if entry is not None:
             self._index.remove(topic, entry.version)
+        self._unreadable.forget(self._tenant_id, topic)
         self._give_back(topic)
 
     def _arrived(self, topic: bytes) -> None:
@@ -158,7 +175,8 @@ class Retaining:
             await self._store.settle(self._tenant_id)  # what was published before the SUBSCRIBE is in the snapshot
             newest, pages = self._newest, _Pages(self._index.match(subscription.filter))
             while running.is_wanted and (topics := pages.next(self._now_ms())) is not None:
-                await self._send(running, await self._fetch(topics, newest))  # also of nothing: others get their turns
+                messages = await self._fetch(session, topics, newest)
+                await self._send(running, messages)  # also of nothing: others get their turns
         finally:
             self._feed(running, [], None)
 
@@ -190,11 +208,45 @@ class Retaining:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
 
-    async def _fetch(self, topics: Sequence[bytes], newest: int) -> list[Message]:
-        bodies = await self._store.fetch(self._tenant_id, topics)
-        messages = [_message(body) for body in bodies if body.version <= newest]
+    async def _fetch(self, session: Session, topics: Sequence[bytes], newest: int) -> list[Message]:
+        bodies = [body for body in await self._store.fetch(self._tenant_id, topics) if body.version <= newest]
+        messages = [message for body in bodies if (message := self._message(body)) is not None]
+        if len(messages) < len(bodies):
+            self._plane.turn.drop(self._tenant, session, Drop.STORE_FAILED, len(bodies) - len(messages))
         now = self._clock.wall()
-        return [message for message in messages if message is not None and not 0.0 < message.expires_at <= now]
+        return [message for message in messages if not 0.0 < message.expires_at <= now]
+
+    def _message(self, body: RetainedBody) -> Message | None:
+        """None: nobody can read it. Better one message less than a wrong one."""
+        try:
+            return _message_of(body)
+        except CorruptRecordError as error:
+            self._cannot_read(body.topic, str(error))
+            return None
+
+    def _cannot_read(self, topic: bytes, why: str) -> None:
+        self._unreadable.found(self._tenant_id, self._tenant.name, topic, why)
+
+    async def look_again(self, topics: Sequence[bytes]) -> None:
+        """See whether messages that could not be read can be now, or are gone: somebody else may have seen to it. Raises BackendError."""
+        before = [self._index.get(topic) for topic in topics]
+        found = {body.topic: body for body in await self._store.fetch(self._tenant_id, topics)}
+        for topic, entry in zip(topics, before, strict=True):
+            body = found.get(topic)
+            if self._index.get(topic) is not entry:
+                continue  # what was read may be older
+            if body is None:
+                self.gone(topic)
+            elif self._message(body) is not None:
+                self._unreadable.forget(self._tenant_id, topic)
+                self._take_over(body)
+
+    def _take_over(self, body: RetainedBody) -> None:
+        size = len(body.body)
+        self._index.put(RetainedTopic(body.topic, body.version, body.expires_at_ms, size))
+        self._newest = max(self._newest, body.version)
+        if body.topic not in self._coming:
+            self._correct(body.topic, size)
 
     async def delete(self, topic_filter: bytes, on_progress: Progress | None = None) -> int:
         """Delete all that match; returns how many there were."""
@@ -232,12 +284,9 @@ class _Pages:
         return page
 
 
-def _message(body: RetainedBody) -> Message | None:
-    """A damaged body is left out: better one message less than a wrong one."""
-    try:
-        stored = decode_message(body.body)
-    except CorruptRecordError:
-        return None
+def _message_of(body: RetainedBody) -> Message:
+    """Decode a stored message. Raises CorruptRecordError."""
+    stored = message_in(body)
     return Message(
         stored.topic,
         stored.payload,

@@ -6,12 +6,12 @@ from collections import deque
 
 import pytest
 
-from iothub.errors import BackendError, FutureRecordError
+from iothub.errors import BackendError
 from iothub.records import keys
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
-from iothub_services.retained.port import RetainedBody, RetainedWrite
+from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")
@@ -193,25 +193,78 @@ def test_tenant_that_was_dropped_stays_empty(house: House) -> None:
     assert len(list(house.one.load(2))) == 1
 
 
-def test_messages_of_a_newer_program_are_refused_by_name(house: House) -> None:
-    house.rows[KEY] = {META_COLUMN: (b"\2new", 3), BODY_COLUMN: (b"x", 3)}
+@pytest.mark.parametrize(
+    ("meta", "why"),
+    [
+        (b"\2new", "format version 2, this program knows 1: upgrade it"),
+        (b"", "a damaged cell (empty)"),
+        (b"\0", "a damaged cell (00)"),
+        (b"\1short", "damaged (6 bytes, 21 expected)"),
+    ],
+)
+def test_message_whose_header_nobody_can_read_is_named(house: House, meta: bytes, why: str) -> None:
+    """It stops no other, and is there until somebody replaces or deletes it."""
+    house.one.put([RetainedWrite(1, topic, b"x") for topic in (b"a", b"b", b"c")])
+    house.rows[KEY][META_COLUMN] = (meta, 3)
+    why = f"table t:retained, retained message 1/a: {why}"
 
-    for look in (lambda: list(house.one.load(1)), lambda: house.one.fetch(1, [b"a"])):
-        with pytest.raises(FutureRecordError, match="table t:retained, retained message 1/a: format version 2"):
-            look()
+    a, *others = house.one.load(1)
+    assert a == RetainedTopic(b"a", 0, 0, 0, why)
+    assert [topic.topic for topic in others] == [b"b", b"c"]
+    for topics in ([b"a"], [b"a", b"b"]):
+        found, *rest = house.one.fetch(1, topics)
+        assert found == RetainedBody(b"a", 0, 0, b"", why)
+        assert [body.topic for body in rest] == topics[1:]
+    assert house.one.usage(1) == RetainedUsage(3, 2)
+    assert house.one.delete(1, [b"a"]) == 1
+    assert [topic.topic for topic in house.one.load(1)] == [b"b", b"c"]
 
 
-@pytest.mark.parametrize("meta", [b"", b"\0", b"\1short", None])
-def test_damaged_message_is_left_out(house: House, meta: bytes | None) -> None:
-    """The others of its tenant are served; the log names it."""
+def test_message_whose_header_nobody_can_read_is_replaced_by_the_next_one(house: House) -> None:
+    house.one.put([RetainedWrite(1, b"a", b"x")])
+    house.rows[KEY][META_COLUMN] = (b"\2new", 1)
+
+    house.other.put([RetainedWrite(1, b"a", b"y")])
+
+    assert house.one.fetch(1, [b"a"]) == [RetainedBody(b"a", 2, 0, b"y")]
+
+
+@pytest.mark.parametrize("body", [None, b"", b"xy"])
+def test_message_without_its_body_is_named(house: House, body: bytes | None) -> None:
     house.one.put([RetainedWrite(1, b"a", b"x"), RetainedWrite(1, b"b", b"x")])
-    if meta is None:
+    if body is None:
         del house.rows[KEY][BODY_COLUMN]
     else:
-        house.rows[KEY][META_COLUMN] = (meta, 1)
+        house.rows[KEY][BODY_COLUMN] = (body, 2)
 
-    assert [body.topic for body in house.one.fetch(1, [b"a", b"b"])] == [b"b"]
-    assert b"b" in [topic.topic for topic in house.one.load(1)]
+    why = f"table t:retained, retained message 1/a: damaged (a body of {len(body or b'')} bytes, 1 expected)"
+    assert house.one.fetch(1, [b"a", b"b"]) == [RetainedBody(b"a", 1, 0, b"", why), RetainedBody(b"b", 2, 0, b"x")]
+    assert house.one.delete(1, [b"a"]) == 1
+
+
+@pytest.mark.parametrize("column", [META_COLUMN, BODY_COLUMN])
+def test_delete_removes_what_was_put_there_by_hand(house: House, column: bytes) -> None:
+    """HBase's own tools put with the time of now, above every version: it goes all the same, and hides nothing that comes (!)."""
+    house.one.put([RetainedWrite(1, b"a", b"x"), RetainedWrite(1, b"b", b"x")])
+    house.rows[KEY][column] = (b"\2new", 1_800_000_000_000)
+
+    assert house.one.delete(1, [b"a", b"b"]) == 2
+    assert list(house.one.load(1)) == []
+    (version,) = house.other.put([RetainedWrite(1, b"a", b"y")])
+    assert house.one.fetch(1, [b"a"]) == [RetainedBody(b"a", version, 0, b"y")]
+
+
+def test_expiry_of_what_nobody_can_read_is_kept(house: House) -> None:
+    """It may be put right: then it goes."""
+    house.one.put([RetainedWrite(1, b"a", b"x", 100)])
+    right = house.rows[KEY][META_COLUMN]
+    house.rows[KEY][META_COLUMN] = (b"\2new", 1)
+    assert house.one.expire(100 + MINUTE_MS, 10) == []
+
+    house.rows[KEY][META_COLUMN] = right
+
+    assert house.one.expire(100 + MINUTE_MS, 10) == [(1, b"a")]
+    assert house.index == []
 
 
 def test_probe_writes(house: House) -> None:

@@ -18,6 +18,7 @@ from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedWrite
 from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE, Retaining
+from iothub_tenants.broker.unreadable import UnreadableRetained
 
 TENANT = 1
 
@@ -61,14 +62,25 @@ class Desk:
     """One tenant's retained messages, a plane and a client whose socket can be stuck."""
 
     def __init__(self, count: int = 0, size: int = 1) -> None:
+        self.alarms: dict[str, str] = {}
+        self.unreadable = UnreadableRetained(self._tell)
         self.bodies = Bodies()
         self.bench = Bench(PlaneLimits(replay_slice=10, out_soft_bytes=2000))
-        ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
-        self.retaining = Retaining(TENANT, self.bench.plane, self.bodies, ledger, self.bench.clock)
+        self.ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
+        self.retaining = self.retained_by(self.ledger)
         for number in range(count):
             self.retain(b"r/%d" % number, b"x" * size)
         self.client = self.bench.client("s")
         self.ended: list[object] = []
+
+    def retained_by(self, ledger: LocalLedger) -> Retaining:
+        bench = self.bench
+        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self.unreadable)
+
+    def _tell(self, word: str, text: str) -> None:
+        self.alarms = (
+            {**self.alarms, word: text} if text else {key: self.alarms[key] for key in self.alarms if key != word}
+        )
 
     def retain(self, topic: bytes, payload: bytes) -> None:
         """A retained write that is durable."""
@@ -248,7 +260,7 @@ def test_great_index_is_loaded_in_stretches() -> None:
     """Counted as before."""
     desk = Desk(2500)
     ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
-    again = Retaining(TENANT, desk.bench.plane, desk.bodies, ledger, desk.bench.clock)
+    again = desk.retained_by(ledger)
     Deferred.fromCoroutine(again.load())
 
     desk.retaining = again

@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import pytest
 
+from iothub.engine.tenant import TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.port import RetainedTopic
 from iothub_tenants.broker.retaining import Retaining
+from iothub_tenants.broker.unreadable import UnreadableRetained
 
 
 class Told:
@@ -40,7 +42,14 @@ class Stored:
 
 def retaining(limits: str, told: Told) -> tuple[Retaining, LocalLedger]:
     ledger = LocalLedger(1, resolve_texts(limits), told)
-    return Retaining(1, cast("Any", None), cast("Any", Stored()), ledger, ManualClock()), ledger
+    return Retaining(
+        TenantPlane(1, "acme"),
+        cast("Any", None),
+        cast("Any", Stored()),
+        ledger,
+        ManualClock(),
+        UnreadableRetained(pytest.fail),
+    ), ledger
 
 
 def figures(ledger: LocalLedger) -> tuple[int, int]:
