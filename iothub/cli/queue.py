@@ -12,7 +12,7 @@ import click
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
-from iothub.cli.session import Queue, queues_of, session_of, unreadable_in
+from iothub.cli.session import Queue, marked, queues_of, session_of, unreadable_in
 from iothub.errors import BackendError, CorruptRecordError, UnavailableError
 from iothub.verbs import Verb
 from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
@@ -28,24 +28,21 @@ _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the queues of a tenant by client id, each with its driver. One that cannot be read has the reason instead of figures.
+    """List the queues of a tenant by client id, each with its driver. One that cannot be read, or whose session cannot, has the reason.
 
     Example:
       iothub --data-dir ./hub queue list acme -o json
     """
     tenant_id = tenants.show(app.store(), tenant).id
     queues = queues_of(app, tenant_id)
-    sessions = [
-        state
-        for state in stores.read_sessions(app.data_dir, tenant_id, app.loaded.config).values()
-        if state.client_id > after
+    sessions = stores.read_sessions(app.data_dir, tenant_id, app.loaded.config)
+    standing = [
+        row for client_id in sessions.names() if client_id > after for row in _listed(sessions, client_id, queues)
     ]
-    standing = [(state.client_id, queues[state.queue_id]) for state in sessions if state.queue_id in queues]
-    rows = [_row(client_id, queue) for client_id, queue in standing[:limit]]
-    columns = ("name", "driver", "messages", "bytes", "head", "tail")
-    app.rows(rows, *columns, *(["unreadable"] if any("unreadable" in row for row in rows) else []))
+    rows = standing[:limit]
+    app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail", *marked(rows))
     if len(standing) > limit:
-        app.say_more_follow(standing[limit - 1][0])
+        app.say_more_follow(str(rows[-1]["name"]))
 
 
 @verb(command, "show")
@@ -111,6 +108,14 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     if alone is None:
         count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
+
+
+def _listed(sessions: stores.Sessions, client_id: str, queues: Mapping[int, Queue]) -> list[dict[str, object]]:
+    """Return its row, none if it has no queue. Which queue is that of a session that cannot be read is not known."""
+    if client_id in sessions.unreadable:
+        return [{"name": client_id, "unreadable": str(sessions.unreadable[client_id])}]
+    queue = queues.get(sessions.readable[client_id].queue_id)
+    return [] if queue is None else [_row(client_id, queue)]
 
 
 def _row(client_id: str, queue: Queue) -> dict[str, object]:

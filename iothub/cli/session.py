@@ -5,6 +5,7 @@ Knows no table. Sessions that end with their connection are in the hub's memory 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import click
@@ -39,22 +40,20 @@ class Queue(NamedTuple):
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the persistent sessions of a tenant by client id.
+    """List the persistent sessions of a tenant by client id. One whose state cannot be read has the reason (`unreadable`).
 
     Example:
       iothub --data-dir ./hub session list acme -o json
     """
     tenant_id = tenants.show(app.store(), tenant).id
-    sessions = [
-        state
-        for state in stores.read_sessions(app.data_dir, tenant_id, app.loaded.config).values()
-        if state.client_id > after
-    ]
+    sessions = stores.read_sessions(app.data_dir, tenant_id, app.loaded.config)
+    names = [client_id for client_id in sessions.names() if client_id > after]
     queues = queues_of(app, tenant_id)
-    rows = [_row(state, queues.get(state.queue_id)) for state in sessions[:limit]]
-    app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
-    if len(sessions) > limit:
-        app.say_more_follow(sessions[limit - 1].client_id)
+    rows = [_listed(sessions, client_id, queues) for client_id in names[:limit]]
+    columns = ("name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
+    app.rows(rows, *columns, *marked(rows))
+    if len(names) > limit:
+        app.say_more_follow(names[limit - 1])
 
 
 @verb(command, "show")
@@ -167,12 +166,25 @@ def filter_text(group: str | None, topic_filter: str) -> str:
     return topic_filter if group is None else f"$share/{group}/{topic_filter}"
 
 
-def _existing(sessions: dict[str, SessionState], tenant: str, client_id: str) -> SessionState:
-    if client_id not in sessions:
+def marked(rows: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the further column of a table of which something cannot be read."""
+    return ["unreadable"] if any("unreadable" in row for row in rows) else []
+
+
+def _existing(sessions: stores.Sessions, tenant: str, client_id: str) -> SessionState:
+    state = sessions.get(client_id)
+    if state is None:
         raise NotFoundError(
             f"tenant {tenant} has no persistent session {client_id!r}; `iothub session list {tenant}` shows them"
         )
-    return sessions[client_id]
+    return state
+
+
+def _listed(sessions: stores.Sessions, client_id: str, queues: dict[int, Queue]) -> dict[str, object]:
+    if client_id in sessions.unreadable:
+        return {"name": client_id, "unreadable": str(sessions.unreadable[client_id])}
+    state = sessions.readable[client_id]
+    return _row(state, queues.get(state.queue_id))
 
 
 def _row(state: SessionState, queue: Queue | None) -> dict[str, object]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from iothub.cli import output
 from iothub.clock import SystemClock
@@ -29,7 +29,7 @@ from iothub.drivers import (
     redis_queues,
     unused_files,
 )
-from iothub.errors import ConflictError, NotFoundError, UnavailableError
+from iothub.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
 from iothub.installation import installation_of
 from iothub.records import events
 from iothub.records.events import Subject
@@ -55,7 +55,7 @@ from iothub_services.sqlite.database import Database, Schema, connect, open_data
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS_SCHEMA
 from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
-from iothub_services.state.port import StateStore
+from iothub_services.state.port import StateStore, record_in
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
 from iothub_services.state.start import newer_checkpoint
@@ -88,6 +88,28 @@ class ReadOnlyDatabase(Database):
             )
 
 
+class Sessions(NamedTuple):
+    """The persistent sessions of a tenant by client id: those that can be read, and why the others cannot."""
+
+    readable: dict[str, SessionState]
+    unreadable: dict[str, CorruptRecordError]
+
+    def names(self) -> list[str]:
+        return sorted(self.readable.keys() | self.unreadable.keys())
+
+    def get(self, client_id: str) -> SessionState | None:
+        """Raises CorruptRecordError: it cannot be read."""
+        if client_id in self.unreadable:
+            raise self.unreadable[client_id]
+        return self.readable.get(client_id)
+
+    def all(self) -> Iterable[SessionState]:
+        """Raises CorruptRecordError: there is one that cannot be read."""
+        for error in self.unreadable.values():
+            raise error
+        return self.readable.values()
+
+
 class Stores:
     """All stores of a data directory, open for work."""
 
@@ -111,7 +133,7 @@ class Stores:
         for owned in drivers.owned.values():
             owned.check()
 
-    def sessions(self, tenant_id: int) -> dict[str, SessionState]:
+    def sessions(self, tenant_id: int) -> Sessions:
         with reading_checkpoints(self._data_dir, self._settings) as checkpoints:
             return fold_sessions(self.states, self.log, tenant_id, checkpoints)
 
@@ -126,7 +148,7 @@ class Stores:
 
     def drop_tenant(self, tenant_id: int) -> None:
         """Remove everything of a tenant. Idempotent."""
-        self.discard(self.sessions(tenant_id).values(), "tenant_deleted")
+        self.discard(self.sessions(tenant_id).all(), "tenant_deleted")
         self.queues.drop_tenant(tenant_id)
         self.retained.drop_tenant(tenant_id)
         self.states.drop_tenant(tenant_id)
@@ -226,35 +248,40 @@ def applied_offsets(data_dir: DataDir, settings: Config = _DEFAULTS) -> Offsets:
         return NOWHERE if states is None else states.applied_offsets()
 
 
-def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULTS) -> dict[str, SessionState]:
-    """Read the persistent sessions of a tenant by client id: what is folded already, and the tail of the log."""
+def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULTS) -> Sessions:
+    """Read the persistent sessions of a tenant: what is folded already, and the tail of the log."""
     with reading_events(data_dir, settings) as log, reading_states(data_dir, settings) as states:
         if log is None or states is None:
-            return {}
+            return Sessions({}, {})
         with reading_checkpoints(data_dir, settings) as checkpoints:
             return fold_sessions(states, log, tenant_id, checkpoints)
 
 
-def fold_sessions(
-    states: StateStore, log: EventLog, tenant_id: int, checkpoints: CheckpointStore | None
-) -> dict[str, SessionState]:
+def fold_sessions(states: StateStore, log: EventLog, tenant_id: int, checkpoints: CheckpointStore | None) -> Sessions:
     """Fold the log's tail over the stored states, or over the checkpoint that they do not have yet: a start writes it behind.
 
     The place is read first: what is applied meanwhile is folded twice, once.
     """
     after = states.applied_offsets()
     checkpoint = None if checkpoints is None else newer_checkpoint(checkpoints, log, after)
+    sessions: dict[str, SessionState] = {}
+    unreadable: dict[str, CorruptRecordError] = {}
     if checkpoint is None:
-        sessions = {row.client_id: decode_state(row.record) for row in states.load(tenant_id)}
+        for row in states.load(tenant_id):
+            try:
+                sessions[row.client_id] = decode_state(record_in(row))
+            except CorruptRecordError as error:
+                unreadable[row.client_id] = type(error)(f"session {row.client_id!r}: {error}")
     else:
         after = checkpoint.pointer.offsets
         sessions = {state.client_id: state for state in checkpoint.states.values() if state.tenant_id == tenant_id}
     for _, offset, event in read_between(log, after, log.end(), refuse_damage):
-        if event.tenant_id == tenant_id:
+        if event.tenant_id == tenant_id and event.client_id not in unreadable:
             state = fold(sessions.get(event.client_id), event, offset)
             if state is not None:
                 sessions[event.client_id] = state
-    return {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
+    living = {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
+    return Sessions(living, unreadable)
 
 
 def require_own_stores(data_dir: DataDir, settings: Config) -> None:

@@ -33,7 +33,7 @@ from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.port import StateWrite, StoredState, applied_with
+from iothub_services.state.port import StateWrite, StoredState, UnreadableState, applied_with
 
 _SWAPS = 16  # others may be quicker; then it is tried again
 _ROWS = 64  # asked for in one call
@@ -76,9 +76,9 @@ class HBaseStates:
         found = (self._stored(row) for rows in self._caller.call_all(asked) for row in rows)
         return [stored for stored in found if stored is not None]
 
-    def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
+    def load(self, tenant_id: int | None = None) -> Iterator[StoredState | UnreadableState]:
         for rows in self._pages(tenant_id):
-            yield from filter(None, map(self._stored, rows))
+            yield from filter(None, map(self._listed, rows))
 
     def forget(self, keys: list[tuple[int, str]]) -> None:
         """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
@@ -94,7 +94,7 @@ class HBaseStates:
                 newest = max(row.cells[STATE_COLUMN].timestamp for row in living)
                 gone = [Mutation(row.key, {}, (STATE_COLUMN,)) for row in living]
                 self._caller.call(calls.mutate_rows(self._table, gone, newest))
-            count += sum(self._stored(row) is not None for row in living)
+            count += sum(self._listed(row) is not None for row in living)
         return count
 
     def _pages(self, tenant_id: int | None) -> Iterator[list[Row]]:
@@ -112,8 +112,16 @@ class HBaseStates:
                 places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (STATE_COLUMN,)))
         change_rows(self._caller, self._table, places)
 
+    def _listed(self, row: Row) -> StoredState | UnreadableState | None:
+        """The same, also of one that cannot be read."""
+        try:
+            return self._stored(row)
+        except CorruptRecordError as error:
+            tenant_id, name = row.key[: row_keys.TENANT_BYTES], row.key[row_keys.TENANT_BYTES :]
+            return UnreadableState(int.from_bytes(tenant_id), name.decode(errors="replace"), error)
+
     def _stored(self, row: Row) -> StoredState | None:
-        """Return what a row says; None: it is gone."""
+        """Return what a row says; None: it is gone. Raises CorruptRecordError, FutureRecordError."""
         cell = row.cells.get(STATE_COLUMN)
         if cell is None:
             return None

@@ -35,7 +35,7 @@ from iothub_services.events.reading import PAGE, read_between
 from iothub_services.events.retention import TrimStatistics, trim_statistics
 from iothub_services.group_thread import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.port import StateStore, StateWrite
+from iothub_services.state.port import StateStore, StateWrite, StoredState, UnreadableState, record_in
 from iothub_services.state.start import Checkpoint, find_checkpoint, includes
 from iothub_services.state.verification import Verification, verify
 
@@ -187,7 +187,7 @@ class StateService:
         self._catch_up()
         self._flush()
         self._check_end()
-        states = [state for stored in self._store.load() if (state := self._decode(stored.record)) is not None]
+        states = [state for stored in self._store.load() if (state := self._decode(stored)) is not None]
         return [state for state in states if not state.is_ended]
 
     def _check_begin(self) -> None:
@@ -365,7 +365,7 @@ class StateService:
         if pointer is not None:
             upto = tuple(map(min, upto, pointer.offsets))
         count = self._log.trim(upto)
-        self._store.forget([(s.tenant_id, s.client_id) for s in self._store.load() if _is_tombstone(s.record, upto)])
+        self._store.forget([(s.tenant_id, s.client_id) for s in self._store.load() if _is_tombstone(s, upto)])
         self._known.clear()
         return count
 
@@ -410,7 +410,7 @@ class StateService:
         keys = {(event.tenant_id, event.client_id) for _, _, event in some if event.epoch}
         unknown = keys - self._known.keys() - self._changed.keys()
         if unknown:
-            stored = {(row.tenant_id, row.client_id): row.record for row in self._store.get_many(unknown)}
+            stored = {(row.tenant_id, row.client_id): row for row in self._store.get_many(unknown)}
             for key in unknown:
                 self._known[key] = self._decode(stored[key]) if key in stored else None
 
@@ -420,16 +420,17 @@ class StateService:
         if key in self._changed:
             return self._changed[key]
         stored = self._store.get(*key)
-        state = self._known[key] = None if stored is None else self._decode(stored.record)
+        state = self._known[key] = None if stored is None else self._decode(stored)
         return state
 
-    def _decode(self, record: bytes) -> SessionState | None:
+    def _decode(self, row: StoredState | UnreadableState) -> SessionState | None:
+        record, named = record_in(row), f"session {row.tenant_id}/{row.client_id}"
         try:
             return decode_state(record)
-        except FutureRecordError:
-            raise  # it is whole: skipped, it would be lost
+        except FutureRecordError as error:
+            raise FutureRecordError(f"{named}: {error}") from error  # it is whole: skipped, it would be lost
         except CorruptRecordError as error:
-            self._on_alarm("state_corrupt", f"{error}: the session is not restored")
+            self._on_alarm("state_corrupt", f"{named}: {error}: the session is not restored")
             return None
 
     def _flush(self) -> None:
@@ -472,9 +473,9 @@ def journal_thread(
     )
 
 
-def _is_tombstone(record: bytes, upto: Offsets) -> bool:
+def _is_tombstone(row: StoredState | UnreadableState, upto: Offsets) -> bool:
     try:
-        state = decode_state(record)
+        state = decode_state(record_in(row))
     except CorruptRecordError:
         return False
     return state.is_ended and state.offset <= reached(upto, _partition(state, len(upto)))

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from iothub.errors import ConflictError, CorruptRecordError, FutureRecordError
+from iothub.errors import ConflictError, CorruptRecordError
 from iothub.records.events import Event
 from iothub.records.state import SessionState, decode_state, fold
 from iothub_services.events.port import NOWHERE, EventLog, Offsets, reached
 from iothub_services.events.reading import read_between
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.port import StateStore
+from iothub_services.state.port import StateStore, record_in
 from iothub_services.state.start import find_checkpoint
 
 OnProgress = Callable[[int, int], None]
@@ -29,7 +29,7 @@ _States = dict[tuple[int, str], SessionState]
 
 
 class Difference(NamedTuple):
-    """A session that is stored otherwise than the log says."""
+    """A session that is stored otherwise than the log says, or so that nobody can read it."""
 
     tenant_id: int
     client_id: str
@@ -64,7 +64,7 @@ def verify(
     Raises:
         BackendError: A store does not answer.
         ConflictError: Events between states and log are missing, or they are of another log.
-        FutureRecordError: A record is of a newer program.
+        FutureRecordError: An event is of a newer program.
     """
     found = Verification()
     applied = store.applied_offsets()
@@ -97,9 +97,7 @@ def _live(store: StateStore, found: Verification) -> _States:
     states: _States = {}
     for row in store.load():
         try:
-            states[row.tenant_id, row.client_id] = decode_state(row.record)
-        except FutureRecordError:
-            raise
+            states[row.tenant_id, row.client_id] = decode_state(record_in(row))
         except CorruptRecordError as error:
             found.differences.append(Difference(row.tenant_id, row.client_id, str(error)))
     return states

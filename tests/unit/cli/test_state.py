@@ -169,5 +169,7 @@ def test_verify_compares_states_on_hbase(busy: Cli, monkeypatch: pytest.MonkeyPa
     assert busy("state", "verify", "-o", "json").json["different"] == 0
 
     gateway.tables[tables.state][b"\0\0\0\7a"][b"s:r"] = (b"\x02" + rows[0].record, 1)
-    refused = busy("state", "verify", code=4).err
-    assert "table iothub:state, session 7/a: format version 2, this program knows 1: upgrade it" in refused
+    result = busy("state", "verify", "--json", code=1)
+    why = "table iothub:state, session 7/a: format version 2, this program knows 1: upgrade it"
+    assert (result.json["sessions"], result.json["differences"]) == (3, [f"7/a: {why}"])
+    assert why in result.err

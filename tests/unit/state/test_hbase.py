@@ -18,7 +18,7 @@ from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.checkpoints_memory import MemoryCheckpoints
 from iothub_services.state.hbase import HBaseStates, _put
-from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.state.port import StateWrite, StoredState, UnreadableState, record_in
 from iothub_services.state.service import StateService
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
@@ -160,13 +160,19 @@ def test_swap_that_never_succeeds_is_given_up(house: House) -> None:
 
 
 def test_records_of_a_newer_program_are_refused_by_name(house: House) -> None:
-    """Skipped, the session would be lost."""
+    """Skipped, the session would be lost. Who lists them all sees the others."""
+    house.one.apply((1,), [StateWrite(1, "b", 1, b"r")])
     house.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
-    for look in (lambda: house.one.get(1, "a"), lambda: list(house.one.load())):
+    for look in (lambda: house.one.get(1, "a"), lambda: house.one.get_many([(1, "a"), (1, "b")])):
         with pytest.raises(
             FutureRecordError, match="table t:state, session 1/a: format version 2, this program knows 1"
         ):
             look()
+    unreadable, stored = house.one.load(1)
+    assert isinstance(unreadable, UnreadableState)
+    assert (unreadable.tenant_id, unreadable.client_id) == (1, "a")
+    assert isinstance(unreadable.error, FutureRecordError)
+    assert stored == StoredState(1, "b", 1, b"r")
 
     house.rows[b"\0"] = {APPLIED_COLUMN: (b"\2new", 3)}
     with pytest.raises(FutureRecordError, match="table t:state, the applied offsets: format version 2"):
@@ -186,8 +192,16 @@ def test_records_of_a_newer_program_are_refused_by_name(house: House) -> None:
 def test_damaged_rows_are_refused_by_name(house: House, key: bytes, value: bytes, text: str) -> None:
     house.rows[key] = {STATE_COLUMN: (value, 3)}
 
+    (row,) = house.one.load()
     with pytest.raises(CorruptRecordError, match=f"table t:state.*{text}"):
-        list(house.one.load())
+        record_in(row)
+
+
+def test_rows_that_cannot_be_read_go_with_their_tenant(house: House) -> None:
+    house.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
+
+    assert house.one.drop_tenant(1) == 1
+    assert list(house.one.load()) == []
 
 
 @pytest.mark.parametrize("value", [b"\1", b"\1\0\2" + bytes(8), encode_applied((1,)) + b"x"])
