@@ -99,6 +99,7 @@ class StateService:
         )
         self._untried = 0  # events since the store was last written, or tried
         self._written: Offsets = NOWHERE  # the store has it up to here, or further by others
+        self.unrestored: set[int] = set()  # tenants of sessions whose records are damaged
         self.probe: Callable[[], None] | None = getattr(log, "probe", None)
 
     @cached_property
@@ -430,7 +431,8 @@ class StateService:
         except FutureRecordError as error:
             raise FutureRecordError(f"{named}: {error}") from error  # it is whole: skipped, it would be lost
         except CorruptRecordError as error:
-            self._on_alarm("state_corrupt", f"{named}: {error}: the session is not restored")
+            self.unrestored.add(row.tenant_id)
+            self._on_alarm("state_corrupt", f"{named}: {error}: the session is not restored, its queue is kept")
             return None
 
     def _flush(self) -> None:

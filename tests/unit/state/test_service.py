@@ -184,7 +184,10 @@ def test_service_skips_a_damaged_state_with_an_alarm(house: House) -> None:
 
     assert [state.client_id for state in house.restarted().load()] == ["b"]
     assert house.alarms == ["state_corrupt"]
-    assert house.texts == ["session 7/a: damaged session state (it is not JSON): the session is not restored"]
+    assert house.texts == [
+        "session 7/a: damaged session state (it is not JSON): the session is not restored, its queue is kept"
+    ]
+    assert house.service.unrestored == {7}
 
 
 def test_service_refuses_a_state_of_a_newer_program_by_name(house: House) -> None:
