@@ -246,6 +246,43 @@ def test_retained_messages_that_cannot_be_read_are_named_and_can_be_deleted(
     assert hub.rows("retain", "list", "acme") == []
 
 
+def test_session_whose_state_is_of_a_newer_program_is_named(hub: Hub, party: Party, services: Services) -> None:
+    """The commands show the others; the start is refused, changes nothing, and goes on when the row is put back."""
+    for name in ("meter-11", "meter-12"):
+        party(5, name, keep=True).subscribe(("states", 1))
+    party.leave()
+    assert hub.stop() == 0
+    (tenant_id,) = (int(str(row["id"])) for row in hub.rows("tenant", "list") if row["name"] == "acme")
+    table, key = Tables(hub.environment["IOTHUB_HBASE__NAMESPACE"]).state, keys.state_key(tenant_id, "meter-11")
+    with caller_of(services) as caller:
+        row = caller.call(calls.get_row(table, key))
+        assert row is not None
+        cell = row.cells[b"s:r"]
+        caller.call(calls.mutate_row(table, key, {b"s:r": b"\x09" + cell.value[1:]}, timestamp=cell.timestamp))
+
+    why = f"session {tenant_id}/meter-11: format version 9, this program knows 1: upgrade it"
+    for noun in ("session", "queue"):
+        listed = {str(row["name"]): str(row.get("unreadable")) for row in hub.rows(noun, "list", "acme")}
+        assert why in listed["meter-11"]
+        assert listed["meter-12"] == "None"
+        hub.run(noun, "show", "acme", "meter-12")
+        assert hub.run(noun, "show", "acme", "meter-11", check=False).returncode == 4
+    verified = hub.run("state", "verify", check=False)
+    assert verified.returncode == 1
+    assert why in verified.stderr
+    refused = hub.start_impatiently()
+    assert refused.returncode == 4
+    assert why in refused.stderr
+
+    with caller_of(services) as caller:
+        caller.call(calls.mutate_row(table, key, {b"s:r": cell.value}, timestamp=cell.timestamp))
+    hub.run("state", "verify")
+    hub.start()
+    assert {"meter-11", "meter-12"} <= {str(row["name"]) for row in hub.rows("session", "list", "acme")}
+    for name in ("meter-11", "meter-12"):
+        hub.run("session", "discard", "acme", name, "--yes")
+
+
 def test_metrics_tell_of_hbase(hub: Hub, party: Party) -> None:
     """Calls by verb and outcome, their durations, connections up."""
     subscriber = party(5, "measured", keep=True)
