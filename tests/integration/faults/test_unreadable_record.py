@@ -1,4 +1,7 @@
-"""A message of a newer program in a queue of a running hub: what is before it arrives, the hub says where its session stands, a purge ends it."""
+"""Records of a newer program in the files of a running hub: what can be read arrives, and the hub says what cannot.
+
+In a queue its session stands still before it until a purge; a retained message is kept until it is replaced or deleted.
+"""
 
 from __future__ import annotations
 
@@ -73,4 +76,35 @@ def test_session_stands_still_before_a_message_of_a_newer_program(hub: Hub) -> N
         assert received(sleeper) == b"7"
         assert told(hub, "alarm cleared") == [subject]
         assert len(told(hub, "alarm raised")) == 1
+    assert "Traceback" not in hub.log
+
+
+def test_retained_message_of_a_newer_program_is_named_and_kept(hub: Hub) -> None:
+    """The others come; what is published in its place ends the alarm."""
+    hub.start()
+    with RawClient(hub.ports["tcp"]) as publisher:
+        publisher.connect("publisher", "acme/dev2")
+        for number, topic in enumerate(("kept/one", "kept/two"), 1):
+            publisher.publish(topic, topic.encode(), 1, number, retain=True)
+    assert hub.stop() == 0
+    with closing(sqlite3.connect(hub.data_dir / "retained.db")) as connection, connection:
+        connection.execute(
+            "UPDATE retained SET body = CAST(x'07' || substr(body, 2) AS BLOB) WHERE topic = x'6b6570742f6f6e65'"
+        )
+    hub.start()
+
+    with RawClient(hub.ports["tcp"]) as client:
+        client.connect("reader", "acme/dev1")
+        client.subscribe(("kept/#", 1))
+        assert received(client) == b"kept/two"
+        client.expect_nothing(0.5)
+        assert told(hub, "alarm raised") == ["retained_unreadable"]
+        assert "a retained message cannot be read, nobody gets it" in hub.log
+        listed = {str(row["name"]): str(row.get("unreadable")) for row in hub.rows("retain", "list", "acme")}
+        assert "message of format version 7" in listed["kept/one"]
+        assert listed["kept/two"] == "None"
+
+        client.publish("kept/one", b"new", 1, 9, retain=True)
+        assert received(client) == b"new"
+        assert told(hub, "alarm cleared") == ["retained_unreadable"]
     assert "Traceback" not in hub.log
