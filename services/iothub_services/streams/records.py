@@ -16,6 +16,7 @@ from iothub.mqtt.fields import FieldReader, write_variable_byte_integer
 from iothub.mqtt.properties import NO_PROPERTIES, Properties, decode_properties, encode_message_properties
 from iothub_services.streams.port import Headers, Incoming
 
+TOPIC_INVALID = "topic_invalid"
 USER_PREFIX = "user."
 _MANY = 65_535
 _RECORD_BYTES = 256  # what a record takes beside headers and value
@@ -28,7 +29,14 @@ _FLAG = (b"0", b"1")
 
 
 class RefusedRecordError(Exception):
-    """A record cannot be published, now or ever. The text names the fault and shows nothing of the record but a header's name."""
+    """A record cannot be published, now or ever. The text names the fault and shows nothing of the record but a header's name.
+
+    `reason`: the word for it in `refused.reason`.
+    """
+
+    def __init__(self, text: str, reason: str = "malformed") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ def wish_of(record: Incoming) -> Wish:
     if not topic:
         raise RefusedRecordError("it has no header topic")
     if check_topic_name(topic, _TOPIC_LEVELS, _MANY) or topic.startswith(b"$"):
-        raise RefusedRecordError("header topic is no Topic Name")
+        raise RefusedRecordError("header topic is no Topic Name", TOPIC_INVALID)
     return Wish(
         topic,
         record.value or b"",

@@ -25,7 +25,7 @@ from iothub.errors import IotHubError
 from iothub.hooks import Client, HookedPolicy
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
 from iothub_services.streams.port import Headers, Incoming, Stream, StreamReceiver, refused_topic
-from iothub_services.streams.records import RefusedRecordError, Wish, headers_refused, wish_of
+from iothub_services.streams.records import TOPIC_INVALID, RefusedRecordError, Wish, headers_refused, wish_of
 from iothub_tenants.broker.allowance import LARGEST_PACKET
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub, Rights
@@ -188,7 +188,7 @@ class Inlets:
         try:
             wish = wish_of(record)
         except RefusedRecordError as error:
-            self._refuse(course, place.stream, record, "malformed", str(error))
+            self._refuse(course, place.stream, record, error.reason, str(error))
             return 0.0
         fault = self._fault(place, wish)
         if fault:
@@ -205,7 +205,7 @@ class Inlets:
         if not topic_matches(place.stream.filter.encode(), wish.topic):
             return "not_in_filter"
         if broker.check_topic(wish.topic):
-            return "topic_invalid"
+            return TOPIC_INVALID
         if _size(wish) > (broker.limits.packet_bytes or LARGEST_PACKET):
             return "too_large"
         if not place.rights.may_publish(wish.topic):

@@ -111,19 +111,12 @@ def test_what_may_never_be_published_is_put_aside(make_house: MakeHouse) -> None
     assert (course.messages, course.refused) == (1, {"denied": 1, "not_in_filter": 1, "malformed": 1})
 
 
-def test_a_store_that_gave_up_is_asked_again(stage: Stage) -> None:
-    """However soon it gave up: the page is done when it is durable."""
-    headers = (("topic", b"devices/1"), ("qos", b"1"), ("retain", b"1"))
-    stage.house.store.fails = False
-    stage.receiver.on_page(3, [Incoming(0, 0, 1000, b"key", b"a", headers)])
-    stage.house.settle()
-    assert stage.receiver.reports == []
+@pytest.mark.parametrize("topic", ["devices/+", "devices/#", "$SYS/x", "devices/\0"])
+def test_topic_that_is_no_topic_name_has_a_reason_of_its_own(stage: Stage, topic: str) -> None:
+    """Before it is compared with the stream's filter, as the guide has it."""
+    stage.page((topic, b"a"))
 
-    stage.house.store.fails = None
-    stage.house.pass_time(2)
-    stage.house.settle()
-
-    assert (stage.inlets.messages, stage.receiver.reports) == (1, [(3, {0: 1})])
+    assert [dict(headers)["refused.reason"] for _, _, headers in stage.beside.written] == [b"topic_invalid"]
 
 
 def test_a_rate_makes_records_wait_and_drops_none(stage: Stage) -> None:
