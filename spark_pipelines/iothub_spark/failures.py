@@ -6,7 +6,7 @@ Knows the classes of `iothub.errors` and how Python prints them, and how py4j an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -28,7 +28,13 @@ _MADE = {
 _WORDS = 400  # characters of a foreign error
 NO_JAVA = (Py4JNetworkError, ConnectionError)  # of stores we have words of our own: this is the connection to Java
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"  # Spark's word for a Java that ended before it was up
-_SPENT = re.compile(r"java\.lang\.OutOfMemoryError|Python worker exited unexpectedly")
+_SPENT = re.compile(r"java\.lang\.OutOfMemoryError")
+_NO_WORKER = re.compile(  # as Spark says it, and as Java does of the pipe to a worker or to what forks them
+    r"Python worker exited unexpectedly|EOFException occurred while reading the port number"
+    r"|Python (?:daemon )?failed to launch worker|Python worker failed to connect back|waiting for the Python worker to connect back"
+    r"|java\.(?:io|net)\.\w+(?:: (?:Broken pipe|Stream closed|Connection reset))?(?=(?:\s+at [^\n]+)*?\s+at org\.apache\.spark\.api\.python\.)"
+)
+_CALLED = "An error occurred while calling "  # py4j's line above Java's
 _MEMORY = "killed or out of memory: raise spark.driver_memory or lower spark.master, and look into `dmesg` for the kernel's out-of-memory killer"
 _FULL = "No space left on device"
 _FULL_FILE = re.compile(rf"(/[^\s:'\"()]+) \({_FULL}\)|{_FULL}: '([^']+)'")  # as Java says it, and Python
@@ -49,7 +55,8 @@ def translated(error: BaseException) -> IotHubError:
         return _no_space(str(error))
     if gone := _gone(error):
         return DiedError(gone)
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    lines = (line.strip(": ") for line in str(error).splitlines())
+    first = next((line for line in lines if line and not line.startswith(_CALLED)), "")
     return UnavailableError(f"Spark: {type(error).__name__}: {first}"[:_WORDS])
 
 
@@ -71,8 +78,17 @@ def _gone(error: BaseException) -> str:
         return f"Java ended before Spark was up (is it Java 17 or later?), or was {_MEMORY}"
     if any(isinstance(each, NO_JAVA) for each in chain):
         return f"Java has gone, in which Spark runs: {_MEMORY}"
-    spent = next(filter(None, (_SPENT.search(str(each)) for each in chain)), None)
-    return f"{spent[0]}: {_MEMORY}" if spent else ""
+    if spent := _found(_SPENT, chain):
+        return f"{spent}: {_MEMORY}"
+    worker = _found(_NO_WORKER, chain)
+    return (
+        f"the Python workers have gone, in which Spark runs a part of the job ({worker}): {_MEMORY}" if worker else ""
+    )
+
+
+def _found(words: re.Pattern[str], chain: Iterable[BaseException]) -> str:
+    """Return the first of these words in what any of these errors say; empty: none has them."""
+    return next((match[0] for each in chain if (match := words.search(str(each)))), "")
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -93,6 +93,8 @@ def test_kill_at_each_kind_of_point_spoils_nothing(
         known = set(store.versions())
         with started(to_kill, tmp_path) as child:
             assert child.kill_workers_when(is_writing) > 0  # tasks are tried again, or the run fails
+            code, said = child.finish()
+        assert (code, said[-1].get("kind")) in ((0, None), (1, "died"))
 
         compact_events.run(spark, spec, Quiet())
         pointer = store.pointer()

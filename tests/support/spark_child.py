@@ -50,10 +50,18 @@ class Child:
         self._process.wait(WAIT_S)
 
     def kill_workers_when(self, is_time: Callable[[], bool]) -> int:
-        """Kill -9 the Python workers as soon as something is so, and let the driver end as it will. Returns how many there were."""
+        """Kill -9 the Python workers as soon as something is so. Returns how many there were; `finish` tells what came of it."""
         self._await(is_time)
-        killed = _kill_workers(self._process.pid)
-        self._process.communicate(timeout=WAIT_S)
+        return _kill_workers(self._process.pid)
+
+    def kill_all_workers(self) -> int:
+        """Kill -9 each Python worker that comes, until the driver ends. Returns how many there were; `finish` tells what came of it."""
+        killed, deadline = 0, time.monotonic() + WAIT_S
+        while self._process.poll() is None:
+            assert time.monotonic() < deadline, self._told("it never ended")
+            with suppress(psutil.NoSuchProcess):
+                killed += _kill_workers(self._process.pid)
+            time.sleep(_POLL_S)
         return killed
 
     def kill_java_when(self, is_time: Callable[[], bool], *, are_workers_killed: bool = False) -> None:

@@ -117,10 +117,23 @@ def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder:
 
 
 def test_killed_workers_change_nothing(spark: SparkSession, folder: Path) -> None:
-    """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run fails and the next one does it."""
+    """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run says what it died of and the next one does it."""
     with started(_to_kill(folder), folder) as child:
         assert child.kill_workers_when(lambda: seen(folder, "SELECT 1 FROM checkpoint")) > 0
+        code, said = child.finish()
 
+    assert (code, said[-1]["event"], said[-1].get("kind")) in ((0, "done", None), (1, "failed", "died"))
+    _require_finished(spark, folder)
+
+
+def test_workers_that_are_killed_each_time_are_told_as_what_they_are(spark: SparkSession, folder: Path) -> None:
+    """Kill -9 of each one that Spark starts, what forks them included: no store is to blame, and nothing counts."""
+    with started(_to_kill(folder), folder) as child:
+        assert child.kill_all_workers() > 0
+        code, said = child.finish()
+
+    assert (code, said[-1]["kind"]) == (1, "died")
+    assert "the Python workers have gone" in str(said[-1]["text"])
     _require_finished(spark, folder)
 
 

@@ -114,6 +114,16 @@ def _while(last: Exception, first: Exception) -> Exception:
     return last
 
 
+NO_WORKERS = (
+    "Task 0 failed 4 times\nSparkException: Python worker exited unexpectedly (crashed)",
+    "An error occurred while calling o139.save.\n: org.apache.spark.SparkException: "
+    "EOFException occurred while reading the port number from iothub_spark.daemon's stdout.",
+    "Lost task 0.3 in stage 0.0: java.io.IOException: Stream closed\n\tat java.base/java.io.BufferedInputStream.fill\n"
+    "\tat org.apache.spark.api.python.PythonWorkerFactory.createThroughDaemon(PythonWorkerFactory.scala:150)",
+    "Lost task 0.3 in stage 0.0: java.io.EOFException\n\tat org.apache.spark.api.python.BasePythonRunner.x",
+)
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -122,7 +132,7 @@ def _while(last: Exception, first: Exception) -> Exception:
         ConnectionRefusedError(111, "Connection refused"),
         _while(RuntimeError("cannot stop"), ConnectionRefusedError(111, "Connection refused")),
         RuntimeError("Job aborted\njava.lang.OutOfMemoryError: Java heap space\n\tat org.apache.spark"),
-        RuntimeError("Task 0 failed 4 times\nSparkException: Python worker exited unexpectedly (crashed)"),
+        *map(RuntimeError, NO_WORKERS),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -141,6 +151,20 @@ def test_killed_java_is_no_back_end_that_does_not_answer(
     assert said["kind"] == "died"
     assert "spark.driver_memory" in said["text"]
     assert "dmesg" in said["text"]
+
+
+@pytest.mark.parametrize("text", NO_WORKERS)
+def test_killed_workers_are_named(text: str) -> None:
+    assert str(translated(RuntimeError(text))).startswith("the Python workers have gone, in which Spark runs a part")
+
+
+def test_foreign_error_is_told_by_its_own_words() -> None:
+    """Not by the line that py4j puts above it; and a broken pipe that is not a worker's is no dead worker."""
+    found = translated(
+        RuntimeError("An error occurred while calling o1.save.\n: java.io.IOException: Broken pipe\n\tat java.x")
+    )
+
+    assert (kind_of(found), str(found)) == ("unavailable", "Spark: RuntimeError: java.io.IOException: Broken pipe")
 
 
 def test_progress_of_the_stages_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
