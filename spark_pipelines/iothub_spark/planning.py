@@ -114,6 +114,8 @@ def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = N
             return _without_holes(log, Plan(pointer, pointer, behind, begin))
     if older is not None and not is_whole(begin) and reaches(begin, older.offsets):
         return _without_holes(log, Plan(pointer, older, range_after(log, older.offsets), begin))
+    if pointer is not None and not is_whole(begin):
+        raise ConflictError(_nothing_to_begin_at(begin, pointer))
     require_whole(begin)
     return _without_holes(log, Plan(pointer, None, range_after(log, None), begin))
 
@@ -139,6 +141,16 @@ def require_whole(begin: Offsets) -> None:
         raise ConflictError(
             f"the log begins at offset {shown(begin)}, not at its first event: sessions cannot be made from it alone; {_REMEDY}"
         )
+
+
+def _nothing_to_begin_at(begin: Offsets, pointer: Pointer) -> str:
+    """Say why there is no `--full` here, though nothing is wrong."""
+    return (
+        f"the log begins at offset {shown(begin)}, behind its first event, and there is no older checkpoint that --full could begin at "
+        f"(`erase` leaves one alone). Nothing is wrong: checkpoint {pointer.version} has what came before and fits the log, "
+        "so a run without --full goes on from it. Only if that checkpoint is damaged: "
+        "`iothub job run compact_events --option from_state=true` makes it from the live session states"
+    )
 
 
 def reaches(begin: Offsets, offsets: Offsets) -> bool:

@@ -73,14 +73,26 @@ def test_later_compaction_reads_what_is_behind_the_checkpoint() -> None:
 
 
 def test_full_compaction_goes_as_far_back_as_the_log_reaches() -> None:
-    """To the first event, else to the older checkpoint that is kept, else it is refused with the way out."""
+    """To the first event, else to the older checkpoint that is kept."""
     pointer, older = pointer_to(7, (), (30,)), pointer_to(6, (), (20,))
     assert plan_compaction(Bounds((1,), (40,)), pointer, older, is_full=True).base is None
     assert plan_compaction(Bounds((21,), (40,)), pointer, older, is_full=True).base == older
     assert not plan_compaction(Bounds((21,), (30,)), pointer, older, is_full=True).is_done
 
-    with pytest.raises(ConflictError, match=r"not at its first event.*--option from_state=true"):
-        plan_compaction(Bounds((22,), (40,)), pointer, older, is_full=True)
+
+def test_full_compaction_without_a_place_to_begin_at_says_that_nothing_is_wrong() -> None:
+    """As after `erase`, which leaves one checkpoint: the one that counts fits the log, so no backup need be restored."""
+    log, pointer, older = Bounds((22,), (40,)), pointer_to(7, (), (30,)), pointer_to(6, (), (20,))
+    for each in (older, None):
+        with pytest.raises(ConflictError) as refused:
+            plan_compaction(log, pointer, each, is_full=True)
+        said = str(refused.value)
+        assert said.startswith("the log begins at offset 22, behind its first event, and there is no older checkpoint")
+        assert "Nothing is wrong: checkpoint 7 has what came before" in said
+        assert "a run without --full goes on from it" in said
+        assert "--option from_state=true" in said
+        assert "restore" not in said
+    assert plan_compaction(log, pointer, None, is_full=False).base == pointer
 
 
 @pytest.mark.parametrize(
