@@ -31,7 +31,7 @@ from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
 from iothub.jobs.timetable import Installation
 from iothub_spark.catalogue import CATALOGUE, JobEntry
 from iothub_spark.spec import Option
-from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts import job_runs, tenants
 from iothub_tenants.accounts.job_runs import DIED, Result, Run, moment
 
 command = noun(
@@ -114,12 +114,25 @@ def run(
         (entry, specs.read_options(entry, given, is_full=is_full, is_dry_run=is_dry_run))
         for entry in map(specs.entry_of, names)
     ]
+    for _, options in asked:
+        _require_given_out(app, options)
     specs.require_spark(settings, os.environ)
     timing = Timing(wait_s=wait_s or 0.0, max_runtime_s=settings.jobs.max_runtime_s)
     if not is_nightly:
         _run_one(app, *asked[0], timing)
         return
     _run_all(app, asked, timing)
+
+
+def _require_given_out(app: App, options: dict[str, Option]) -> None:
+    """Raise ConfigError where a job is for a tenant that never was: it would look through everything and find nothing."""
+    tenant_id = options.get("tenant_id")
+    if isinstance(tenant_id, int) and not 0 < tenant_id <= (highest := tenants.highest_id(app.store())):
+        known = f"the highest that one had is {highest}" if highest else "none was yet"
+        raise ConfigError(
+            f"--option tenant_id: no tenant ever had the number {tenant_id}: {known}; expected the one of the deleted tenant, "
+            "as in the folders tenant_id=... of the archive"
+        )
 
 
 def _run_one(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing) -> None:

@@ -5,6 +5,8 @@ Knows no row: a counter may stand far above the highest id that is left.
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import Connection, Engine, text
 
 from iothub_tenants.accounts.tables import metadata
@@ -12,6 +14,9 @@ from iothub_tenants.accounts.tables import metadata
 COUNTED = tuple(
     table.name for table in metadata.sorted_tables if table.dialect_options["sqlite"].get("autoincrement", False)
 )
+_NEXT = re.compile(
+    r"^\).* AUTO_INCREMENT=(\d+)", re.MULTILINE
+)  # of MySQL and MariaDB; not there where nothing was issued
 
 
 def carry_over(source: Connection, target: Engine) -> None:
@@ -32,10 +37,11 @@ def next_id(connection: Connection, table: str) -> int:
         sequence = _sequence(connection, table)
         row = connection.execute(text(f"SELECT last_value, is_called FROM {sequence}")).one()  # noqa: S608  our own name
         return int(row.last_value) + int(row.is_called)
-    query = (
-        "SELECT auto_increment FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = :name"
-    )
-    return int(connection.execute(text(query), {"name": table}).scalar() or 1)
+    made = str(
+        connection.execute(text(f"SHOW CREATE TABLE `{table}`")).one()[1]
+    )  # other tables' figures may be a day old
+    found = _NEXT.search(made)
+    return int(found[1]) if found else 1
 
 
 def _set_next(connection: Connection, table: str, number: int) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import update as update_table
 
 from iothub.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import ClientIdPolicy, TenantState
+from iothub_tenants.accounts.counters import next_id
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import (
     acl_rule,
@@ -127,6 +128,12 @@ def count(store: AccountStore) -> int:
     """Return how many tenants there are, those being deleted included. Raises BackendError."""
     with store.read() as connection:
         return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def highest_id(store: AccountStore) -> int:
+    """Return the highest id that was ever given to a tenant, be it gone or not; 0: none was."""
+    with store.read() as connection:
+        return next_id(connection, table.name) - 1
 
 
 def missing(store: AccountStore, names: Iterable[str]) -> list[str]:

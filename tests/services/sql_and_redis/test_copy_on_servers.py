@@ -25,6 +25,7 @@ from tests.support.sql_servers import SERVERS, own_database
 
 PEPPER = b"p" * 32
 DEVICES = 450  # several batches
+TENANTS = 2  # one of them is gone
 DIE = """
 import os, sys
 from iothub_tenants.accounts.copying import copy_accounts
@@ -41,6 +42,8 @@ def _fill(url: str) -> None:
             writer.connection.execute(device.insert(), [_device(owner.id, number) for number in range(DEVICES)])
         devices.create(store, "acme", "last")
         devices.delete(store, "acme", "last")
+        tenants.create(store, "gone")
+        tenants.finish_deletion(store, tenants.delete(store, "gone").tenant_id)
 
 
 def _device(tenant_id: int, number: int) -> dict[str, object]:
@@ -66,6 +69,8 @@ def test_accounts_go_round_all_databases(mariadb: Services, postgresql: Services
             copied = copy_accounts(source, target)
             assert copied.how is How.RESUMED
             assert copied.rows["device"] == DEVICES
+            with closing(AccountStore(target, pepper=PEPPER)) as copy:
+                assert tenants.highest_id(copy) == TENANTS
 
     with closing(AccountStore(first)) as begun, closing(AccountStore(last, pepper=PEPPER)) as ended:
         assert installations.own(begun) == installations.own(ended)

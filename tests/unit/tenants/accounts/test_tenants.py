@@ -232,3 +232,12 @@ def test_tenant_being_deleted_cannot_be_changed(store: AccountStore) -> None:
     ):
         with pytest.raises(ConflictError, match="being deleted"):
             verb()
+
+
+def test_number_of_a_tenant_that_is_gone_counts_as_given_out(store: AccountStore) -> None:
+    """It is never issued again, and what it left may still be there."""
+    before = tenants.highest_id(store)
+    tenants.create(store, "acme")
+    tenants.finish_deletion(store, tenants.delete(store, "acme").tenant_id)
+
+    assert (before, tenants.highest_id(store)) == (0, 1)
