@@ -10,7 +10,17 @@ import pytest
 from iothub.errors import BackendError
 from iothub.testing import queue_contract, queue_expiry_contract
 from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, made, moved, one, positions
-from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Overflow, QueueLimits, Refused
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    MoveKind,
+    Overflow,
+    QueueLimits,
+    Refused,
+    UnreadableQueueError,
+)
+from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.queues.redis.store import RedisQueues
 from ops.services.house import Services
 from tests.support.redis_hubs import RedisQueueHouse
@@ -115,6 +125,26 @@ def test_damaged_queue_costs_its_own_messages_alone(house: RedisQueueHouse, stor
         other.open()
         other.drop(1)
         assert [stats.queue_id for stats in other.list_queues(TENANT)] == [2]
+
+
+def test_damage_is_found_before_anything_is_written(house: RedisQueueHouse, store: RedisQueues) -> None:
+    """The call of any writer, where the oldest of them makes room; an index that an acknowledgement changes last."""
+    epoch = made(store, 1).epoch
+    with closing(house.connection()) as redis:
+        base = f"{house.prefix}:queue:{{1}}"
+        store.append([one(1, number, qos=2, expires_at_ms=9_999_999_999_999) for number in (1, 2)])
+        for number in range(WRITERS_KEPT):
+            redis.run("HSET", f"{base}:w", f"writer {number}", "nonsense")
+        redis.run("SET", f"{base}:k", "x")
+        before = [redis.run("DUMP", f"{base}:{part}") for part in "mrdewz"]
+
+        with house.store() as other:
+            (answer,) = other.append([one(1, 3)])
+        with pytest.raises(UnreadableQueueError):
+            moved(store, MoveKind.ACK, 1, epoch, 2)
+
+        assert answer.positions == (Refused.UNREADABLE,)
+        assert [redis.run("DUMP", f"{base}:{part}") for part in "mrdewz"] == before
 
 
 def test_tail_that_went_back_removes_nothing(house: RedisQueueHouse, store: RedisQueues) -> None:

@@ -22,6 +22,7 @@ from iothub_services.queues.port import (
     UnreadableQueueError,
 )
 from iothub_services.queues.redis.names import Names
+from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.queues.threads import QueueWrites, WriteOp
 from iothub_services.redis.calls import Call, Reply
 from tests.support.redis_queues import PREFIX, RedisHouse
@@ -36,6 +37,12 @@ def house() -> RedisHouse:
 
 def key(queue_id: int, part: str) -> str:
     return f"{PREFIX}:queue:{{{queue_id}}}:{part}"
+
+
+def contents(house: RedisHouse, queue_id: int) -> dict[bytes, object]:
+    """Return all that Redis has of a queue."""
+    keys = house.redis.execute_command("KEYS", key(queue_id, "*"))
+    return {each: house.redis.execute_command("DUMP", each) for each in keys}
 
 
 @pytest.mark.parametrize("part", ["r", "d", "e", "z", "w"])
@@ -53,6 +60,48 @@ def test_nothing_is_written_into_a_damaged_queue(house: RedisHouse, part: str) -
     house.redis.execute_command("DEL", key(1, part))
     assert house.redis.execute_command("EXISTS", key(1, "r")) == 0
     assert store.append([one(1, 2)]) == [Appended((1,))]
+
+
+@pytest.mark.parametrize("whose", ["its own", "another's"])
+def test_damaged_call_of_a_writer_is_found_before_anything_is_written(house: RedisHouse, whose: str) -> None:
+    """Its own, or, where there are as many writers as are kept, the one of any: the oldest has to be looked for."""
+    writer = house.store()
+    made(writer, 1)
+    for incarnation in range(WRITERS_KEPT):
+        house.store(incarnation).append([one(1, incarnation)])
+    stored = house.redis.execute_command("HKEYS", key(1, "w"))
+    for each in stored:
+        house.redis.execute_command("HSET", key(1, "w"), each, "nonsense")
+    before = contents(house, 1)
+    store = house.store(0 if whose == "its own" else WRITERS_KEPT)
+
+    (answer,) = store.append([one(1, 99)])
+
+    assert len(stored) == WRITERS_KEPT
+    assert answer.positions == UNREADABLE
+    assert contents(house, 1) == before
+
+
+@pytest.mark.parametrize("part", ["r", "d", "k", "e", "z", "p"])
+def test_acknowledgement_in_a_damaged_queue_changes_nothing(house: RedisHouse, part: str) -> None:
+    """Neither its counters nor the number of the reader's last call: a repeat is done once the damage has gone."""
+    store = house.store()
+    epoch = made(store, 1).epoch
+    store.append([one(1, number, qos=qos, expires_at_ms=9_999_999_999_999) for number, qos in ((1, 0), (2, 2), (3, 1))])
+    kept = house.redis.execute_command("DUMP", key(1, part))
+    house.redis.execute_command("DEL", key(1, part))
+    house.redis.execute_command("SET", key(1, part), "x")
+    before = contents(house, 1)
+
+    with pytest.raises(UnreadableQueueError):
+        store.apply([Move(MoveKind.RESERVE, 1, epoch, 3), Move(MoveKind.ACK, 1, epoch, 3)])
+
+    assert contents(house, 1) == before
+    house.redis.execute_command("DEL", key(1, part))
+    if kept is not None:
+        house.redis.execute_command("RESTORE", key(1, part), 0, kept)
+    assert store.apply([Move(MoveKind.ACK, 1, epoch, 3)]) == [True]
+    assert store.stats(1).messages == 0
 
 
 def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(house: RedisHouse) -> None:

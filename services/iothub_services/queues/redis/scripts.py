@@ -52,6 +52,13 @@ local function numbers(...)
   return found, nil
 end
 
+-- Fail where an index that `forget` always changes is of another type. Behind the first write nothing may, for that stays (!).
+local function require_indexes()
+  redis.call('HLEN', ids)
+  redis.call('ZCARD', due)
+  redis.call('ZCARD', qos0)
+end
+
 local messages, bytes
 
 -- Take a record out of counters and indexes. now: its message id goes on being known from then on; nil: it does not.
@@ -99,16 +106,24 @@ APPEND = Script(
     + """
 local state, refusal = numbers('tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
 if refusal then return refusal end
--- What is damaged fails here: behind the first write nothing may, for that stays (!). The first write is XADD: Redis may refuse the position.
-redis.call('HLEN', ids)
-redis.call('ZCARD', due)
-redis.call('ZCARD', qos0)
+require_indexes() -- the first write is XADD: Redis may refuse the position
 local writer, sequence, now = ARGV[1], ARGV[2], ARGV[3]
 local before = redis.call('HGET', writers, writer)
 if before then
   local last, answer = string.match(before, '^(%d+) %d+ (.*)$')
+  if not last then return damaged() end
   if last == sequence then return answer end
   if tonumber(last) > tonumber(sequence) then return 'late' end
+end
+local oldest = nil
+if not before and redis.call('HLEN', writers) >= tonumber(ARGV[6]) then
+  local oldest_at = math.huge
+  local all = redis.call('HGETALL', writers)
+  for place = 1, #all, 2 do
+    local at = tonumber(string.match(all[place + 1], '^%d+ (%d+) ') or '')
+    if not at then return damaged() end
+    if at < oldest_at then oldest, oldest_at = all[place], at end
+  end
 end
 local tail, spared = tonumber(state[1]), math.max(tonumber(state[2]), tonumber(state[3]))
 local max_messages, max_bytes, overflow = tonumber(state[6]), tonumber(state[7]), state[8]
@@ -219,15 +234,7 @@ else
 end
 if went_back then answer = answer .. ' b' .. text(went_back) end
 redis.call('HSET', meta, 'tail', text(tail), 'messages', text(messages), 'bytes', text(bytes))
-if not before and redis.call('HLEN', writers) >= tonumber(ARGV[6]) then
-  local oldest, oldest_at = nil, math.huge
-  local all = redis.call('HGETALL', writers)
-  for place = 1, #all, 2 do
-    local at = tonumber(string.match(all[place + 1], '^%d+ (%d+)'))
-    if at < oldest_at then oldest, oldest_at = all[place], at end
-  end
-  redis.call('HDEL', writers, oldest)
-end
+if oldest then redis.call('HDEL', writers, oldest) end
 redis.call('HSET', writers, writer, sequence .. ' ' .. now .. ' ' .. answer)
 return answer
 """
@@ -274,6 +281,7 @@ PURGE = Script(
 local state, refusal = numbers('messages', 'bytes')
 if refusal then return refusal end
 messages, bytes = tonumber(state[1]), tonumber(state[2])
+require_indexes()
 passes_out_of_memory()
 local part = redis.call('XRANGE', records, '-', ARGV[1], 'COUNT', ARGV[2])
 for _, entry in ipairs(part) do forget(entry, nil) end
@@ -297,6 +305,7 @@ local state, refusal = numbers('reserved', 'messages', 'bytes')
 if refusal then return refusal end
 local reserved, now, is_unsent = tonumber(state[1]), tonumber(ARGV[1]), ARGV[2] == '1'
 messages, bytes = tonumber(state[2]), tonumber(state[3])
+require_indexes()
 local gone, spared = {}, {}
 for at = 3, #ARGV do
   local entry = redis.call('XRANGE', records, ARGV[at], ARGV[at])[1]
