@@ -5,10 +5,12 @@ Knows no clock and no file: the time comes in, texts go out. All times are UTC, 
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from iothub.errors import ConfigError
 from iothub.units import format_time_of_day
 
 _DAY_S = 86400
@@ -17,17 +19,37 @@ WAIT = "2h"  # for a run that somebody started by hand: one of the timer's would
 SPREAD_S = 300  # many hubs of one machine, or of one cluster, do not start at the same moment
 USUAL_AT = 150  # minutes after midnight, where nobody has chosen
 NAME = "iothub-jobs"
+_USER = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}"
+)  # in a crontab it stands between blanks, and nothing could quote it
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where things are on the machine that the files are for."""
+    """Where things are on the machine that the files are for.
+
+    Raises ConfigError: the name is no user's, or a path has what no line of a file can hold.
+    """
 
     program: Path
     data_dir: Path
     config: Path | None = None
     user: str = "iothub"
     archive: Path | None = None  # where it is not in the data directory
+
+    def __post_init__(self) -> None:
+        if _USER.fullmatch(self.user) is None:
+            raise ConfigError(
+                f"--user {self.user!r}: is no user's name; expected at most 64 of letters, digits, `_`, `.`, `@` and `-`, "
+                "with a letter or `_` first"
+            )
+        for name in ("program", "data_dir", "config", "archive"):
+            path = getattr(self, name)
+            if path is not None and not str(path).isprintable():
+                raise ConfigError(
+                    f"{str(path)!a}: has characters that cannot be written into a unit or a crontab, such as a line's end; "
+                    "move it to another path"
+                )
 
     def command(self) -> list[str]:
         config = [] if self.config is None else ["--config", str(self.config)]

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from iothub.errors import ConfigError
 from iothub.jobs.timetable import USUAL_AT, Installation, cron_line, next_at, systemd_service, systemd_timer
 
 ROOT = Path(__file__).parents[3]
 USUAL = Installation(Path("/opt/iothub/bin/iothub"), Path("/var/lib/iothub"))
 ODD = Installation(
-    Path("/opt/my hub/iothub"), Path("/srv/100% mine/$HOME"), Path("/etc/hub's.toml"), "hub", Path("/archive")
+    Path("/opt/my hub/iothub"), Path('/srv/100% "mine";/\\$HOME'), Path("/etc/hub's.toml"), "hub", Path("/archive")
 )
 
 
@@ -72,13 +73,33 @@ def test_systemd_takes_the_units(installation: Installation, tmp_path: Path) -> 
     assert (done.returncode, said) == (0, [])
 
 
+@pytest.mark.parametrize(
+    "user", ["x;y", "", "a b", "a\nb", "-x", "7up", "root\n* * * * * root", "$(id)", "ü", "a" * 65]
+)
+def test_what_is_no_user_is_refused_by_name(user: str) -> None:
+    with pytest.raises(ConfigError, match=r"--user .*: is no user's name"):
+        replace(USUAL, user=user)
+
+
+@pytest.mark.parametrize("user", ["iothub", "_iothub", "hub-2", "iot.hub", "hub@example.com"])
+def test_usual_users_are_taken(user: str) -> None:
+    assert f"User={user}\n" in systemd_service(replace(USUAL, user=user))
+
+
+@pytest.mark.parametrize("part", ["program", "data_dir", "config", "archive"])
+def test_path_that_no_line_can_hold_is_refused(part: str) -> None:
+    """What is behind the end of a line would be a line of its own."""
+    with pytest.raises(ConfigError, match=r"/hub\\nUser=root': has characters that cannot be written"):
+        replace(USUAL, **{part: Path("/hub\nUser=root")})
+
+
 def test_command_of_a_unit_means_what_it_says() -> None:
     """`%` and `$` mean something in a unit, a blank ends a word."""
     line = next(line for line in systemd_service(ODD).splitlines() if line.startswith("ExecStart="))
 
-    assert '"/opt/my hub/iothub" --data-dir "/srv/100%% mine/$$HOME" --config "/etc/hub\'s.toml"' in line
+    assert '"/opt/my hub/iothub" --data-dir "/srv/100%% \\"mine\\";/\\\\$$HOME" --config "/etc/hub\'s.toml"' in line
     assert line.endswith("--no-input job run --nightly --wait 2h")
-    assert 'ReadWritePaths="/srv/100%% mine/$HOME" /archive\n' in systemd_service(ODD)
+    assert 'ReadWritePaths="/srv/100%% \\"mine\\";/\\\\$HOME" /archive\n' in systemd_service(ODD)
 
 
 @pytest.mark.parametrize("installation", [USUAL, ODD], ids=["usual", "odd"])
