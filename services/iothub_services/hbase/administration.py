@@ -6,6 +6,7 @@ coprocessor, so `TableAdmin` (in `ops/hbase`) does, on HBase's own class path an
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -166,9 +167,7 @@ class TableAdmin:
                 command, input=told, capture_output=True, text=True, timeout=self._limit_s, check=False
             )
         except OSError as error:
-            raise UnavailableError(
-                f"{self._program} cannot be run ({error.strerror}): install HBase's client, or name a program in hbase.admin_program"
-            ) from None
+            raise UnavailableError(_not_run(self._program, error)) from None
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"{self._program} {_JAVA_CLASS} did not end within {self._limit_s:g} s") from None
         if done.returncode != 0:
@@ -178,6 +177,22 @@ class TableAdmin:
 
 def _created(told: str) -> list[str]:
     return [line.partition("\t")[2] for line in told.splitlines() if line.startswith("created\t")]
+
+
+def _not_run(program: str, error: OSError) -> str:
+    """Say where a program was looked for, and how another one is named."""
+    if os.sep not in program:
+        where = (
+            f"it was looked for in PATH ({os.pathsep.join(os.get_exec_path())}); install HBase's client there, or set"
+        )
+    elif isinstance(error, FileNotFoundError) and Path(program).exists():
+        where = "the file is there, but not what its first line says that it is run by; mend it, or set"
+    else:
+        where = "hbase.admin_program names it; set"
+    return (
+        f"{program} cannot be run ({error.strerror}): {where} hbase.admin_program to the whole path of HBase's own `hbase`, "
+        "or of a program that runs a Java class as that does"
+    )
 
 
 def _failed(program: str, said: str) -> UnavailableError:

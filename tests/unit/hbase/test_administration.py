@@ -123,10 +123,28 @@ def test_failing_program_is_told_in_one_line(make_program: MakeProgram, lines: s
         make_program(lines).create(WANTED)
 
 
-def test_missing_program_is_told() -> None:
-    """Most machines with a hub have no HBase."""
-    with pytest.raises(UnavailableError, match=r"install HBase's client, or name a program in hbase\.admin_program"):
-        TableAdmin("no-such-program-anywhere").create(WANTED)
+def test_program_that_is_not_there_is_told_with_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most machines with a hub have no HBase: by its name in PATH, by the setting at one place."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/no/where")
+    for program, where in (
+        ("no-such-program", rf"looked for in PATH \({tmp_path}:/no/where\); install HBase's client there, or"),
+        (tmp_path / "hbase-java", r"hbase-java cannot be run \(No such file.*hbase\.admin_program names it"),
+        (tmp_path, r"cannot be run \(Permission denied\): hbase\.admin_program names it"),
+    ):
+        with pytest.raises(UnavailableError, match=rf"{where}.* set hbase\.admin_program to the whole path"):
+            TableAdmin(program).create(WANTED)
+
+
+def test_program_that_nothing_runs_is_told_as_that(tmp_path: Path) -> None:
+    """It is there: who looks for the file finds nothing wrong."""
+    program = tmp_path / "hbase-java"
+    program.write_text("#!/no/such/python\n")
+    program.chmod(0o755)
+
+    with pytest.raises(UnavailableError, match="the file is there, but not what its first line says"):
+        TableAdmin(program).create(WANTED)
 
 
 def test_program_that_does_not_end_is_given_up(make_program: MakeProgram) -> None:
