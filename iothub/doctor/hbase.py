@@ -12,6 +12,7 @@ from functools import partial
 
 from iothub.doctor.findings import Finding, Look, State, timed
 from iothub.errors import BackendError
+from iothub.records.layout import CREATE_TABLES
 from iothub.settings import HBase
 from iothub.units import Endpoint
 from iothub_services.hbase import calls, from_settings
@@ -32,7 +33,6 @@ _STRANGER = (
     "somebody listens there: see whether it is a Thrift gateway (binary protocol, framed, without TLS) and not stopped; "
     "else correct hbase.thrift"
 )
-_CREATE = "create them: iothub hbase create-tables (with the --config of the hub, if it has one)"
 
 
 def looks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Look]:
@@ -97,7 +97,7 @@ def _listens(gateway: Endpoint) -> bool:
 def _table(status: TableStatus) -> Finding:
     name = f"HBase table {status.name}"
     if status.state is TableState.MISSING:
-        return Finding(name, State.FAIL, "is missing", _CREATE)
+        return Finding(name, State.FAIL, "is missing", CREATE_TABLES)
     if problems := told_problems(status):
         advice = "alter or drop it in HBase's shell, or choose another hbase.namespace"
         return Finding(name, State.FAIL, "; ".join(problems), advice)

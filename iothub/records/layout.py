@@ -39,6 +39,7 @@ STATE_COLUMN = b"s:r"
 APPLIED_COLUMN = b"s:o"
 POINTER_COLUMN = b"c:p"
 CHECKPOINT_COLUMN = b"c:r"
+CREATE_TABLES = "create them: iothub hbase create-tables (with the --config of the hub, if it has one)"
 
 _CELL_VERSION = 1
 _HEAD = struct.Struct(">BQ")  # version, offset
@@ -48,6 +49,11 @@ _COUNT = struct.Struct(">BH")  # version, number of offsets
 def hbase_table(namespace: str, name: str) -> str:
     """Return the name of a table with its namespace."""
     return f"{namespace}:{name}"
+
+
+def missing_tables(*names: str) -> str:
+    """Say that tables are not there, and what makes them."""
+    return f"missing in HBase: {', '.join(names)}; {CREATE_TABLES}"
 
 
 def encode_state_cell(offset: int, record: bytes) -> bytes:

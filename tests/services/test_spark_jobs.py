@@ -30,6 +30,7 @@ from iothub_spark.stores import marks
 from iothub_spark.stores.log import Stretch, range_after
 from iothub_spark.stores.log_kafka import KafkaStretches
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints
+from iothub_spark.stores.rows_hbase import HBaseStates as HBaseSessions
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.event_log import EventMill, Facts, replay
@@ -78,6 +79,21 @@ def test_checkpoint_contract_holds_for_jobs_on_hbase(
     place = HBaseTables((Endpoint(HOST, services.ports.thrift),), own_checkpoints.popleft().namespace)
     with closing(JobCheckpoints(HBaseCheckpoints(place))) as store:
         case(store)
+
+
+def test_missing_table_is_named_with_what_makes_it(services: Services) -> None:
+    """Whichever of ours, in whatever is done first; no waiting mends it."""
+    place = HBaseTables((Endpoint(HOST, services.ports.thrift),), "sparknowhere")
+    with closing(HBaseCheckpoints(place)) as checkpoints, closing(HBaseSessions(place)) as states:
+        for name, ask in (
+            ("checkpoints", checkpoints.pointer),
+            ("checkpoints", checkpoints.marks),
+            ("state", states.applied),
+        ):
+            with pytest.raises(
+                NotFoundError, match=f"^missing in HBase: sparknowhere:{name}; create them: iothub hbase"
+            ):
+                ask()
 
 
 def test_hub_and_job_share_the_table_and_marks_are_not_rows(services: Services, own_checkpoints: deque[Tables]) -> None:

@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from iothub.errors import BackendError, ConflictError, NotFoundError, UnavailableError
+from iothub.records.layout import missing_tables
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import FamilyLayout, TableLayout, differences
@@ -70,9 +71,7 @@ def require_all(found: Sequence[TableStatus]) -> None:
     require_ours(found)
     missing = [each.name for each in found if each.state is TableState.MISSING]
     if missing:
-        raise NotFoundError(
-            f"missing in HBase: {', '.join(missing)}; create them: iothub hbase create-tables (with the --config of the hub, if it has one)"
-        )
+        raise NotFoundError(missing_tables(*missing))
 
 
 def require_ours(found: Iterable[TableStatus]) -> None:

@@ -5,13 +5,20 @@ Knows tables and cells; what follows from another owner is `iothub.installation`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
+from iothub.errors import NotFoundError
 from iothub.records import keys
+from iothub.records.layout import missing_tables
 from iothub.records.owner import Owner, decode_owner, encode_owner
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Call
+from iothub_services.hbase.refusals import NO_TABLE, HBaseError
 from iothub_services.hbase.tables import Tables
+
+T = TypeVar("T")
 
 
 def owner_columns(tables: Tables) -> dict[bytes, bytes]:
@@ -20,10 +27,10 @@ def owner_columns(tables: Tables) -> dict[bytes, bytes]:
 
 
 def owners(caller: Caller, columns: Mapping[bytes, bytes]) -> dict[bytes, Owner | None]:
-    """Return whose these tables are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+    """Return whose these tables are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError, NotFoundError."""
     asked = [calls.get_row(table, keys.META, (column,)) for table, column in columns.items()]
     found: dict[bytes, Owner | None] = {}
-    for (table, column), row in zip(columns.items(), caller.call_all(asked), strict=True):
+    for (table, column), row in zip(columns.items(), _answers(caller, asked), strict=True):
         cell = None if row is None else row.cells.get(column)
         found[table] = None if cell is None else decode_owner(cell.value, f"table {table.decode()}")
     return found
@@ -37,3 +44,12 @@ def claim(caller: Caller, columns: Mapping[bytes, bytes], owner: Owner) -> dict[
         [calls.check_and_put(table, keys.META, columns[table], None, (columns[table], value)) for table in free]
     )
     return owners(caller, columns)
+
+
+def _answers(caller: Caller, asked: Sequence[Call[T]]) -> list[T]:
+    try:
+        return caller.call_all(asked)
+    except HBaseError as error:
+        if error.java_class == NO_TABLE:
+            raise NotFoundError(missing_tables(error.text)) from error
+        raise

@@ -16,7 +16,9 @@ import re
 from enum import Enum
 
 from iothub.errors import BackendError
+from iothub.records.layout import CREATE_TABLES
 
+NO_TABLE = "TableNotFoundException"
 PASSING = frozenset(
     (
         "CallDroppedException",
@@ -62,7 +64,7 @@ FINAL = frozenset(
         "TableExistsException",
         "TableNotDisabledException",
         "TableNotEnabledException",
-        "TableNotFoundException",
+        NO_TABLE,
     )
 )
 """Nothing was done, and asking again changes nothing."""
@@ -183,5 +185,6 @@ def _said(told: bytes) -> str:
 
 
 def _error(verb: str, java_class: str, text: str, *, is_retryable: bool, is_written: bool) -> HBaseError:
-    message = f"HBase refused {verb}: {java_class}" + (f": {text}" if text else "")
+    remedy = f"; {CREATE_TABLES}" if java_class == NO_TABLE else ""
+    message = f"HBase refused {verb}: {java_class}" + (f": {text}" if text else "") + remedy
     return HBaseError(message, retryable=is_retryable, is_written=is_written, java_class=java_class, text=text)

@@ -15,7 +15,7 @@ from Hbase_thrift import AlreadyExists, IllegalArgument, Mutation
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 
-from iothub.errors import BackendError, ConflictError
+from iothub.errors import BackendError, ConflictError, NotFoundError
 from iothub.records import keys as row_keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
 from iothub.records.layout import (
@@ -28,16 +28,18 @@ from iothub.records.layout import (
     decode_applied,
     decode_state_cell,
     hbase_table,
+    missing_tables,
 )
 from iothub_spark.spec import HBaseTables
 from iothub_spark.stores.rows import Offsets, Part, StateRow
 
+_NO_TABLE = "org.apache.hadoop.hbase.TableNotFoundException"
 _PAGE = 500  # rows per call of a scan, and per batch of changes
 _ERRORS = (TException, HBaseIOError, IllegalArgument, AlreadyExists, OSError)
 
 
 class _Table:
-    """One table over one connection, to the first gateway that answers."""
+    """One table over one connection, to the first gateway that answers. What it does raises BackendError; NotFoundError: it is missing."""
 
     def __init__(self, settings: HBaseTables, name: str) -> None:
         self._settings = settings
@@ -98,6 +100,8 @@ class _Table:
             text = getattr(error, "message", None) or str(error) or type(error).__name__
             said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
             first = said.splitlines()[0][:300] if said else type(error).__name__
+            if first.startswith(_NO_TABLE):
+                raise NotFoundError(missing_tables(self.name)) from error
             raise BackendError(f"HBase table {self.name}: {first}", retryable=True, is_written=True) from error
 
     def _connected(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.errors import BackendError, NotFoundError
 from iothub.records.owner import Owner
 from iothub_services.events.port import NOWHERE
 from iothub_services.hbase.calls import Call
@@ -75,3 +75,11 @@ def test_stores_do_not_see_the_word(caller: FakeCaller) -> None:
     assert retained.expire(10, 5) == [(1, b"a")]
     assert retained.drop_tenant(1) == 0
     assert owners(caller, COLUMNS) == dict.fromkeys(COLUMNS, OURS)
+
+
+def test_missing_table_is_named_with_what_makes_it(caller: FakeCaller) -> None:
+    """It is no server that does not answer: waiting mends nothing."""
+    missing = {b"t:none": b"s:i"}
+
+    with pytest.raises(NotFoundError, match=r"^missing in HBase: t:none; create them: iothub hbase create-tables"):
+        owners(caller, missing)

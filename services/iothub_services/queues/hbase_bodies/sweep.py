@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from iothub.errors import NotFoundError
 from iothub.records import keys
+from iothub.records.layout import missing_tables
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
@@ -94,9 +95,7 @@ def sweep(
 def _references(caller: Caller, tables: Tables) -> References:
     there = set(caller.call(calls.table_names()))
     if tables.bodies not in there:
-        raise NotFoundError(
-            f"missing in HBase: {tables.bodies.decode()}; create it: iothub hbase create-tables (with the --config of the hub, if it has one)"
-        )
+        raise NotFoundError(missing_tables(tables.bodies.decode()))
     for of_intents in (True, False):
         if tables.queues in there:
             yield from of_hbase.referenced(caller, tables.queues, of_intents=of_intents)
