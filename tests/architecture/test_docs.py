@@ -150,6 +150,16 @@ def test_guide_names_every_alarm_and_every_cause_of_a_refused_login() -> None:
 # --- the mission page
 
 
+def test_table_of_what_is_down_names_alarms_that_there_are() -> None:
+    """And the drivers that are a server's: what is down is looked up by its alarm."""
+    page = _text(ROOT / "docs/guide/back-ends.md").partition("## What happens when one is down")[2]
+    rows = [line for line in page.partition("What clients see of it:")[0].splitlines() if line.startswith("| ")][2:]
+    named = {word for row in rows for word in re.findall(r"`([a-z]+_[a-z]+)`", row.split("|")[2])} - {"data_dir"}
+
+    assert named <= {alarm.word for alarm in AlarmName}
+    assert {"accounts_unreachable", "redis_unreachable", "quota_degraded", "streams_failed", "store_failed"} <= named
+
+
 def test_every_id_stands_on_the_mission_page_once() -> None:
     """What is not there yet is said there, not left out."""
     ids = Counter(found for found, _ in _MISSION_ROW.findall(_text(DOCS / "mission.md")))
