@@ -100,8 +100,20 @@ def copy(app: App, to_url_file: Path) -> None:
         raise ConfigError(f"{to_url_file}: names the accounts database that is in use; expected another one")
     lock = app.data_dir.lock("iothub db copy")
     try:
-        with Progress("rows") as progress:
-            copied = copy_accounts(store.url, target, progress, begun=progress.begin, named=str(to_url_file))
+        with Progress("rows are copied") as copying, Progress("rows are compared, of both sides") as comparing:
+
+            def begun(done: int) -> None:
+                comparing.end()
+                copying.begin(done)
+
+            def compared(done: int, of: int) -> None:
+                if done:
+                    comparing(done, of)
+                else:
+                    copying.end()
+                    comparing.begin(0)
+
+            copied = copy_accounts(store.url, target, copying, begun=begun, compared=compared, named=str(to_url_file))
     finally:
         lock.release()
     for name, count in copied.rows.items():

@@ -72,7 +72,7 @@ class JobProgress:
         if self._line is None:
             self._write({**as_object(stage), "seconds": round(took_s, 1)})
             return
-        self._line.__exit__(None, None, None)
+        self._line.end()
         self._line = None
         output.say(f"{self._job}: {printable(stage.name)}: {stage.done} {printable(stage.unit)} in {took_s:.1f} s")
 

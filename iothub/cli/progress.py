@@ -47,9 +47,13 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
         """End the terminal's line, so that what follows has its own."""
         if self._width:
             output.say("")
+        self._width = 0
 
     def _say(self, line: str) -> None:
         if not self._is_terminal:

@@ -32,7 +32,7 @@ _TABLES = tuple(table for table in tables.metadata.sorted_tables if table is not
 _SUM_BITS = 256
 
 Told = Callable[[int, int], None]
-"""Gets the number of rows that are there, and of all."""
+"""Gets the number of rows that are there, or were compared on both sides, and of all. A comparison begins with none."""
 
 Begun = Callable[[int], None]
 """Gets the number of rows that are there before any is copied, and once more when a copy begins anew."""
@@ -67,6 +67,7 @@ def copy_accounts(
     told: Told = lambda done, of: None,
     *,
     begun: Begun = lambda done: None,
+    compared: Told = lambda done, of: None,
     named: str = "the target",
 ) -> Copied:
     """Copy, or go on where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
@@ -88,7 +89,7 @@ def copy_accounts(
                 was_resumed = _take(target, target_url, installation)
             reading = source.execution_options(**read_options(source))
             with reading.connect() as connection:
-                copied = _Copy(connection, target, told, begun, named).run(was_resumed=was_resumed)
+                copied = _Copy(connection, target, _Watch(told, begun, compared), named).run(was_resumed=was_resumed)
             _require_still(source, copied[1])
             with _of_target(named):
                 schema.end_copying(target)
@@ -98,14 +99,22 @@ def copy_accounts(
         target.dispose()
 
 
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Whom a copy tells how far it is."""
+
+    told: Told
+    begun: Begun
+    compared: Told
+
+
 class _Copy:
     """One run. `connection`: its reads see one moment of the source."""
 
-    def __init__(self, connection: Connection, target: Engine, told: Told, begun: Begun, named: str) -> None:
+    def __init__(self, connection: Connection, target: Engine, watch: _Watch, named: str) -> None:
         self._source = connection
         self._target = target.execution_options(**{WRITE: True})
-        self._told = told
-        self._begun = begun
+        self._watch = watch
         self._named = named
 
     def run(self, *, was_resumed: bool) -> tuple[Copied, int]:
@@ -138,13 +147,13 @@ class _Copy:
         with self._writing() as connection:
             there = {table.name: _count(connection, table) for table in _TABLES}
         done, of = sum(there.values()), sum(counts.values())
-        self._begun(done)
+        self._watch.begun(done)
         for table in _TABLES:
             for batch in _batches(self._source, table, there[table.name]):
                 with self._writing() as connection:
                     connection.execute(table.insert(), [row._asdict() for row in batch])
                 done += len(batch)
-                self._told(done, of)
+                self._watch.told(done, of)
 
     def _empty(self) -> None:
         with self._writing() as connection:
@@ -152,9 +161,20 @@ class _Copy:
                 connection.execute(table.delete())
 
     def _digests(self) -> tuple[dict[str, _Digest], dict[str, _Digest]]:
+        """Return what source and target have, by table."""
+        seen = 0
+
+        def digest(connection: Connection, table: Table) -> _Digest:
+            nonlocal seen
+            found = _digest(connection, table, lambda count: self._watch.compared(seen + count, of))
+            seen += found.count
+            return found
+
         with _of_target(self._named), self._target.connect() as connection:
-            found = {table.name: _digest(connection, table) for table in _TABLES}
-        return {table.name: _digest(self._source, table) for table in _TABLES}, found
+            of = sum(_count(side, table) for side in (self._source, connection) for table in _TABLES)
+            self._watch.compared(0, of)
+            found = {table.name: digest(connection, table) for table in _TABLES}
+        return {table.name: digest(self._source, table) for table in _TABLES}, found
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -247,13 +267,17 @@ def _batches(connection: Connection, table: Table, offset: int) -> Iterator[list
         yield batch
 
 
-def _digest(connection: Connection, table: Table) -> _Digest:
-    return _summed(json.dumps(list(row)) for row in _rows(connection, table))
+def _digest(connection: Connection, table: Table, told: Callable[[int], None]) -> _Digest:
+    return _summed((json.dumps(list(row)) for row in _rows(connection, table)), told)
 
 
-def _summed(lines: Iterable[str]) -> _Digest:
+def _summed(lines: Iterable[str], told: Callable[[int], None]) -> _Digest:
+    """Sum up what needs no order; `told` gets how many there were, now and then and in the end."""
     count = total = 0
     for line in lines:
         count += 1
+        if count % BATCH == 0:
+            told(count)
         total += int.from_bytes(hashlib.sha256(line.encode()).digest(), "big")
+    told(count)
     return _Digest(count, total % (1 << _SUM_BITS))

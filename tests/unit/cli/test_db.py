@@ -96,6 +96,22 @@ def test_copy_says_what_comes_next_and_afterwards_that_it_is_done(acme: Cli, tmp
     assert "name the file in sql.url_file" in again
 
 
+def test_copy_says_how_far_it_is_while_it_compares_too(
+    acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In lines, where there is no terminal; here without the ten seconds between two."""
+    monkeypatch.setattr("iothub.cli.progress.LOG_INTERVAL_S", 0.0)
+    file = _url_file(tmp_path, sqlite_url(tmp_path / "target.db"))
+
+    said = acme("db", "copy", "--to-url-file", file).err.splitlines()
+
+    copied = [number for number, line in enumerate(said) if " rows are copied, " in line]
+    compared = [number for number, line in enumerate(said) if " rows are compared, of both sides, " in line]
+    assert copied
+    assert compared
+    assert max(copied) < min(compared)
+
+
 def test_copy_into_accounts_of_others_names_the_file(acme: Cli, tmp_path: Path) -> None:
     """They are of another installation."""
     other = Cli(tmp_path / "other", acme.call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,19 @@ def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(
     assert told[-1][0] == told[-1][1]
     with closing(AccountStore(target_url)) as target:
         assert _devices(target) == 6
+
+
+def test_comparison_is_told_as_it_goes(source: AccountStore, target_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads as much again as the copy did, on both sides: silent it would look like a copy that hangs."""
+    monkeypatch.setattr(copying, "BATCH", 2)
+    told: list[tuple[int, int]] = []
+
+    copied = copy_accounts(source.url, target_url, compared=lambda done, of: told.append((done, of)))
+
+    rows = 2 * sum(copied.rows.values())
+    assert (told[0], told[-1]) == ((0, rows), (rows, rows))
+    assert told == sorted(told)
+    assert max(later - done for (done, _), (later, _) in pairwise(told)) == 2
 
 
 def test_source_that_changed_between_two_runs_is_copied_from_the_beginning(
