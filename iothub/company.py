@@ -39,6 +39,7 @@ SETTLE_S = 0.5
 FRESH_S = 0.4  # the rest is for what happens between the look at the log and the route that is taken by it
 JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or holds back by itself
 CATCH_UP_S = 10.0
+LATE_S = 2.0  # publishers that wait for less are no news: a slow answer of the log, a pause of this process
 CLOSING_S = 1.0
 _TURN_S = 0.02
 
@@ -69,6 +70,8 @@ class SharedStores:
         self._is_over = False
         self._has_left = False
         self._is_looking = False
+        self._unread = ""  # what keeps the log from being followed
+        self._unseen = ""  # what keeps the other hubs from being looked at
 
     @property
     def others(self) -> Others:
@@ -215,7 +218,9 @@ class SharedStores:
                 if self._heritage and not self._is_taking_over:
                     self._is_taking_over = True
                     Deferred.fromCoroutine(self._take_over())  # the heartbeat does not wait for the log
+            self._unseen = ""
         except IotHubError as error:
+            self._unseen = str(error)
             self._log.warning("the other hubs could not be looked at; it is tried again", cause=str(error))
         except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
             self._log.error("defect in a look at other hubs", exc_info=error)
@@ -250,6 +255,8 @@ class SharedStores:
 
     def _alarm(self, word: str, text: str) -> None:
         """While nobody else is there, nobody misses what the follower cannot read."""
+        if word in ALARMS:
+            self._unread = text
         self._node.store_alarms(word, "" if word in ALARMS and self.is_alone else text)
 
     def _knows(self, _at: float) -> None:
@@ -265,6 +272,20 @@ class SharedStores:
         known_until = follower.known_at + FRESH_S
         held_at = self.members.alone_until if is_alone else known_until
         self._node.plane.turn.held_at = math.inf if self._is_over else held_at
+
+    @property
+    def held_back(self) -> str:
+        """Why nobody may publish here now; empty: everybody may, or could a moment ago."""
+        now = self._node.clock.monotonic()
+        late_s = now - self._node.plane.turn.held_at
+        if late_s < LATE_S:
+            return ""
+        if self._unread or math.isinf(late_s):  # it has not read anything yet: the start says so
+            return self._unread
+        if self.members.is_fresh:
+            return f"the session log could not be read up to its end for {late_s:.0f} s, and publishers wait"
+        silence = self._unseen or "the accounts do not answer"
+        return f"{silence}: for {late_s:.0f} s nobody knows whether other hubs are there, and publishers wait"
 
     # --- a claim was overtaken
 

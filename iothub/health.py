@@ -58,6 +58,8 @@ class NodeHealth:
             reasons.append("the hub is stopping")
         if node.writer.is_failing or node.journal_thread.is_failing:
             reasons.append("a store refuses writes; see the alarms")
+        if node.shared_stores is not None and (why := node.shared_stores.held_back):
+            reasons.append(f"messages and persistent sessions are not taken: {why}")
         if node.watch.no_writes:
             reasons.append(node.watch.no_writes)
         if node.plane.overload_level() >= 3:

@@ -135,7 +135,12 @@ class Members:
     @property
     def is_alone(self) -> bool:
         """No other hub can be there: those that were are gone, and the last look was just now."""
-        return not self.living and self._clock.monotonic() - self._looked_at < UNSEEN_S
+        return not self.living and self.is_fresh
+
+    @property
+    def is_fresh(self) -> bool:
+        """The last look was just now: nobody can be there whom this hub has not seen."""
+        return self._clock.monotonic() < self.alone_until
 
     @property
     def alone_until(self) -> float:

@@ -178,6 +178,42 @@ def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -
     assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
 
 
+def test_hub_says_why_nobody_may_publish(node: Node) -> None:
+    """Not for a moment; then with what it cannot read, or whom it cannot ask, until it goes on."""
+    two = other(node)
+    node.begin()
+    node.pass_time(JOIN_S + 0.5, two)
+    node.follower.round()
+    node.pass_time(1, two)
+    assert node.stores.held_back == ""
+
+    node.follower.on_alarm("follower_newer", "an event of format version 99")
+    node.pass_time(2, two)
+    assert node.stores.held_back == "an event of format version 99"
+
+    node.follower.on_alarm("follower_newer", "")
+    assert node.stores.held_back == "the session log could not be read up to its end for 3 s, and publishers wait"
+
+    node.follower.round()
+    assert node.stores.held_back == ""
+
+
+def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone as it may be: it does not know."""
+    node.begin()
+    monkeypatch.setattr(node.stores.members, "look", failing_look)
+
+    node.pass_time(5)
+
+    assert node.stores.held_back == (
+        "the accounts are away: for 3 s nobody knows whether other hubs are there, and publishers wait"
+    )
+
+
+async def failing_look(**_how: object) -> None:
+    raise UnavailableError("the accounts are away")
+
+
 def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> None:
     """With a reason; it goes on when the log is there again, and opens when the others, who may have taken it for gone, have seen it again."""
     two = other(node)

@@ -20,6 +20,7 @@ def node() -> Any:
         journal_thread=SimpleNamespace(is_failing=False),
         watch=SimpleNamespace(no_writes="", is_overloaded=False),
         plane=SimpleNamespace(overload_level=lambda: 2),
+        shared_stores=None,
     )
 
 
@@ -54,3 +55,17 @@ def test_start_names_the_gateways_that_do_not_answer() -> None:
 
     hub.waiting.reason = "waiting for HBase: HBase's gateway one:9090 has not answered for 3 s"
     assert health.reasons() == [f"the hub is starting: {hub.waiting.reason}"]
+
+
+def test_hub_that_takes_no_messages_is_not_ready() -> None:
+    """Whatever keeps it from knowing what other hubs' sessions do."""
+    hub = node()
+    hub.shared_stores = SimpleNamespace(held_back="")
+    health = NodeHealth(hub)
+    assert health.reasons() == []
+
+    hub.shared_stores.held_back = "an event of format version 99, and publishers wait"
+
+    assert health.reasons() == [
+        "messages and persistent sessions are not taken: an event of format version 99, and publishers wait"
+    ]
