@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -99,6 +100,8 @@ class Life:
         """Load what is durable, then open the doors; only then is the hub ready."""
         node, run = self._node, self._node.threads.run
         duties = await self._open_faces()
+        node.waiting.told = self._note_start
+        self._note_start("")
         node.listeners.try_ports()  # nobody waits for servers in vain
         self._open_clients()
         await self._take_stores()
@@ -167,7 +170,10 @@ class Life:
         node.know_installation()
         if node.shared_quota is not None:
             node.shared_quota.start()  # others may have to declare what they have: that goes on while this one starts
-        await node.waiting.until_all_answer(node.drivers.needed)
+        needed = sorted(node.drivers.needed.items(), key=lambda each: each[0] == "HBase")
+        await node.waiting.until_all_answer(
+            dict(needed)
+        )  # HBase last: its client is patient, its gateways are named at once
         await node.waiting.until_all_answer({name: owned.claim for name, owned in node.drivers.owned.items()})
         await node.threads.run("housekeeping.installation", node.installation.note, node.data_dir)
 
@@ -215,11 +221,24 @@ class Life:
         return addresses
 
     def _announce_addresses(self) -> None:
-        node, addresses = self._node, self._addresses()
+        addresses = self._addresses()
         doors = [address for name, address in addresses.items() if name != "http"]
         self._announce(", ".join(doors))
+        self._note(addresses)
+
+    def _note(self, more: Mapping[str, str]) -> None:
+        """Leave word in `hub.json`."""
+        node = self._node
         facts = {"pid": os.getpid(), "version": node.version, "twin": node.backend, "started": node.started_at}
-        node.data_dir.write_hub({**facts, **addresses})
+        node.data_dir.write_hub({**facts, **more})
+
+    def _note_start(self, reason: str) -> None:
+        """Who asks `iothub status` hears by this what a start does, also where HTTP is off. Nothing depends on it."""
+        if self._node.telemetry.is_ready:
+            return
+        http_address = {name: address for name, address in self._addresses().items() if name == "http"}
+        with suppress(UnavailableError):
+            self._note({**http_address, "starting": reason or "sessions are being loaded"})
 
     def _replaced(self, error: ConflictError) -> None:
         """Another hub has this one's place: it must not go on."""

@@ -28,7 +28,7 @@ class Run(Protocol):
 
 
 class Waiting:
-    """Waits for servers, one after the other. `reason`: for which one now, and why; empty when for none.
+    """Waits for servers. `reason`: for which ones now, and why; empty when for none. `told` hears of each change of it.
 
     The first attempt is a reason, too: a server that is paused is silent for as long as the driver waits.
     """
@@ -38,68 +38,82 @@ class Waiting:
         self._pause = pause
         self._is_fail_fast = is_fail_fast
         self.reason = ""
-        self._has_failed = False
+        self.told: Callable[[str], None] = lambda _reason: None
+        self._troubles: dict[str, UnavailableError] = {}  # of those that have failed and not been heard of since
         self._is_over = False
 
     @property
     def is_held_up(self) -> bool:
         """Has a server failed that the start needs, and has not been heard of since?"""
-        return self._has_failed
+        return bool(self._troubles)
 
     def end(self) -> None:
         """The hub ends: nothing is waited for any more, and that a server does not answer is no news."""
         self._is_over = True
 
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
-        """Return when every server has answered.
+        """Return when every server has answered; who has is not asked again.
 
         Raises UnavailableError at once when it is not to be waited or a server has refused for good, and whatever else its driver raises:
         waiting would not help.
         """
-        for name, ask in needed.items():
-            await self.until_done(name, ask)
-
-    async def until_done(self, name: str, ask: Callable[[], T]) -> T:
-        """Return what a blocking call returns when its servers answer. Raises as `until_all_answer`."""
-        self.reason = f"waiting for {name}: no answer yet"
+        silent = dict(needed)
         while True:
-            try:
-                answer = await self._run("housekeeping.ask", ask)
-            except UnavailableError as error:
-                await self._wait(name, error)
-            else:
-                self._goes_on(name)
-                return answer
+            for name, ask in list(silent.items()):
+                self._begins(f"waiting for {name}: no answer yet")
+                try:
+                    await self._run("housekeeping.ask", ask)
+                except UnavailableError as error:
+                    self._waits(name, error)
+                else:
+                    self._goes_on(name)
+                    del silent[name]
+            if not silent:
+                return
+            await self._rest()
 
     async def until_loaded(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         """Return what a piece of work returns that can be repeated, when the servers that it needs have answered. Raises as `until_all_answer`."""
-        self.reason = f"sessions are being loaded from {name}"
+        self._begins(f"sessions are being loaded from {name}")
         while True:
             try:
                 answer = await work()
             except UnavailableError as error:
-                await self._wait(name, error)
+                self._waits(name, error)
+                await self._rest()
             else:
                 self._goes_on(name)
                 return answer
 
-    async def _wait(self, name: str, error: UnavailableError) -> None:
-        """Return when it may be tried again. Raises UnavailableError: it is not to be waited, it is refused for good, or the hub ends meanwhile."""
-        if self._is_over or self._is_fail_fast or not getattr(error, "retryable", True):
-            raise error
-        self._waits(name, error)
-        await self._pause(PAUSE_S)
-        if self._is_over:
-            raise error
+    def _begins(self, reason: str) -> None:
+        """What does not answer is the better reason."""
+        if not self._troubles:
+            self._say(reason)
 
     def _waits(self, name: str, error: UnavailableError) -> None:
-        if not self._has_failed:
+        """Raises UnavailableError: it is not to be waited, it is refused for good, or the hub ends."""
+        if self._is_over or self._is_fail_fast or not getattr(error, "retryable", True):
+            raise error
+        if name not in self._troubles:
             log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
-        self._has_failed = True
-        self.reason = f"waiting for {name}: {error}"
+        self._troubles[name] = error
+        self._say_troubles()
+
+    async def _rest(self) -> None:
+        """Return when it may be tried again. Raises UnavailableError: the hub ends meanwhile."""
+        await self._pause(PAUSE_S)
+        if self._is_over:
+            raise next(iter(self._troubles.values()))
 
     def _goes_on(self, name: str) -> None:
-        if self._has_failed:
+        if self._troubles.pop(name, None) is not None:
             log.info("a server answers, the start goes on", server=name)
-        self._has_failed = False
-        self.reason = ""
+        self._say_troubles()
+
+    def _say_troubles(self) -> None:
+        self._say("; ".join(f"waiting for {name}: {error}" for name, error in self._troubles.items()))
+
+    def _say(self, reason: str) -> None:
+        if reason != self.reason:
+            self.reason = reason
+            self.told(reason)

@@ -55,6 +55,7 @@ class App:
         self._is_input_allowed = is_input_allowed
         self._loaded: Loaded | None = None
         self._store: AccountStore | None = None
+        self.patience_s = math.inf  # with accounts on a server; the settings may allow less
 
     @property
     def is_interactive(self) -> bool:
@@ -113,7 +114,8 @@ class App:
             url = self.accounts_url()
             pepper = self.data_dir.pepper(self.loaded.config.auth.pepper_file)
             try:
-                self._store = AccountStore(url, pepper=pepper, bounds=bounds_of(self.loaded.config.sql))
+                bounds = bounds_of(self.loaded.config.sql).within(self.patience_s)
+                self._store = AccountStore(url, pepper=pepper, bounds=bounds)
             except BackendError:
                 self.data_dir.require_writable_system()
                 raise

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PING_TIMEOUT_S = 3.0
+ACCOUNTS_TIMEOUT_S = 2.0  # on a server: who asks how things are does not wait for the one that is down
 _PAGE_LIMIT_BYTES = 1 << 20
 
 
@@ -35,6 +36,8 @@ def command(context: click.Context) -> None:
     """Say whether the hub runs, since when, on which addresses, whether it answers, and what it is asked to do.
 
     `tenants` are those of the accounts; loaded are those of which this hub holds something: a connection, a session, a message.
+
+    A hub that waits for its back ends is `starting`, and says for which ones; accounts on a server that do not answer are waited for some seconds.
 
     Exit code 0 when it runs and answers, 7 when it does not.
 
@@ -58,49 +61,79 @@ def _facts(app: App, holder: Holder) -> dict[str, object]:
     facts: dict[str, object] = {"name": "hub", "state": "running", "pid": holder.pid, "command": holder.command}
     facts["data_dir"] = str(app.data_dir.path)
     noted = app.data_dir.read_hub() or {}
+    starting = noted.pop("starting", None)
     facts.update({name: value for name, value in noted.items() if name not in facts})
     facts["started"] = _iso(noted.get("started"))
-    begin = time.perf_counter()
-    try:
-        answer = app.ask_hub("", Verb.PING, {"node": app.loaded.config.node.number}, PING_TIMEOUT_S)
-        facts["answer_ms"] = round((time.perf_counter() - begin) * 1000)
-    except IotHubError as error:
-        answer = {}
-        facts["state"] = "not answering"
-        facts["problem"] = str(error)
+    accounts = _Accounts(app)
+    count = accounts.read(_count)
+    answer = {} if starting else _ask(app, accounts, facts)
     address = noted.get("http")
     readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
+    if starting:
+        facts["state"] = "starting"
+        answer = {"ready": False, "reasons": [starting]}
+    elif page and not answer:
+        facts["state"] = "answering over HTTP alone"
     told = {**page, **answer, **readiness}
-    facts |= {name: told.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons", "connections")}
-    facts |= {"tenants": _all_tenants(app), "loaded_tenants": told.get("tenants")}
+    facts |= {name: told.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
+    facts |= {"connections": _used(told.get("connections")), "tenants": count, "loaded_tenants": told.get("tenants")}
     facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
-    facts["commands"] = _under_way(app)
+    facts["commands"] = accounts.read(_under_way)
+    if accounts.trouble:
+        facts["problem"] = f"{accounts.trouble}; not read: tenants, commands"
     if page:
         facts["health"] = {name: value for name, value in page.items() if name not in {*facts, "connections"}}
     return facts
 
 
-def _of_accounts(app: App, read: Callable[[AccountStore], T]) -> T | None:
-    """Return what the accounts say; None where they cannot be read."""
+class _Accounts:
+    """The accounts, asked until they do not answer. `trouble`: why they do not."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._app.patience_s = ACCOUNTS_TIMEOUT_S
+        self.trouble = ""
+
+    def read(self, read: Callable[[AccountStore], T]) -> T | None:
+        """Return what they say; None where they cannot be read, or could not be before: nobody waits for them twice."""
+        if self.trouble:
+            return None
+        try:
+            return read(self._app.store())
+        except IotHubError as error:
+            self.trouble = str(error)
+            return None
+
+
+def _ask(app: App, accounts: _Accounts, facts: dict[str, object]) -> Mapping[str, object]:
+    """Return what the hub answers through the command table, or note why nothing comes of it."""
+    begin = time.perf_counter()
     try:
-        return read(app.store())
-    except IotHubError:
-        return None
+        if not accounts.trouble:
+            answer = app.ask_hub("", Verb.PING, {"node": app.loaded.config.node.number}, PING_TIMEOUT_S)
+            facts["answer_ms"] = round((time.perf_counter() - begin) * 1000)
+            return answer
+    except IotHubError as error:
+        facts["problem"] = str(error)
+    facts["state"] = "not answering"
+    return {}
 
 
-def _all_tenants(app: App) -> int | None:
+def _used(connections: object) -> object:
+    """The page of HTTP has their limit, too."""
+    return connections.get("used") if isinstance(connections, Mapping) else connections
+
+
+def _count(store: AccountStore) -> int:
     from iothub_tenants.accounts import tenants
 
-    return _of_accounts(app, tenants.count)
+    return tenants.count(store)
 
 
-def _under_way(app: App) -> list[dict[str, object]] | None:
+def _under_way(store: AccountStore) -> list[dict[str, object]]:
     """Return what the hub is asked to do, or is doing, with how far it is."""
     from iothub_tenants.accounts import commands
 
-    found = _of_accounts(app, commands.under_way)
-    if found is None:
-        return None
     return [
         {
             "name": command.verb,
@@ -111,7 +144,7 @@ def _under_way(app: App) -> list[dict[str, object]] | None:
             "done": (command.answer or {}).get("done"),
             "total": (command.answer or {}).get("total"),
         }
-        for command in found
+        for command in commands.under_way(store)
         if command.verb != Verb.PING
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iothub.settings import Sql
 
@@ -22,6 +22,12 @@ class SqlBounds:
     connect_timeout_s: float = 5.0
     timeout_s: float = 5.0
     recycle_s: float = 1800.0
+
+    def within(self, seconds: float) -> SqlBounds:
+        """Return the same for somebody who waits no longer than that."""
+        return replace(
+            self, connect_timeout_s=min(self.connect_timeout_s, seconds), timeout_s=min(self.timeout_s, seconds)
+        )
 
     @property
     def socket_s(self) -> float:

@@ -9,7 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from iothub.cli.app import App
+from iothub.cli.status import ACCOUNTS_TIMEOUT_S
 from iothub.datadir import DataDir
+from iothub.errors import UnavailableError
 from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
@@ -210,3 +213,35 @@ def test_interrupted_deletion_goes_on_in_the_hub(acme: Cli, monkeypatch: pytest.
 def test_second_init_beside_a_hub_is_a_conflict(cli: Cli, call: Callable[..., Result]) -> None:
     with AnsweringHub(cli.data_dir, None):
         assert call("--data-dir", str(cli.data_dir), "init").code == 4
+
+
+def test_status_of_a_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
+    """It takes no command yet, and has perhaps no HTTP: what it waits for is in its notes."""
+    with AnsweringHub(cli.data_dir, None) as hub:
+        hub.data_dir.write_hub({"started": 1_800_000_000.5, "starting": "waiting for HBase: it is down"})
+        shown = cli("status", "-o", "json", code=7).json
+        told = cli("status", code=7).out
+
+    assert (shown["state"], shown["ready"], shown["reasons"]) == ("starting", False, ["waiting for HBase: it is down"])
+    assert "problem" not in shown
+    assert "waiting for HBase: it is down" in told
+
+
+def test_status_waits_once_for_accounts_that_do_not_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says what it could not read; the hub itself is heard over HTTP."""
+    asked: list[float] = []
+
+    def store(app: App) -> AccountStore:
+        asked.append(app.patience_s)
+        raise UnavailableError("the accounts database does not answer")
+
+    page = {"connections": {"used": 3, "limit": 20_000}, "alarms": []}
+    monkeypatch.setattr(App, "store", store)
+    monkeypatch.setattr("iothub.cli.status._over_http", lambda _address: ({"ready": True, "reasons": []}, page))
+    with AnsweringHub(cli.data_dir, None) as hub:
+        hub.data_dir.write_hub({"http": "127.0.0.1:1"})
+        shown = cli("status", "-o", "json", code=7).json
+
+    assert asked == [ACCOUNTS_TIMEOUT_S]
+    assert shown["problem"] == "the accounts database does not answer; not read: tenants, commands"
+    assert (shown["state"], shown["ready"], shown["connections"]) == ("answering over HTTP alone", True, 3)

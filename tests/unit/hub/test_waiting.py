@@ -69,14 +69,19 @@ def test_reason_is_there_before_the_first_answer() -> None:
     ]
 
 
-def test_reason_names_the_server_that_is_waited_for() -> None:
-    """One after the other; afterwards there is none."""
-    house = House()
-    house.wait(Kafka=down(2), HBase=down(1))
+def test_reason_names_every_server_that_is_waited_for() -> None:
+    """All that are known to be down; who has answered is not asked again, and afterwards there is none."""
+    house, told = House(), list[str]()
+    house.waiting.told = told.append
+    house.wait(Kafka=down(2), HBase=down(1), Redis=down(0))
 
-    assert house.reasons == ["waiting for Kafka: it is down"] * 2 + ["waiting for HBase: it is down"]
-    assert house.pauses == [PAUSE_S] * 3
-    assert house.waiting.reason == ""
+    assert house.reasons == [
+        "waiting for Kafka: it is down; waiting for HBase: it is down",
+        "waiting for Kafka: it is down",
+    ]
+    assert house.pauses == [PAUSE_S] * 2
+    assert len(house.asked) == 3 + 2 + 1
+    assert (house.waiting.reason, told[0], told[-1]) == ("", "waiting for Kafka: no answer yet", "")
 
 
 def test_hub_that_is_not_to_wait_fails_at_once() -> None:
@@ -94,23 +99,6 @@ def test_refusal_is_not_waited_for() -> None:
     house = House()
     with pytest.raises(ConflictError):
         house.waiting.until_all_answer({"Kafka": down(1, ConflictError("topic has 3 partitions"))}).send(None)
-
-
-def test_what_was_asked_for_is_returned() -> None:
-    """After the pauses that it took."""
-    house, answers = House(), [BackendError("it is down", retryable=True), None]
-
-    def load() -> str:
-        error = answers.pop(0)
-        if error is not None:
-            raise error
-        return "states"
-
-    with pytest.raises(StopIteration) as done:
-        house.waiting.until_done("Kafka", load).send(None)
-
-    assert done.value.value == "states"
-    assert house.reasons == ["waiting for Kafka: it is down"]
 
 
 def test_server_that_the_hub_lets_go_of_at_its_end_is_no_news() -> None:
