@@ -1,16 +1,21 @@
 """`iothub doctor`: look at everything that a hub of this configuration needs, and say what to do.
 
-Knows no part: `iothub.doctor` looks at them.
+Knows no part: `iothub.doctor` looks at them. What the hub says and what it has stored is reached as other commands reach it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
 import click
 
-from iothub.cli import output
+from iothub.cli import output, status, stores
 from iothub.cli.app import App, Command
+from iothub.doctor import running, stored
 from iothub.doctor.all import looks
-from iothub.doctor.findings import Finding, State, take
+from iothub.doctor.findings import Finding, Look, State, take
 
 LIMIT_S = 20.0
 _NAME_WIDTH = 32
@@ -20,7 +25,10 @@ _NAME_WIDTH = 32
 @click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
 @click.pass_context
 def command(context: click.Context, is_json: bool) -> None:
-    """Look at the data directory, the accounts, every back end that is configured, the ports, the certificates and the clock.
+    """Look at the data directory, the accounts, every back end that is configured, the ports, the certificates and the clock; at a hub that runs.
+
+    What that hub says of itself is told with each of its alarms. Of what is stored only the beginning of what a start reads is looked at:
+    `events verify` and `state verify` read it all.
 
     One line each, as it is found: ok, warn (it works; look at it) or FAIL (the hub does not start, or refuses work), with the time that an
     answer took and what to do. Everything is looked at side by side and given up after 20 s; nothing is changed. Works beside a running hub, and
@@ -37,7 +45,7 @@ def command(context: click.Context, is_json: bool) -> None:
     if not app.data_dir.has_config:
         app.data_dir.require_initialised()
     found: list[Finding] = []
-    for finding in take(looks(app.data_dir, app.loaded.config), LIMIT_S):
+    for finding in take([*looks(app.data_dir, app.loaded.config), *_of_hub(app)], LIMIT_S):
         found.append(finding)
         if app.form == "table":
             output.write_text(line(finding))
@@ -47,6 +55,27 @@ def command(context: click.Context, is_json: bool) -> None:
     warned = sum(each.state is State.WARN for each in found)
     app.say(f"{len(found)} looks: {failed} failed, {output.counted(warned, 'warning')}")
     context.exit(1 if failed else 0)
+
+
+def _of_hub(app: App) -> list[Look]:
+    """What it says itself, if it runs; and what it has stored."""
+    if not app.data_dir.is_initialised:
+        return []
+    found, holder = [stored.look(partial(_stored, app))], app.data_dir.holder()
+    if holder is not None:
+        found.append(Look(running.NAME, lambda: running.findings(status.facts_of(app, holder))))
+    return found
+
+
+@contextmanager
+def _stored(app: App) -> Iterator[stored.Stored | None]:
+    config = app.loaded.config
+    with (
+        stores.reading_events(app.data_dir, config) as log,
+        stores.reading_states(app.data_dir, config) as states,
+        stores.reading_checkpoints(app.data_dir, config) as checkpoints,
+    ):
+        yield None if log is None or states is None else stored.Stored(log, states, checkpoints)
 
 
 def line(finding: Finding) -> str:

@@ -50,13 +50,13 @@ def command(context: click.Context) -> None:
     if holder is None:
         app.record({"name": "hub", "state": "stopped", "data_dir": str(app.data_dir.path)})
         context.exit(UnavailableError.exit_code)
-    facts = _facts(app, holder)
+    facts = facts_of(app, holder)
     app.record(_for_people(facts) if app.form == "table" else facts)
     if facts["state"] != "running":
         context.exit(UnavailableError.exit_code)
 
 
-def _facts(app: App, holder: Holder) -> dict[str, object]:
+def facts_of(app: App, holder: Holder) -> dict[str, object]:
     """Return what the witnesses say, each fact once; `ready` with its `reasons`, and `alarms`, are None where nobody answers."""
     facts: dict[str, object] = {"name": "hub", "state": "running", "pid": holder.pid, "command": holder.command}
     facts["data_dir"] = str(app.data_dir.path)

@@ -30,12 +30,17 @@ from iothub_services.state.service import StateService
 from iothub_services.state.start import obstacle
 
 
+def where_a_start_begins(log: EventLog, states: StateStore, checkpoints: CheckpointStore | None) -> Offsets:
+    """Return up to where a start reads nothing of the log: the checkpoint, if it can be used, or the states have that."""
+    pointer, applied = None if checkpoints is None else checkpoints.pointer(), states.applied_offsets()
+    if pointer is None or obstacle(pointer, log.begin(), log.end(), applied):
+        return applied
+    return pointer.offsets
+
+
 def in_the_way(log: EventLog, states: StateStore, checkpoints: CheckpointStore | None) -> list[FutureEventError]:
     """Return, for each partition, the first event of a newer program that a start would read; ascending by partition."""
-    pointer = None if checkpoints is None else checkpoints.pointer()
-    applied, end = states.applied_offsets(), log.end()
-    is_used = pointer is not None and not obstacle(pointer, log.begin(), end, applied)
-    after = pointer.offsets if pointer is not None and is_used else applied
+    after, end = where_a_start_begins(log, states, checkpoints), log.end()
     found: list[FutureEventError] = []
     while True:
         try:

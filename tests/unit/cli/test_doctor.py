@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from iothub.cli import stores
+from iothub.datadir import DataDir
+from iothub.records import events
+from iothub.records.events import Subject
+from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
 
 ANY_PORT = b"config_version = 1\n[listeners.tcp]\nport = 0\n"
@@ -57,3 +63,35 @@ def test_choices_for_tenants_that_do_not_exist_are_named(cli: Cli) -> None:
 
     cli("tenant", "create", "acne")
     assert "every tenant that they name exists: acme, acne" in cli("doctor").out
+
+
+def test_running_hub_is_asked_for_its_alarms(cli: Cli) -> None:
+    """What it knows of its stores nobody else may find."""
+    cli.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT)
+    alarm = {
+        "name": "store_corrupt",
+        "severity": "critical",
+        "subject": "queues",
+        "detail": "put aside",
+        "advice": "See.",
+    }
+
+    with AnsweringHub(cli.data_dir, lambda _command: {"ready": True, "reasons": [], "alarms": [alarm]}):
+        rows = {row["name"]: row for row in cli("doctor", "--json", code=1).json}
+
+    assert rows["running hub"]["state"] == "ok"
+    assert (rows["alarm store_corrupt"]["state"], rows["alarm store_corrupt"]["advice"]) == ("FAIL", "See.")
+
+
+def test_event_that_keeps_the_next_start_from_beginning_is_found(acme: Cli) -> None:
+    acme.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT)
+    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
+        assert alone is not None
+        alone.log.append([events.session_discarded(Subject(1, "c1", 3, 1), reason="why")])
+    with sqlite3.connect(acme.data_dir / "events.db") as connection:
+        connection.execute("UPDATE session_event SET value = CAST(replace(value, '\"v\":1', '\"v\":2') AS BLOB)")
+
+    rows = {row["name"]: row for row in acme("doctor", "--json", code=1).json}
+
+    assert rows["stored data"]["state"] == "FAIL"
+    assert "event of format version 2" in rows["stored data"]["text"]

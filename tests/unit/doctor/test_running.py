@@ -1,0 +1,58 @@
+"""The running hub's own words as lines of the doctor."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.doctor import running
+from iothub.doctor.findings import State
+
+NEWER = {
+    "name": "store_newer",
+    "severity": "critical",
+    "subject": "state",
+    "detail": "event of format version 99",
+    "advice": "Upgrade.",
+}
+HIGH = {"name": "memory_high", "severity": "warning", "subject": "", "detail": "91%", "advice": "Look."}
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "text"),
+    [
+        ({"state": "running", "ready": True, "reasons": []}, State.OK, "ready"),
+        (
+            {"state": "running", "ready": False, "reasons": ["the disk is full"]},
+            State.FAIL,
+            "not ready: the disk is full",
+        ),
+        (
+            {"state": "starting", "ready": False, "reasons": ["waiting for Kafka"]},
+            State.WARN,
+            "starting: waiting for Kafka",
+        ),
+        ({"state": "not answering", "problem": "no answer"}, State.FAIL, "does not answer: no answer"),
+        (
+            {"state": "answering over HTTP alone", "ready": True, "reasons": [], "problem": "no answer"},
+            State.WARN,
+            "ready, but it takes no commands: no answer",
+        ),
+    ],
+)
+def test_readiness_is_a_line(facts: dict[str, object], state: State, text: str) -> None:
+    [found] = running.findings(facts)
+
+    assert (found.name, found.state, found.text) == ("running hub", state, text)
+
+
+def test_every_alarm_is_a_line_with_its_remedy() -> None:
+    """A critical one is a failure."""
+    _, newer, high = running.findings({"state": "running", "ready": True, "alarms": [NEWER, HIGH]})
+
+    assert (newer.name, newer.state, newer.text, newer.advice) == (
+        "alarm store_newer",
+        State.FAIL,
+        "event of format version 99 (state)",
+        "Upgrade.",
+    )
+    assert (high.state, high.text) == (State.WARN, "91%")

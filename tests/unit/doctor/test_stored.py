@@ -1,0 +1,98 @@
+"""A sample of log and states: what would keep the next start from beginning is a failure, and nobody reads everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from iothub.doctor import stored
+from iothub.doctor.findings import Finding, State
+from iothub.doctor.stored import Stored
+from iothub.errors import BackendError
+from iothub.records.events import Topic
+from iothub_services.events.memory import MemoryEvents
+from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets
+from iothub_services.state.memory import MemoryStates
+from iothub_services.state.port import StateWrite
+from iothub_services.state.service import StateService
+from tests.unit.state.conftest import created, resumed
+
+
+class Log(MemoryEvents):
+    """Says of one event what is wrong with it."""
+
+    wrong: FutureEventError | DamagedEventError | BackendError | None = None
+    reads = 0
+
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+        self.reads += 1
+        if self.wrong is not None and after < (3,):
+            raise self.wrong
+        return super().read(after, count, topic)
+
+
+@pytest.fixture
+def house() -> Stored:
+    """Two events that the states have, and two behind."""
+    log, states = Log(), MemoryStates()
+    log.append([created("a"), created("b")])
+    StateService(log, states, lambda *_: None).load()
+    log.append([resumed("a", 2), resumed("b", 2)])
+    return Stored(log, states, None)
+
+
+def look(house: Stored | None) -> Finding:
+    @contextmanager
+    def opened() -> Iterator[Stored | None]:
+        yield house
+
+    [found] = stored.look(opened).take()
+    return found
+
+
+def test_sample_says_how_much_it_is(house: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what reads the rest."""
+    monkeypatch.setattr(stored, "EVENTS", 1)
+    monkeypatch.setattr(stored, "STATES", 1)
+
+    found = look(house)
+
+    assert (found.state, found.text) == (State.OK, "1 of 2 events behind the states, 1 states can be read")
+    assert "events verify" in found.advice
+    assert look(None).text == "there is none yet"
+
+
+def test_what_the_next_start_is_refused_for_is_a_failure(house: Stored) -> None:
+    """An event of a newer program, or a state."""
+    assert isinstance(house.log, Log)
+    house.log.wrong = FutureEventError("event of format version 99", partition=0, offset=3)
+    found = look(house)
+    assert (found.state, found.text) == (State.FAIL, "event of format version 99")
+    assert "events skip" in found.advice
+
+    house.log.wrong = None
+    [first, _] = house.states.load()
+    newer = first.record.replace(b'"v":1', b'"v":9')
+    house.states.apply((3,), [StateWrite(first.tenant_id, first.client_id, 3, newer)])
+    assert look(house).state is State.FAIL
+
+
+def test_damage_is_a_warning(house: Stored) -> None:
+    """A start leaves it out."""
+    assert isinstance(house.log, Log)
+    house.log.wrong = DamagedEventError("offset 3: damaged event", partition=0, offset=3)
+
+    found = look(house)
+
+    assert found.state is State.WARN
+    assert found.text.startswith("offset 3: damaged event (1 in ")
+
+
+def test_server_that_is_away_is_not_known(house: Stored) -> None:
+    """Another line says so."""
+    assert isinstance(house.log, Log)
+    house.log.wrong = BackendError("Kafka does not answer", retryable=True)
+
+    assert (look(house).state, look(house).text) == (State.WARN, "not known: Kafka does not answer")
