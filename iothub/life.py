@@ -54,6 +54,7 @@ class Life:
         self._heartbeat = Heartbeat(node.reactor.callLater, node.clock, node.felt)
         self._dismissed: list[Connection] = []
         self._is_leaving = False
+        self._farewell: dict[str, object] = {}  # how it ended, for the last line of the log
         self.failure: IotHubError | None = None
 
     def run(self, announce: Callable[[str], None]) -> int:
@@ -74,6 +75,8 @@ class Life:
             node.redis.close()
         node.accounts.close()
         node.data_dir.remove_hub()
+        if self._farewell:
+            self._log.info("stopped", **self._farewell)
         if self.failure is not None:
             raise self.failure
         return 0
@@ -283,7 +286,7 @@ class Life:
         node.telemetry.is_ready = False
         self._leave(self._shut_down())
 
-    def _leave(self, farewell: Coroutine[Deferred[object], object, None]) -> None:
+    def _leave(self, farewell: Coroutine[Deferred[object], object, object]) -> None:
         """Do what is left to do, then let the reactor end; once."""
         if self._is_leaving:
             farewell.close()
@@ -309,7 +312,14 @@ class Life:
         node.listeners.close()
         if node.http_port is not None:
             await node.http_port.stopListening()
-        await self._close_stores()
+        unstored = node.writer.waiting[0] + node.journal_thread.waiting
+        is_whole = await self._close_stores()
+        self._farewell = {
+            "connections_closed": len(self._dismissed),
+            "writes_given_up": 0 if is_whole else unstored,
+            "stores_closed": is_whole,
+            "seconds": round(node.clock.monotonic() - begun, 1),
+        }
 
     def _dismiss(self) -> None:
         """Close every connection; 5.0 clients hear 0x8B. What was sent to whom is settled for those too that left earlier."""
@@ -328,14 +338,17 @@ class Life:
         is_storing = node.writer.waiting[0] or node.streaming.outlet.pending[0]
         return bool(is_storing or node.journal_thread.waiting or is_waited_for or node.sessions.wills_under_way)
 
-    async def _close_stores(self) -> None:
-        """Write what is on its way, while the reactor still turns: HBase is reached through it. A server that is silent is given up."""
+    async def _close_stores(self) -> bool:
+        """Write what is on its way, while the reactor still turns: HBase is reached through it. A server that is silent is given up.
+
+        False: a thread of the stores had to be left alone with what it had.
+        """
         node, run = self._node, self._node.threads.run
         timeout_s, until = self._closing_s, node.clock.monotonic() + self._closing_s
         given_up = node.reactor.callLater(timeout_s, self._give_up_hbase)
         await self._leave_ledger()
         await run("closing.streams", node.streaming.close, timeout_s)
-        await run("closing.queues", node.writer.close, self._left_s(until))
+        has_stored_all = await run("closing.queues", node.writer.close, self._left_s(until))
         node.journal.flush()
         Deferred.fromCoroutine(node.metering.finish()).addErrback(  # what it hands over, the close below waits for
             lambda failure: self._log.error("defect in metering", exc_info=failure.value)
@@ -351,6 +364,7 @@ class Life:
         if given_up.active():
             given_up.cancel()
         self._give_up_hbase()
+        return bool(has_stored_all and has_said_all)
 
     async def _leave_ledger(self) -> None:
         """Give back what this hub held of the tenants' limits; if nobody hears of it, that ends with its lease."""

@@ -61,6 +61,21 @@ def test_stop_loses_nothing_that_was_acknowledged(make_hub: Callable[..., Hub], 
     assert again.payloads(acknowledged)[-1] == str(acknowledged).encode()
 
 
+def test_last_line_of_the_log_says_how_it_ended(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+    """With how many connections were closed, and whether anything was given up."""
+    hub = make_hub()
+    hub.start()
+    join = party(hub)
+    join(4)
+    join(5, "kept", keep=True)
+
+    assert hub.stop() == 0
+
+    last = json.loads(hub.log.splitlines()[-1])
+    assert (last["event"], last["connections_closed"]) == ("stopped", 2)
+    assert (last["writes_given_up"], last["stores_closed"]) == (0, True)
+
+
 @pytest.mark.parametrize("is_kept", [True, False], ids=["persistent", "transient"])
 def test_stop_publishes_the_wills_of_who_was_there(
     make_hub: Callable[..., Hub], party: Callable[..., Party], is_kept: bool

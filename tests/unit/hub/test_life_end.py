@@ -53,7 +53,7 @@ class House:
         self.closed.append(what)
         return succeed(call(*args))
 
-    def close(self) -> Deferred[None]:
+    def close(self) -> Deferred[bool]:
         return Deferred.fromCoroutine(Life(cast("Any", self.node))._close_stores())
 
 
