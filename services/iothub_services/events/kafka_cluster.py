@@ -50,6 +50,7 @@ class KafkaCluster:
     def __init__(self, settings: Kafka) -> None:
         self.settings = settings
         self.name = f"Kafka at {', '.join(map(str, settings.brokers))}"
+        self._has_answered = False  # so the settings fit: only a refusal says that they no longer do
 
     def producer(self, linger_ms: int = _LINGER_MS) -> KafkaProducer:
         """An idempotent one: what it sends again is in the log once, in its place. `linger_ms`: so long it gathers more for a request."""
@@ -106,13 +107,15 @@ class KafkaCluster:
         if isinstance(error, KafkaTimeoutError | KafkaConnectionError):
             cause = _last_words.take()
             text = f"{'no connection' if cause.is_refusal else 'no answer'} ({cause.text or text})"
-            remedy = cause.remedy
+            remedy = cause.remedy if cause.is_refusal or not self._has_answered else ""
         is_final = isinstance(error, _FINAL)
         return BackendError(f"{self.name}: {text}", retryable=not is_final, is_written=is_written, remedy=remedy)
 
     def _made(self, make: Callable[..., Client], **options: Any) -> Client:
         with ended_unless_made() as kafka_client:
-            return make(**self._common(), **options, kafka_client=kafka_client)
+            made = make(**self._common(), **options, kafka_client=kafka_client)
+        self._has_answered = True
+        return made
 
     def _common(self) -> dict[str, Any]:
         settings = self.settings
