@@ -25,6 +25,12 @@ _EXPECTED = (
     "expected for example sqlite:///accounts.db or mysql+pymysql://user:password@host/name; "
     "signs such as @, : and / in a password are written as %40, %3A and %2F"
 )
+_KINDS = {
+    "sqlite": "sqlite",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "postgresql": "postgresql+psycopg",
+}
 BUSY_MS = 10_000  # how long a verb waits for another process's short transaction
 
 # An execution option: the transaction will write, so SQLite takes its lock at the beginning instead of failing halfway.
@@ -113,6 +119,10 @@ def _parse(url: str) -> URL:
         parsed.get_dialect()
     except (ArgumentError, NoSuchModuleError, ValueError):
         raise ConfigError(f"the database url cannot be read: {_EXPECTED}") from None
+    if parsed.get_backend_name() not in _KINDS:
+        raise ConfigError(
+            f"accounts cannot be in a database of kind {parsed.get_backend_name()}, expected one of {', '.join(_KINDS.values())}"
+        )
     if parsed.host and "@" in f"{parsed.host}{parsed.database}":
         raise ConfigError(f"the database url has more than one @: {_EXPECTED}")
     return parsed

@@ -5,6 +5,7 @@ Knows no statement. A server whose machine answers but which is stopped, or behi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from time import monotonic
 from typing import Any, TypeVar
@@ -12,6 +13,10 @@ from typing import Any, TypeVar
 import psycopg
 
 T = TypeVar("T")
+
+_library_log = logging.getLogger("psycopg")  # what it ignores when a connection dies: our own error tells of that
+_library_log.propagate = False
+_library_log.addHandler(logging.NullHandler())
 
 
 class PatientConnection(psycopg.Connection[Any]):

@@ -118,3 +118,10 @@ def test_restored_accounts_are_their_owners_alone_again(tmp_path: Path) -> None:
     database.open_engine(database.sqlite_url(path)).dispose()
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["oracle", "mssql"])
+def test_kind_of_database_that_is_not_known_is_said_with_those_that_are(kind: str) -> None:
+    """SQLAlchemy knows it: what would be missing is not its driver alone."""
+    with pytest.raises(ConfigError, match=f"of kind {kind}, expected one of sqlite, mysql\\+pymysql, mariadb"):
+        database.open_engine(f"{kind}://user:secret@host/name")

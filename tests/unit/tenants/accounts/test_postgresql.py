@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator
 
@@ -15,6 +16,14 @@ def _exchange(steps: int) -> Generator[int, int, str]:
     for _ in range(steps):
         yield 1
     return "done"
+
+
+def test_what_the_library_ignores_is_not_in_our_log() -> None:
+    """It would be a line of no form among those of a hub or a command."""
+    library = logging.getLogger("psycopg")
+
+    assert not library.propagate
+    assert logging.NullHandler in map(type, library.handlers)  # else logging has its own last resort
 
 
 def test_exchange_is_passed_on_to_its_end() -> None:
