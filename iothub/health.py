@@ -58,6 +58,8 @@ class NodeHealth:
             reasons.append("the hub is stopping")
         if node.writer.is_failing or node.journal_thread.is_failing:
             reasons.append("a store refuses writes; see the alarms")
+        if not node.waiting.reason and (silent := self._silent_gateways()):
+            reasons.append(f"no gateway of HBase answers: {'; '.join(silent)}")
         if node.shared_stores is not None and (why := node.shared_stores.held_back):
             reasons.append(f"messages and persistent sessions are not taken: {why}")
         if node.watch.no_writes:
@@ -70,10 +72,18 @@ class NodeHealth:
 
     def _waited_for(self) -> str:
         """Name gateways that do not answer before the call fails that waits for them."""
-        node, reason = self._node, self._node.waiting.reason
-        troubles = {} if node.hbase is None else node.hbase.gateways.troubles
-        told = [f"HBase's gateway {gateway} {trouble}" for gateway, trouble in troubles.items()]
-        return "; ".join((reason, *(each for each in told if each not in reason)))
+        reason = self._node.waiting.reason
+        return "; ".join((reason, *(each for each in self._gateways_in_trouble() if each not in reason)))
+
+    def _gateways_in_trouble(self) -> list[str]:
+        hbase = self._node.hbase
+        troubles = {} if hbase is None else hbase.gateways.troubles
+        return [f"HBase's gateway {gateway} {trouble}" for gateway, trouble in troubles.items()]
+
+    def _silent_gateways(self) -> list[str]:
+        """All of them, or none: an idle hub hears that they are gone before a write fails."""
+        told, hbase = self._gateways_in_trouble(), self._node.hbase
+        return told if hbase is not None and len(told) == len(hbase.gateways) else []
 
     def warnings(self) -> list[str]:
         """Say what the next start of this hub will be refused for."""

@@ -41,6 +41,31 @@ def test_hub_that_refuses_new_connections_is_not_ready() -> None:
     assert health.reasons() == []
 
 
+class Gateways:
+    """Two, of which some do not answer."""
+
+    def __init__(self) -> None:
+        self.troubles: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return 2
+
+
+def test_hub_without_any_gateway_is_not_ready() -> None:
+    """Before a write has failed; one that answers is enough."""
+    hub = node()
+    health, gateways = NodeHealth(hub), Gateways()
+    hub.hbase = SimpleNamespace(gateways=gateways)
+    gateways.troubles["one:9090"] = "is gone"
+    assert health.reasons() == []
+
+    gateways.troubles["two:9090"] = "has not answered for 3 s"
+
+    assert health.reasons() == [
+        "no gateway of HBase answers: HBase's gateway one:9090 is gone; HBase's gateway two:9090 has not answered for 3 s"
+    ]
+
+
 def test_start_names_the_gateways_that_do_not_answer() -> None:
     """At once: the call that waits for them may wait for a while; none is named twice."""
     hub = node()
