@@ -56,7 +56,7 @@ from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS_SCHEMA
 from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.omission import in_the_way, leave_out
-from iothub_services.state.port import StateStore
+from iothub_services.state.port import StateStore, record_in
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
 from iothub_services.state.start import newer_checkpoint

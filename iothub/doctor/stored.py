@@ -17,7 +17,7 @@ from iothub_services.events.port import DamagedEventError, EventLog, reached
 from iothub_services.events.reading import read_between
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.omission import where_a_start_begins
-from iothub_services.state.port import StateStore
+from iothub_services.state.port import StateStore, record_in
 
 NAME = "stored data"
 EVENTS = 2_000
@@ -70,7 +70,7 @@ def _sample(stored: Stored) -> tuple[str, list[str]]:
     for row in islice(stored.states.load(), STATES):
         states += 1
         try:
-            decode_state(row.record)
+            decode_state(record_in(row))
         except FutureRecordError:
             raise
         except CorruptRecordError as error:
