@@ -157,16 +157,18 @@ class Distribution:
     def redistribute(
         self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes
     ) -> list[QueueTarget] | None:
-        """A member's session ended before it acknowledged this: another member of the group gets it, §4.8.2."""
+        """A member's session ended before it acknowledged this: another member of the group gets it, §4.8.2. `receivers` is 0: there is none.
+
+        A member that is leaving, too, is none: they would pass it to each other for as long as neither can end.
+        """
+        self.receivers = 0
         for group in tenant.router.match(message.topic).groups:
             if group.name == name and group.filter == filter:
                 subscription = self.choose(group, message)
-                if subscription is not None:
-                    self.receivers = 0
+                if subscription is not None and not subscription.session.is_leaving:
                     self.allowed = 1
                     self.skip_direct = False
                     return self._give_member(tenant, message, group, subscription, None)
-        self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
         return None
 
     def _give(
@@ -223,7 +225,10 @@ class Distribution:
         return queued
 
     def choose(self, group: Group, message: Message) -> Subscription | None:
-        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher."""
+        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher.
+
+        One that is leaving - its time has come, and its end is not durable yet - only if all are: its client may come back.
+        """
         members = group.members
         count = len(members)
         if count == 0:
@@ -244,7 +249,9 @@ class Distribution:
         if congested is not None:
             group.turn += 1
             return congested
-        persistent = [member for member in members if member.session.is_persistent]
+        persistent = [member for member in members if member.session.is_persistent and not member.session.is_leaving]
+        if not persistent:
+            persistent = [member for member in members if member.session.is_persistent]
         if not persistent:
             return None
         return persistent[hash(message.publisher_client_id) % len(persistent)]

@@ -7,19 +7,33 @@ QoS 2 dies with its session [MQTT-4.8.2-5], and so does what came by a subscript
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Delivery, Message
-from iothub.engine.outbox import SHARED_FLAG, StoredPublish
+from iothub.engine.outbox import SHARED_FLAG, QueueTarget, StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.session import Session
-from iothub.engine.storage import GAVE_UP
+from iothub.engine.storage import GAVE_UP, NOT_WILLING
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.reasons import Drop
+
+
+@dataclass
+class Left:
+    """What of a page has found no place. `again`: the store gave it up for now. `unwilling`: its heir's queue cannot be read.
+
+    `heir`: the queue of one such heir. `nobody`: so many records have no heir.
+    """
+
+    again: list[Any] = field(default_factory=list)
+    unwilling: list[Any] = field(default_factory=list)
+    heir: int = 0
+    nobody: int = 0
 
 
 class Inheritance:
@@ -47,36 +61,43 @@ class Inheritance:
         """Give one delivery of a transient session to another member of the group that had chosen it."""
         group = delivery.group
         queued = self.distribution.redistribute(tenant, delivery.message, group.name, group.filter)
+        if self.distribution.receivers == 0:
+            self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
         if queued is not None:
             self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
 
-    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[list[Any]], None]) -> None:
-        """Give one page of its queue to other members; `on_done`, perhaps at once, when all of it is durable but what a store gave up."""
+    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[Left], None]) -> None:
+        """Give one page of its queue to other members; `on_done`, perhaps at once, when all of it is durable but what has found no place."""
         waiting = len(records) + 1
         seen: dict[bytes, int] = {}
-        left: list[Any] = []
+        left = Left()
 
-        def done(record: Any, code: int) -> None:
+        def done(record: Any, heir: int, code: int) -> None:
             nonlocal waiting
             waiting -= 1
             if code == GAVE_UP:
-                left.append(record)
+                left.again.append(record)
+            elif code == NOT_WILLING:
+                left.unwilling.append(record)
+                left.heir = heir
             if waiting == 0:
                 on_done(left)
 
         for record in records:
-            publish = None
+            queued = None
             if record.flags & SHARED_FLAG and record.qos == 1:
-                publish = self._pass_on(session, record.message, seen)
-            if publish is None:
-                done(record, 0)
+                queued = self._pass_on(session, record.message, seen)
+                left.nobody += self.distribution.receivers == 0
+            if queued is None:
+                done(record, 0, 0)
             else:
-                publish.on_done = partial(done, record)
+                publish = StoredPublish(session.tenant, record.message, queued, False)
+                publish.on_done = partial(done, record, queued[0].session.queue_id)
                 self.publishing.append(publish)
-        done(None, 0)
+        done(None, 0, 0)
 
-    def _pass_on(self, session: Session, message: Message, seen: dict[bytes, int]) -> StoredPublish | None:
-        """Choose the next member; None: nobody is left, or it went to a member without a queue.
+    def _pass_on(self, session: Session, message: Message, seen: dict[bytes, int]) -> list[QueueTarget] | None:
+        """Choose the next member; None: nobody is left (no `receivers`), or it went to a member without a queue.
 
         A record says that it was shared, not by which group: of several that match, each gets one copy of the message, as each did before.
         """
@@ -86,10 +107,9 @@ class Inheritance:
             if group is not None and topic_matches(filter, message.topic)
         ]
         if not groups:
-            self.turn.drop(session.tenant, session, Drop.SESSION_ENDED, 1)
+            self.distribution.receivers = 0
             return None
         rank = seen.get(message.message_id, 0)
         seen[message.message_id] = rank + 1
         group, filter = groups[rank % len(groups)]
-        queued = self.distribution.redistribute(session.tenant, message, group, filter)
-        return None if queued is None else StoredPublish(session.tenant, message, queued, False)
+        return self.distribution.redistribute(session.tenant, message, group, filter)

@@ -18,7 +18,7 @@ from iothub.engine.desk import Desk
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
-from iothub.engine.inheritance import Inheritance
+from iothub.engine.inheritance import Inheritance, Left
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
@@ -311,8 +311,8 @@ class Plane:
         """It does not end yet after all."""
         self.inheritance.join(session)
 
-    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[list[Any]], None]) -> None:
-        """Give a page of its queue to other members of its groups; `on_done` when what must be durable is, with what a store gave up."""
+    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[Left], None]) -> None:
+        """Give a page of its queue to other members of its groups; `on_done` when what must be durable is, with what has found no place."""
         self.turn.look()
         self.inheritance.bequeath(session, records, on_done)
         self._settle()
@@ -334,7 +334,7 @@ class Plane:
     # --- the control plane: messages
 
     def publish(self, tenant: TenantPlane, message: Message, on_done: Callable[[int], None] | None = None) -> None:
-        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable, 0x88: it is not."""
+        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable; 0x88: not now."""
         self.turn.look()
         distribution = self.distribution
         distribution.skip_direct = False
@@ -400,10 +400,10 @@ class Plane:
         self.storage.partly_stored(publish, positions, is_noted)
         self._settle()
 
-    def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
-        """The store failed for good; `is_written`: nobody knows whether it was written."""
+    def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None:
+        """The store gave it up; `is_written`: nobody knows whether it was written. `is_final`: no store will ever take it."""
         self.turn.look()
-        self.storage.not_stored(publish, is_written)
+        self.storage.not_stored(publish, is_written, is_final)
         self._settle()
 
     def page(self, session: Session, records: list[Any], upto: int, is_short: bool) -> None:

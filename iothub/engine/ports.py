@@ -65,7 +65,7 @@ class Store(Protocol):
     """
 
     def append(self, publish: Any) -> None:
-        """Make one `StoredPublish` durable -> `plane.stored(publish, positions)`, `partly_stored` or `not_stored(publish, is_written)`."""
+        """Make one `StoredPublish` durable -> `plane.stored(publish, positions)`, `partly_stored` or `not_stored(publish, is_written, is_final)`."""
 
     def read(self, session: Any, after: int, count: int, size_bytes: int) -> None:
         """Read a page of a session's queue -> `plane.page(session, records, upto, is_short)`."""

@@ -19,7 +19,7 @@ from iothub.reasons import Drop, Reason
 _FULL = -1
 _UNREADABLE = -3
 _STORE_FAILED = 0x97
-_NOT_WILLING = 0x83  # "implementation specific error": valid, but the receiver is not willing to accept it
+NOT_WILLING = 0x83  # "implementation specific error": valid, but the receiver is not willing to accept it
 GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can tell a store that gave up from a queue that is full
 
 
@@ -96,16 +96,16 @@ class Storage:
         self._off_the_books(publish)
         if positions:
             self._notify(publish, positions)
-        self._refuse(publish, _NOT_WILLING, is_noted or not publish.is_repeat, is_noted)
+        self._refuse(publish, NOT_WILLING, is_noted or not publish.is_repeat, is_noted)
 
-    def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
+    def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool) -> None:
         """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays.
 
-        That of a repeat may have been written before. The hub's own `on_done` hears 0x88.
+        That of a repeat may have been written before. The hub's own `on_done` hears 0x88, unless no store will ever take it (`is_final`).
         """
         self._off_the_books(publish)
         self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
-        code = _STORE_FAILED if publish.on_done is None else GAVE_UP
+        code = _STORE_FAILED if is_final or publish.on_done is None else GAVE_UP
         self._refuse(publish, code, not is_written and not publish.is_repeat, False)
 
     def _refuse(self, publish: StoredPublish, code: int, is_certain: bool, is_noted: bool) -> None:

@@ -191,6 +191,7 @@ class ManualStore:
         self.retained: dict[bytes, Message] = {}
         self.waiting: list[tuple[Any, ...]] = []
         self.fails: bool | None = None  # None: works; else the value of is_written
+        self.fails_for_good = False
         self.full: set[int] = set()
         self.unreadable: set[int] = set()
         self.blocked: set[int] = set()
@@ -256,7 +257,7 @@ class ManualStore:
         plane = self._plane
         if self.fails is not None:
             is_written = self.fails
-            return lambda: plane().not_stored(publish, is_written)
+            return lambda: plane().not_stored(publish, is_written, self.fails_for_good)
         inbound = publish.inbound
         message_id = publish.message.message_id
         rows = QueueRows() if inbound is None else self.queue(inbound.queue_id)

@@ -136,7 +136,7 @@ class World:
         if publish.connection is self.link:
             self.unanswered.remove(int(publish.message.payload))
 
-    def not_stored(self, publish: StoredPublish, is_written: bool) -> None:
+    def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None:
         link: Any = publish.connection
         if link is not self.link:
             return

@@ -307,7 +307,8 @@ class QueueWriter:
         if pending.answer.unreadable:
             self._tell_unreadable(pending.publish, dict(pending.answer.unreadable))
         if pending.error is not None:
-            self._attached.not_stored(pending.publish, pending.is_written)
+            is_final = not getattr(pending.error, "retryable", False)
+            self._attached.not_stored(pending.publish, pending.is_written, is_final)
             return
         if self.on_full is not None:
             for quota in pending.answer.hit:

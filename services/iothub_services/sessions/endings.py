@@ -34,7 +34,9 @@ from iothub_services.sessions.wills import Wills
 log = logging.get(__name__)
 
 ENDING = 500  # sessions that expire at a time: their events share a few commits
-AGAIN_S = 30.0  # so long a session does not expire whose queue could not be read
+AGAIN_S = (
+    30.0  # so long a session does not expire whose queue could not be read, or that other hubs may hand something on to
+)
 
 
 class Endings:
@@ -69,6 +71,11 @@ class Endings:
         if control.will is not None:
             control.will_at = began + min(control.will.delay_s, control.expiry_s)
         self.queue(home, session)
+
+    def stop_deadlines(self, session: Session) -> None:
+        """Its client has come, here or elsewhere, or another hub has ended it."""
+        session.control.expires_at = session.control.will_at = 0.0
+        self._estate.keep(session)
 
     def queue(self, home: SessionHome, session: Session) -> None:
         """Look at the session when the first of its deadlines comes."""
@@ -105,9 +112,9 @@ class Endings:
             await self._journal.record([ended])
             if not is_alone:
                 await self._company.catch_up()
-        except IotHubError as error:
+        except Exception as error:
             control.expires_at = expires_at  # it lives on, and its time comes
-            if is_expiry and isinstance(error, UnreadableQueueError):
+            if is_expiry and (isinstance(error, UnreadableQueueError) or (session.is_leaving and not is_alone)):
                 control.expires_at = self._clock.monotonic() + AGAIN_S
             self.queue(home, session)
             self._stay(session)

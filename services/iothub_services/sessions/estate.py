@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from twisted.internet.defer import Deferred
 
 from iothub import log as logging
+from iothub.engine.inheritance import Left
 from iothub.engine.outbox import SHARED_FLAG
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.errors import BackendError, NotFoundError
-from iothub_services.queues.port import Claim, UnreadableQueueError
+from iothub_services.queues.port import Claim, StaleEpochError, UnreadableQueueError
 from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin
 
@@ -31,7 +32,7 @@ def _nobody(_records: int) -> None:
 
 @dataclass
 class _HandedOn:
-    """How far attempts to hand a queue on have come: up to which position, how many records, and those that the store gave up."""
+    """How far attempts to hand a queue on have come: up to which position, how many records have an heir, and which are to be given again."""
 
     upto: int = 0
     count: int = 0
@@ -61,47 +62,65 @@ class Estate:
     async def bequeath(self, session: Session, *, is_expiry: bool) -> int:
         """What it shared and did not acknowledge is durable elsewhere before the session's end is; a crash between repeats it, §4.8.2.
 
-        It has left its shared groups, also when this raises. Return how many records found somebody else, or were counted as lost because there
-        is nobody. Raises BackendError, also where its queue, or a record of it, cannot be read and nobody but the clock wants its end: a newer
-        program can, and what it shared belongs to the other members (!). Another attempt goes on where this one has stopped.
+        It has left its shared groups, also when this raises. Return how many records found somebody else, in all attempts. Raises BackendError,
+        also where its queue or that of an heir, or a record of it, cannot be read and nobody but the clock wants its end: a newer program can,
+        and what it shared belongs to the other members (!). Another attempt goes on where this one has stopped.
         """
         if not self._plane.leave_groups(session):
             return 0
+        if is_expiry:
+            session.is_leaving = True
+        so_far = self._handed_on.setdefault(session.queue_id, _HandedOn())
         try:
             claim = await self.claim(session.queue_id)
-            return 0 if claim is None else await self._hand_on(session, claim)
+            if claim is not None:
+                await self._hand_on(session, claim, so_far, is_expiry=is_expiry)
         except UnreadableQueueError as error:
             if is_expiry:
                 raise
             log.error("what a session shared is lost with its queue", session=session.client_id, error=str(error))
-            return self._handed_on.get(session.queue_id, _HandedOn()).count
+        except StaleEpochError as error:
+            raise BackendError("another hub has claimed the session meanwhile", retryable=True) from error
+        return so_far.count
 
-    async def _hand_on(self, session: Session, claim: Claim) -> int:
-        """Return how many records were, in all attempts. Raises BackendError; UnreadableQueueError at a record that cannot be read."""
+    async def _hand_on(self, session: Session, claim: Claim, so_far: _HandedOn, *, is_expiry: bool) -> None:
+        """Raises BackendError; UnreadableQueueError at a record that cannot be read."""
         queue_id, is_through = session.queue_id, False
-        so_far = self._handed_on.setdefault(queue_id, _HandedOn())
+        if not so_far.count:  # nobody has had anything: it is offered again
+            so_far.upto, so_far.left = 0, []
         so_far.upto = max(so_far.upto, claim.head)
-        await self._give(session, so_far, so_far.left)
+        await self._give(session, so_far, so_far.left, is_expiry=is_expiry)
         while not is_through:
             page = await self._queues.load(queue_id, claim.epoch, so_far.upto)
             is_through = page.is_short or page.upto <= so_far.upto
             so_far.upto = page.upto
-            so_far.count += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in page.records)
-            await self._give(session, so_far, page.records)
+            await self._give(session, so_far, page.records, is_expiry=is_expiry)
             if page.unreadable is not None:
                 raise UnreadableQueueError(queue_id, page.unreadable.why, page.unreadable.position)
-        return so_far.count
 
-    async def _give(self, session: Session, so_far: _HandedOn, records: list[LoadedRecord]) -> None:
-        """Raises BackendError: the store gave some of them up; the next attempt begins with these."""
-        done: Deferred[list[LoadedRecord]] = Deferred()
+    async def _give(self, session: Session, so_far: _HandedOn, records: list[LoadedRecord], *, is_expiry: bool) -> None:
+        """Raises BackendError: the store gave some of them up, or only a newer program can read the queue of their heir; they are next."""
+        done: Deferred[Left] = Deferred()
         self._plane.bequeath(session, records, done.callback)
-        so_far.left = await done
-        if so_far.left:
+        left = await done
+        so_far.left = left.again + left.unwilling if is_expiry else left.again
+        so_far.count += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in records)
+        so_far.count -= len(so_far.left) + left.nobody
+        if left.again:
             raise BackendError(
-                f"{len(so_far.left)} messages for other members of its shared groups could not be stored",
-                retryable=True,
+                f"{len(left.again)} messages for other members of its shared groups could not be stored", retryable=True
             )
+        if so_far.left:
+            raise UnreadableQueueError(
+                left.heir, f"queue {left.heir}, of another member of its shared groups, cannot be read"
+            )
+        if left.unwilling:
+            log.error("what a session shared is lost: its heir's queue cannot be read", session=session.client_id)
+
+    def keep(self, session: Session) -> None:
+        """It lives on, here or elsewhere, or has ended elsewhere: what it has in its queue is its own again."""
+        session.is_leaving = False
+        self._handed_on.pop(session.queue_id, None)
 
     async def drop(self, queue_id: int, on_dropped: OnDropped = _nobody) -> None:
         """Drop a queue, now or as soon as the store lets us; `on_dropped` hears how many records it had."""

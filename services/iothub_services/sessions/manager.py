@@ -211,7 +211,7 @@ class SessionManager:
             raise
         control: SessionControl = session.control
         before = control.terms()
-        control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
+        self._endings.stop_deadlines(session)  # a Will that was waiting is not sent [MQTT-3.1.3-9]
         control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
         control.device_id = request.device_id or control.device_id
         session.epoch = claim.epoch
@@ -331,7 +331,7 @@ class SessionManager:
     def leave_to(self, session: Session, holder: int) -> None:
         """Another hub has the session: it runs the deadlines, and sends the Will."""
         control: SessionControl = session.control
-        control.expires_at = control.will_at = 0.0
+        self._endings.stop_deadlines(session)
         if control.place is not None:
             control.place.holder = holder
         if session.connection is None:
@@ -357,8 +357,7 @@ class SessionManager:
         """The session has ended at another hub, which has seen to its queue."""
         if session.is_discarded:
             return
-        control: SessionControl = session.control
-        control.expires_at = control.will_at = 0.0
+        self._endings.stop_deadlines(session)
         home.session_ended(session)
         self._plane.discard(session)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from iothub.engine.inheritance import Left
 from iothub.engine.limits import TenantLimits
 from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, QueueTarget
 from iothub.reasons import Drop
@@ -18,9 +17,9 @@ def queued(bench: Bench, queue_id: int) -> list[tuple[bytes, int]]:
     return [(rows.records[position].message.payload, rows.records[position].qos) for position in sorted(rows.records)]
 
 
-def end(bench: Bench, heir: Client) -> list[list[Any]]:
-    """End a session as the session manager does; the list has one entry when everything is durable, but what this one holds."""
-    done: list[list[Any]] = []
+def end(bench: Bench, heir: Client) -> list[Left]:
+    """End a session as the session manager does; the list has one entry when everything is durable, but what this one names."""
+    done: list[Left] = []
     rows = bench.store.queue(heir.session.queue_id)
     records = [rows.records[position] for position in sorted(rows.records)]
     assert bench.plane.leave_groups(heir.session)
@@ -64,10 +63,10 @@ def test_inheritance_goes_to_another_member(heir_queue: int) -> None:
     heir.take()
 
     done = end(bench, leaving)
-    assert done == ([[]] if heir_queue == 0 else [])
+    assert done == ([Left()] if heir_queue == 0 else [])
     bench.settle()
 
-    assert done == [[]]
+    assert done == [Left()]
     assert [body[-1:] for _, body in packets(heir.take())] == [b"1", b"3"]
 
 
@@ -85,18 +84,77 @@ def test_inheritance_that_the_store_gave_up_is_told(is_written: bool) -> None:
     done = end(bench, leaving)
     bench.settle()
 
-    assert [[record.message.payload for record in left] for left in done] == [[b"1", b"2"]]
+    assert [[record.message.payload for record in left.again] for left in done] == [[b"1", b"2"]]
 
 
-def test_inheritance_of_the_last_member_is_counted() -> None:
+def test_inheritance_that_no_store_will_ever_take_is_not_kept() -> None:
+    """It is counted as dropped; nobody waits for it."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a")
+    bench.client("p").send(publish(b"a", b"x", 1, 1))
+    bench.settle()
+    away(bench, "heir", 8, b"a")
+
+    bench.store.fails, bench.store.fails_for_good = False, True
+    done = end(bench, leaving)
+    bench.settle()
+
+    assert done == [Left()]
+    assert bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
+
+
+def test_inheritance_of_a_queue_that_cannot_be_read_is_told() -> None:
+    """With the queue, so that somebody can say whose it is."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a")
+    bench.client("p").send(publish(b"a", b"x", 1, 1))
+    bench.settle()
+    away(bench, "heir", 8, b"a")
+
+    bench.store.unreadable = {8}
+    done = end(bench, leaving)
+    bench.settle()
+
+    assert [([record.message.payload for record in left.unwilling], left.heir) for left in done] == [([b"x"], 8)]
+
+
+def test_member_that_is_leaving_inherits_nothing() -> None:
+    """Two whose time has come would pass it to each other; what is new it gets all the same if there is nobody else."""
+    bench = Bench()
+    leaving = away(bench, "leaving", 7, b"a")
+    bench.client("p").send(publish(b"a", b"x", 1, 1))
+    bench.settle()
+    other = away(bench, "other", 8, b"a")
+    other.session.is_leaving = True
+
+    done = end(bench, leaving)
+    bench.client("p").send(publish(b"a", b"new", 1, 2))
+    bench.settle()
+
+    assert done == [Left(nobody=1)]
+    assert queued(bench, 8) == [(b"new", 1)]
+
+
+def test_member_that_is_leaving_gets_nothing_while_another_is_there() -> None:
+    bench = Bench()
+    for number in range(4):
+        away(bench, f"leaving{number}", 10 + number, b"a").session.is_leaving = True
+    away(bench, "staying", 8, b"a")
+
+    for number in range(1, 6):
+        bench.client(f"p{number}").send(publish(b"a", b"x", 1, number))
+    bench.settle()
+
+    assert len(queued(bench, 8)) == 5
+
+
+def test_inheritance_of_the_last_member_is_told() -> None:
     bench = Bench()
     leaving = away(bench, "leaving", 7, b"a")
     bench.client("p").send(publish(b"a", b"x", 1, 1))
     bench.settle()
 
-    assert end(bench, leaving) == [[]]
-
-    assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 1}
+    assert end(bench, leaving) == [Left(nobody=1)]
 
 
 def test_inheritance_is_what_was_shared_alone() -> None:

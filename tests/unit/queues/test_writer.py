@@ -266,7 +266,7 @@ def test_writer_stores_nothing_for_a_publisher_that_was_taken_over(house: House)
     house.queues.claim(2, b"other")
     house.writer.append(item)
 
-    assert house.run() == [("not_stored", item, False)]
+    assert house.run() == [("not_stored", item, False, True)]
 
 
 def test_writer_answers_moves_when_they_are_durable(house: House) -> None:
@@ -318,7 +318,7 @@ def test_writer_gives_up_after_its_patience(house: House, is_written: bool) -> N
     house.queues.failures = [BackendError("disk full", retryable=True, is_written=is_written)]
     house.writer.append(item)
 
-    assert house.run() == [("not_stored", item, is_written)]
+    assert house.run() == [("not_stored", item, is_written, False)]
 
 
 def test_writer_tells_of_a_retained_message_that_was_given_up(house: House) -> None:
@@ -340,7 +340,7 @@ def test_writer_says_that_a_part_was_written(house: House) -> None:
     house.retained.failures = [BackendError("disk full", retryable=True)]
     house.writer.append(item)
 
-    assert house.run() == [("not_stored", item, True)]
+    assert house.run() == [("not_stored", item, True, False)]
 
 
 def test_writer_never_gives_up_on_what_a_reader_moved(house: House) -> None:
@@ -522,7 +522,7 @@ def test_writer_tells_of_a_publisher_whose_own_queue_cannot_be_read(
     item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 7
     house.writer.append(item)
 
-    assert house.run() == [("not_stored", item, False)]
+    assert house.run() == [("not_stored", item, False, True)]
     assert [word for word, _ in house.alarms] == ["queue_1_unreadable"]
 
 

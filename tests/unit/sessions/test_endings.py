@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub_services.queues.port import Unreadable
+from iothub_services.queues.port import StaleEpochError, Unreadable
 from iothub_services.quota.names import Quota
 from iothub_services.sessions import endings
 from tests.support import property_names as names
@@ -268,6 +270,134 @@ def test_what_was_handed_on_is_not_handed_on_again_while_the_log_is_silent(house
     assert payloads(heir) == [b"x"] * 2
     assert "c" not in house.acme.plane.sessions
     assert house.acme.plane.counters.drops()["session_ended"] == 0
+
+
+def test_heir_that_comes_while_the_log_is_silent_gets_what_nobody_took(house: House) -> None:
+    """At the first attempt there was no other member."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    house.journal.is_down = True
+    house.pass_time(100)
+    assert "c" in house.acme.plane.sessions
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+
+    house.journal.is_down = False
+    house.pass_time(1)
+
+    assert "c" not in house.acme.plane.sessions
+    assert payloads(heir) == [b"x"] * 2
+    assert house.acme.plane.counters.drops()["session_ended"] == 0
+
+
+def test_what_nobody_took_is_counted_once(house: House) -> None:
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    house.journal.is_down = True
+    for _ in range(3):
+        house.pass_time(100)
+    house.journal.is_down = False
+
+    house.pass_time(1)
+
+    assert house.acme.plane.counters.drops()["session_ended"] == 2
+
+
+def test_sessions_that_cannot_end_do_not_pass_copies_to_each_other(house: House) -> None:
+    """Both have expired, and the log is silent for long; a third one that comes gets all of it."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    other = keep(house, "d")
+    other.subscribe(("$share/g/a", 1))
+    other.disconnect()
+    house.journal.is_down = True
+    for _ in range(20):
+        house.pass_time(100)
+    sizes = [len(house.store.queue(house.session(name).queue_id).records) for name in "cd"]
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+    house.journal.is_down = False
+
+    house.pass_time(1)
+
+    assert sizes == [2, 2]  # once, at the moment when both expired
+    assert payloads(heir) == [b"x"] * 2
+
+
+def test_session_whose_heir_cannot_be_read_waits(house: House) -> None:
+    """A newer program can read the heir's queue; whoever else comes gets it meanwhile."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    unreadable = house.join("h", version=4, clean=False, username="acme/dev2")
+    unreadable.subscribe(("$share/g/a", 1))
+    unreadable.disconnect()
+    house.store.unreadable = {house.session("h").queue_id}
+    house.pass_time(100)
+    assert "c" in house.acme.plane.sessions
+
+    heir = house.join("heir", username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+    house.pass_time(endings.AGAIN_S)
+
+    assert "c" not in house.acme.plane.sessions
+    assert payloads(heir) == [b"x"] * 2
+
+
+def test_session_that_is_discarded_does_not_wait_for_an_heir_that_cannot_be_read(house: House) -> None:
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    unreadable = house.join("h", version=4, clean=False, username="acme/dev2")
+    unreadable.subscribe(("$share/g/a", 1))
+    unreadable.disconnect()
+    house.store.unreadable = {house.session("h").queue_id}
+    discarded: list[bool] = []
+
+    Deferred.fromCoroutine(house.sessions.discard(house.acme, "c", "operator")).addBoth(discarded.append)
+    house.settle()
+
+    assert discarded == [True]
+    assert house.acme.plane.counters.drops()["store_failed"] == 2
+
+
+def test_session_that_no_store_will_ever_take_can_be_ended(house: House) -> None:
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    heir = house.join("h", version=4, clean=False, username="acme/dev2")
+    heir.subscribe(("$share/g/a", 1))
+    heir.disconnect()
+    house.store.fails, house.store.fails_for_good = False, True
+
+    house.ask("c", clean=True)
+
+    assert house.acme.plane.counters.drops()["store_failed"] == 2
+
+
+def test_session_that_another_hub_has_claimed_is_in_its_groups_again(house: House) -> None:
+    """Between our claim and our reading; it expires later, if that hub does not keep it."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    load = house.queues.load
+    house.queues.load = _stale  # type: ignore[method-assign]
+    house.pass_time(100)
+    house.queues.load = load  # type: ignore[method-assign]
+    assert house.acme.plane.counters.drops()["no_subscribers"] == 0
+    publisher = house.join("p", username="acme/dev2")
+    publisher.publish("a", b"new", 1, 9)
+
+    assert house.acme.plane.counters.drops()["no_subscribers"] == 0
+    house.pass_time(1)
+    assert "c" not in house.acme.plane.sessions
+
+
+async def _stale(_queue_id: int, _epoch: int, _after: int) -> Any:
+    raise StaleEpochError("epoch 2, asked with 1")
+
+
+def test_client_that_comes_back_is_no_leaving_member_any_more(house: House) -> None:
+    """What was handed on before is its own again: it is handed on when it expires anew, if it was not acknowledged."""
+    sleeper_with_messages(house, ("$share/g/a", 1))
+    house.journal.is_down = True
+    house.pass_time(100)
+    assert house.session("c").is_leaving
+    house.journal.is_down = False
+
+    guest = keep(house)
+
+    assert guest.connack.session_present
+    assert not house.session("c").is_leaving
 
 
 @pytest.mark.parametrize("silent", ["queues", "journal"])

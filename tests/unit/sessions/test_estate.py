@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from iothub.engine.inheritance import Left
 from iothub.engine.outbox import SHARED_FLAG
 from iothub.engine.session import Session
 from iothub.errors import BackendError
@@ -35,7 +36,7 @@ def estate(queues: Queues) -> Estate:
     return Estate(cast("Any", None), cast("Any", queues), b"w")
 
 
-class Left:
+class Shared:
     """A queue of five shared records, in pages of two."""
 
     def __init__(self) -> None:
@@ -59,27 +60,25 @@ class Heirs:
     def leave_groups(self, _session: Session) -> bool:
         return True
 
-    def bequeath(
-        self, _session: Session, records: list[LoadedRecord], on_done: Callable[[list[LoadedRecord]], None]
-    ) -> None:
+    def bequeath(self, _session: Session, records: list[LoadedRecord], on_done: Callable[[Left], None]) -> None:
         left = [record for record in records if record.position in self.given_up]
         self.taken += [record.position for record in records if record not in left]
         self.given_up -= {record.position for record in records}
-        on_done(left)
+        on_done(Left(left))
 
 
 def test_what_the_store_gave_up_is_handed_on_at_the_next_attempt() -> None:
     """A session does not end before all that it shared is durable elsewhere, and what is there already is not given again."""
-    heirs = Heirs(1)
-    left = Estate(cast("Any", heirs), cast("Any", Left()), b"w")
-    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c"))
+    heirs = Heirs(3)
+    left = Estate(cast("Any", heirs), cast("Any", Shared()), b"w")
+    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c", is_leaving=False))
 
     with pytest.raises(BackendError, match="1 messages for other members"):
         now(left.bequeath(session, is_expiry=True))
-    assert heirs.taken == [2]
+    assert heirs.taken == [1, 2, 4]
 
     assert now(left.bequeath(session, is_expiry=True)) == 5
-    assert heirs.taken == [2, 1, 3, 4, 5]
+    assert heirs.taken == [1, 2, 4, 3, 5]
 
 
 def test_queue_is_dropped_at_once() -> None:
