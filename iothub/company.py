@@ -39,7 +39,7 @@ SETTLE_S = 0.5
 FRESH_S = 0.4  # the rest is for what happens between the look at the log and the route that is taken by it
 JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or holds back by itself
 CATCH_UP_S = 10.0
-LATE_S = 2.0  # publishers that wait for less are no news: a slow answer of the log, a pause of this process
+LATE_S = 5.0  # publishers that wait for less are no news: a partition that changes its leader, a pause of this process
 CLOSING_S = 1.0
 _TURN_S = 0.02
 
@@ -280,10 +280,13 @@ class SharedStores:
         late_s = now - self._node.plane.turn.held_at
         if late_s < LATE_S:
             return ""
-        if self._unread or math.isinf(late_s):  # it has not read anything yet: the start says so
+        if math.isinf(late_s):  # it has not read anything yet: the start says so
             return self._unread
         if self.members.is_fresh:
-            return f"the session log could not be read up to its end for {late_s:.0f} s, and publishers wait"
+            return (
+                self._unread
+                or f"the session log could not be read up to its end for {late_s:.0f} s, and publishers wait"
+            )
         silence = self._unseen or "the accounts do not answer"
         return f"{silence}: for {late_s:.0f} s nobody knows whether other hubs are there, and publishers wait"
 

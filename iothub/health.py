@@ -81,9 +81,15 @@ class NodeHealth:
         return [f"HBase's gateway {gateway} {trouble}" for gateway, trouble in troubles.items()]
 
     def _silent_gateways(self) -> list[str]:
-        """All of them, or none: an idle hub hears that they are gone before a write fails."""
-        told, hbase = self._gateways_in_trouble(), self._node.hbase
-        return told if hbase is not None and len(told) == len(hbase.gateways) else []
+        """All of them, or none: an idle hub hears that they are gone before a write fails. What is written behind, as states are, waits."""
+        told, hbase, settings = self._gateways_in_trouble(), self._node.hbase, self._node.settings
+        drivers = {
+            settings.retained.driver,
+            settings.queues.driver,
+            *(choice.driver for choice in settings.queues.choices),
+        }
+        is_needed = not drivers.isdisjoint({"hbase", "hbase-plain"})
+        return told if is_needed and hbase is not None and len(told) == len(hbase.gateways) else []
 
     def warnings(self) -> list[str]:
         """Say what the next start of this hub will be refused for."""

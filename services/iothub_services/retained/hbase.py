@@ -41,6 +41,7 @@ VERSION = 1
 _META = struct.Struct(">BQQI")  # version of the format, version, expires at, bytes of the body
 _MARK = bytes((VERSION,))
 _BATCH_BYTES = 4 << 20  # of bodies on their way, in either direction
+_MOST_TIMESTAMP = 1 << 62  # of a cell that somebody put there by hand: versions must still fit above it
 _LATE_MS = 60_000  # no write that was begun before takes as long
 _SHOWN = 100  # bytes of a Topic Name
 
@@ -178,6 +179,11 @@ class HBaseRetained:
         }
         if not newest:
             return
+        if max(newest.values()) > _MOST_TIMESTAMP:
+            raise CorruptRecordError(
+                f"a cell of a retained message has the timestamp {max(newest.values())}, above all that versions may ever have; "
+                "delete the row with HBase's shell"
+            )
         last = self._last_versions(Counter({tenant_id: 1}))[tenant_id]
         left = [_deleted(key) for key, timestamp in newest.items() if timestamp >= last]
         if left:

@@ -7,6 +7,7 @@ Theory: such a message may be of a newer program, so it is kept, and every other
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import islice
 
@@ -21,11 +22,11 @@ Alarm = Callable[[str, str], None]  # (word, text); an empty text: the cause is 
 
 
 class UnreadableRetained:
-    """On the reactor thread. Invariant: the alarm is raised while there are any, and names one of them."""
+    """On the reactor thread. Invariants: the alarm is raised while there are any, and names one of them; each costs its key and two words."""
 
     def __init__(self, on_alarm: Alarm) -> None:
         self._on_alarm = on_alarm
-        self._found: dict[tuple[int, bytes], str] = {}  # what the alarm says of each
+        self._found: dict[tuple[int, bytes], tuple[str, str]] = {}  # the tenant's name, and why
         self._named: tuple[int, bytes] | None = None
 
     def __len__(self) -> int:
@@ -37,11 +38,7 @@ class UnreadableRetained:
             return
         shown = topic[:_SHOWN].decode(errors="replace")
         log.warning("a retained message cannot be read, nobody gets it", tenant=tenant, topic=shown, cause=why)
-        self._found[tenant_id, topic] = (
-            f"retained message {shown!r} of tenant {tenant} cannot be read: {why}; it is kept, and nobody gets it. Upgrade this hub if a "
-            f"newer one has written it; `iothub retain delete {tenant} TOPIC` removes it, and what is published to its topic replaces it; "
-            f"`iothub retain list {tenant}` marks all of them"
-        )
+        self._found[tenant_id, topic] = tenant, sys.intern(why)
         self._name_one()
 
     def forget(self, tenant_id: int, topic: bytes) -> None:
@@ -68,4 +65,13 @@ class UnreadableRetained:
             self._on_alarm(WORD, "")
         self._named = next(iter(self._found), None)
         if self._named is not None:
-            self._on_alarm(WORD, self._found[self._named])
+            self._on_alarm(WORD, self._text(self._named))
+
+    def _text(self, named: tuple[int, bytes]) -> str:
+        tenant, why = self._found[named]
+        shown = named[1][:_SHOWN].decode(errors="replace")
+        return (
+            f"retained message {shown!r} of tenant {tenant} cannot be read: {why}; it is kept, and nobody gets it. Upgrade this hub if a "
+            f"newer one has written it; `iothub retain delete {tenant} TOPIC` removes it, and what is published to its topic replaces it; "
+            f"`iothub retain list {tenant}` marks all of them"
+        )

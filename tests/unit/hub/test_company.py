@@ -188,11 +188,11 @@ def test_hub_says_why_nobody_may_publish(node: Node) -> None:
     assert node.stores.held_back == ""
 
     node.follower.on_alarm("follower_newer", "an event of format version 99")
-    node.pass_time(2, two)
+    node.pass_time(5, two)
     assert node.stores.held_back == "an event of format version 99"
 
     node.follower.on_alarm("follower_newer", "")
-    assert node.stores.held_back == "the session log could not be read up to its end for 3 s, and publishers wait"
+    assert node.stores.held_back == "the session log could not be read up to its end for 6 s, and publishers wait"
 
     node.follower.round()
     assert node.stores.held_back == ""
@@ -203,10 +203,10 @@ def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.
     node.begin()
     monkeypatch.setattr(node.stores.members, "look", failing_look)
 
-    node.pass_time(5)
+    node.pass_time(8)
 
     assert node.stores.held_back == (
-        "the accounts are away: for 3 s nobody knows whether other hubs are there, and publishers wait"
+        "the accounts are away: for 6 s nobody knows whether other hubs are there, and publishers wait"
     )
 
 

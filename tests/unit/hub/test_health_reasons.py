@@ -5,13 +5,19 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from iothub.health import NodeHealth
 
 
 def node() -> Any:
     """A hub in good order."""
     return SimpleNamespace(
-        settings=SimpleNamespace(metrics=SimpleNamespace(tenant_series_max=1)),
+        settings=SimpleNamespace(
+            metrics=SimpleNamespace(tenant_series_max=1),
+            queues=SimpleNamespace(driver="sqlite", choices=()),
+            retained=SimpleNamespace(driver="sqlite"),
+        ),
         waiting=SimpleNamespace(reason=""),
         hbase=None,
         telemetry=SimpleNamespace(is_ready=True),
@@ -51,9 +57,14 @@ class Gateways:
         return 2
 
 
-def test_hub_without_any_gateway_is_not_ready() -> None:
+@pytest.mark.parametrize("need", ["queues", "choice", "retained"])
+def test_hub_without_any_gateway_is_not_ready(need: str) -> None:
     """Before a write has failed; one that answers is enough."""
     hub = node()
+    if need == "choice":
+        hub.settings.queues.choices = (SimpleNamespace(driver="hbase-plain"),)
+    else:
+        getattr(hub.settings, need).driver = "hbase"
     health, gateways = NodeHealth(hub), Gateways()
     hub.hbase = SimpleNamespace(gateways=gateways)
     gateways.troubles["one:9090"] = "is gone"
@@ -64,6 +75,16 @@ def test_hub_without_any_gateway_is_not_ready() -> None:
     assert health.reasons() == [
         "no gateway of HBase answers: HBase's gateway one:9090 is gone; HBase's gateway two:9090 has not answered for 3 s"
     ]
+
+
+def test_hub_that_only_writes_behind_to_hbase_goes_on_without_it() -> None:
+    """States are not waited for."""
+    hub = node()
+    gateways = Gateways()
+    hub.hbase = SimpleNamespace(gateways=gateways)
+    gateways.troubles.update({"one:9090": "is gone", "two:9090": "is gone"})
+
+    assert NodeHealth(hub).reasons() == []
 
 
 def test_start_names_the_gateways_that_do_not_answer() -> None:

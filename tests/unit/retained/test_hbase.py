@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
@@ -277,3 +277,12 @@ def test_probe_writes(house: House) -> None:
 
     assert house.one.expire(1 << 50, 10) == []
     assert list(house.one.load(0)) == []
+
+
+def test_cell_above_all_versions_is_left_to_hbase_s_own_tools(house: House) -> None:
+    """No version would fit above it, and nothing that is published would be seen again."""
+    house.one.put([RetainedWrite(1, b"a", b"x")])
+    house.rows[KEY][META_COLUMN] = (b"\2new", (1 << 62) + 1)
+
+    with pytest.raises(CorruptRecordError, match="delete the row with HBase's shell"):
+        house.one.delete(1, [b"a"])
