@@ -388,11 +388,13 @@ def _victims(queue: Queue, record: Record, room: list[int]) -> list[int] | None:
     size = record.size
     size_bytes = max(queue.size_bytes + size - most_bytes if most_bytes else 0, size - room[1] if room[1] >= 0 else 0)
     victims: list[int] = []
+    if policy == REJECT or messages > len(queue.records) or size_bytes > queue.size_bytes:
+        return None
     for position, each in queue.records.items():
         if messages <= 0 and size_bytes <= 0:
             break
         each.require_readable(position)
-        if policy != REJECT and position > queue.reserved and (policy == DROP_OLDEST or each.qos == 0):
+        if position > queue.reserved and (policy == DROP_OLDEST or each.qos == 0):
             victims.append(position)
             messages -= 1
             size_bytes -= each.size

@@ -5,14 +5,27 @@ What is tried is in `iothub_services.queues.hbase_plain.reading` and `iothub_ser
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.testing.queue_contract import MANY, TENANT, made, moved, one, positions
+from iothub_services.queues.hbase_plain.appending import ROW_BYTES
 from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Appended, MoveKind, Refused, UnreadableQueueError
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Inbound,
+    MoveKind,
+    Overflow,
+    QueueLimits,
+    Refused,
+    UnreadableQueueError,
+)
 from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_calls import Fault
 from tests.support.hbase_plain import PlainHBase
@@ -154,6 +167,92 @@ def test_queue_that_turned_out_to_be_unreadable_is_not_written_to_again() -> Non
 
     assert answer.positions == (Refused.UNREADABLE,)
     assert "checkAndPut" not in caller.made
+
+
+class TurningOut:
+    """Queue 1 turns out to be unreadable while something is on its way into it: a newer hub was faster.
+
+    Queue 3 is full: what it gets waits for that.
+    """
+
+    def __init__(self) -> None:
+        self.house = House()
+        self.store, self.caller = self.house.store(3)
+        self.store.create(TENANT, 3, QueueLimits(1, 0, Overflow.DROP_OLDEST))
+        self.store.append([one(3, 1), one(1, 7, qos=2)])
+        self.house.append(1)
+        self.house.spoil(1, 2)
+
+    def puts(self) -> int:
+        return self.caller.made.count("checkAndPut")
+
+    def append(self, *batch: Append) -> list[tuple[int, ...]]:
+        self.caller.made.clear()
+        return [answer.positions for answer in self.store.append(list(batch))]
+
+
+def test_nothing_more_of_a_call_is_written_into_a_queue_that_turned_out_to_be_unreadable() -> None:
+    """Its rows are not known any more. What it has already is told, and no queue behind it is kept from its message."""
+    refused = (int(Refused.UNREADABLE),)
+    alone = TurningOut()
+    assert alone.append(one(1, 8), one(3, 2)) == [refused, (2,)]
+    turning = TurningOut()
+
+    told = turning.append(one(1, 8), one(3, 2), one(1, 9), one(1, 7, qos=2), one(1, 10, qos=0))
+
+    assert told == [refused, (2,), refused, (1,), refused]
+    assert turning.puts() == alone.puts()
+
+
+def test_what_waits_behind_a_row_of_a_queue_that_turned_out_to_be_unreadable_is_refused_with_it() -> None:
+    """They are too many for one: the second one is not tried, and the queue is read anew before anything else is."""
+    alone, turning = TurningOut(), TurningOut()
+    batch = [Append(b"", b"x" * 8_192, 0, (Delivery(1, 1),)) for _ in range(2 * ROW_BYTES // 8_192)]
+    alone.append(batch[0])
+
+    assert turning.append(*batch) == [(int(Refused.UNREADABLE),)] * len(batch)
+    assert turning.puts() == alone.puts()
+    assert turning.append(one(1, 11)) == [(int(Refused.UNREADABLE),)]
+    assert turning.puts() == 0
+
+
+def test_repeat_of_what_is_before_an_unreadable_row_is_told_its_position() -> None:
+    """What is behind that row is not known: a new message may be a repeat, too, and is refused."""
+    house = House()
+    house.newer.append([one(1, 1, qos=2)])
+    house.newer.append([one(1, 2, qos=2)])
+    house.append(1)
+    house.newer.append([one(1, 4)])
+    house.spoil(1, 3)
+    store, caller = house.store(3)
+    asked = [one(1, 9, qos=2), one(1, 2, qos=2), *[one(1, number, qos=2) for number in range(10, 40)]]
+
+    first, known, *others = store.append(asked)
+
+    refused = (int(Refused.UNREADABLE),)
+    assert (first.positions, known.positions, {each.positions for each in others}) == (refused, (2,), {refused})
+    assert caller.batches < 12
+
+
+def test_repeat_for_whoever_s_own_queue_turned_out_to_be_unreadable_says_that_it_is_noted() -> None:
+    """The intent was written by the attempt before, so what its publisher sends next is for that one's queues until it is finished."""
+    house = House()
+    store, caller = house.store(3)
+    store.append([one(2, 1)])
+    message = Append(bytes(16), b"x", 0, (Delivery(2, 2),), Inbound(1, house.epochs[1], 5))
+    fails = keys.record_row(keys.queue_key(2, TENANT), 2)
+    caller.fault = lambda call: Fault.UNSENT if fails in call.frame(1) else Fault.NONE
+    with pytest.raises(BackendError), store.group():
+        store.append([message])
+    caller.fault = lambda _: Fault.NONE
+    house.spoil_meta(1)
+    store._log.release([1])
+
+    with store.group():
+        noted, new = store.append([message, replace(message, inbound=Inbound(1, house.epochs[1], 6))])
+
+    assert (noted.positions, noted.is_noted) == ((Refused.UNREADABLE,), True)
+    assert (new.positions, new.is_noted) == ((Refused.UNREADABLE,), False)
 
 
 def test_sums_are_read_beside_a_queue_that_cannot_be() -> None:

@@ -1,4 +1,7 @@
-"""A record of a newer program in the middle of a queue, in every driver: what is before it arrives, nothing goes past it, nothing is lost."""
+"""A record of a newer program in the middle of a queue, in every driver: what is before it arrives, nothing goes past it, nothing is lost.
+
+What a batch may not bring past it is in `iothub_services.queues.behind`.
+"""
 
 from __future__ import annotations
 
@@ -155,6 +158,65 @@ def test_publisher_that_repeats_what_was_refused_keeps_its_order(house: House, q
 
     with store.group():
         assert [answer.positions for answer in store.append([replace(each) for each in batch])] == [(7,), (8,)]
+
+
+@pytest.mark.parametrize("house", [on_hbase], indirect=True)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_repeat_that_a_queue_has_is_told_its_position_behind_what_is_refused(house: House, qos: int) -> None:
+    """Refused it would be sent anew, under another id, and its receiver would get it twice. Nothing else goes past, but for QoS 0's sake."""
+    store = house.restarted()
+    assert append(store, 77, qos=2).positions == (7,)
+    held = store.stats(1).bytes
+    store.set_limits([(1, QueueLimits(0, held + 200, Overflow.DROP_OLDEST))])
+    asked = (88, held + 150, qos), (77, 10, 2), (89, 10, 1), (90, 10, 2), (91, 10, 0)
+    batch = [Append(number.to_bytes(16), b"x" * size, 0, (Delivery(1, each),)) for number, size, each in asked]
+
+    with store.group():
+        answers = store.append(batch)
+
+    refused = int(Refused.UNREADABLE)
+    behind = [refused] * 3 if qos else [8, 9, refused]
+    assert [answer.positions for answer in answers] == [(each,) for each in (refused, 7, *behind)]
+    assert store.stats(1).tail == 7 + 2 * (not qos)
+
+
+@pytest.mark.parametrize("house", [on_hbase], indirect=True)
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED])
+def test_call_that_only_looks_for_repeats_is_made_again_when_it_failed(house: House, fault: Fault) -> None:
+    """Whether it was done is not known; neither is anything stored by it."""
+    store = house.restarted()
+    assert append(store, 77, qos=2).positions == (7,)
+    held = store.stats(1).bytes
+    store.set_limits([(1, QueueLimits(0, held + 200, Overflow.DROP_OLDEST))])
+    asked = (88, held + 150), (77, 10), (89, 10)
+    batch = [Append(number.to_bytes(16), b"x" * size, 0, (Delivery(1, 2),)) for number, size in asked]
+    caller = store._caller  # type: ignore[attr-defined]
+    calls = iter(range(1, 100))
+    caller.fault = lambda call: fault if call.verb.name == "append" and next(calls) == 3 else Fault.NONE
+    with pytest.raises(BackendError), store.group():
+        store.append(batch)
+
+    with store.group():
+        answers = store.append(batch)
+
+    refused = int(Refused.UNREADABLE)
+    assert [answer.positions for answer in answers] == [(refused,), (7,), (refused,)]
+    assert store.stats(1).tail == 7
+
+
+@pytest.mark.parametrize("house", [on_hbase, on_hbase_plain], indirect=True)
+def test_refused_message_of_qos_0_takes_only_its_like_with_it(house: House) -> None:
+    """Nobody sends it again, so no order is lost; what others sent behind it would cost them their connections."""
+    store = house.restarted()
+    held = store.stats(1).bytes
+    store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
+    asked = (held + 990, 0), (10, 1), (10, 0), (held + 990, 1), (10, 1)
+
+    with store.group():
+        answers = store.append([Append(b"", b"x" * size, 0, (Delivery(1, qos),)) for size, qos in asked])
+
+    refused = int(Refused.UNREADABLE)
+    assert [answer.positions for answer in answers] == [(each,) for each in (refused, 7, refused, refused, refused)]
 
 
 @pytest.mark.parametrize("faulty", [3, 4])

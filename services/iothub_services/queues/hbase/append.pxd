@@ -24,18 +24,18 @@ cdef class Appending:
     cdef Share _share(self, object delivery)
     @cython.locals(
         item=Item, share=Share, known=KnownQueue, operation=Operation, chosen=Operation, old=dict, new=dict, rooms=dict, is_any_open=bint,
-        is_any_cut=bint, most_bytes=Py_ssize_t,
+        is_any_bound=bint, most_bytes=Py_ssize_t,
     )
     cdef list _round(self, list items)
     @cython.locals(item=Item, share=Share, tenant=Tenant, operation=Operation, sums=dict, taken=list)
     cdef dict _rooms(self, list items)
-    cdef bint _is_enough(self, object queue_id, Operation chosen)
+    cdef bint _waits(self, Item item, Share share, KnownQueue known, Operation chosen, dict rooms)
     cdef object _settle(self, Operation operation, object outcome)
     @cython.locals(share=Share)
     cdef object _told(self, Operation operation, int status, bytes octets)
     @cython.locals(share=Share)
     cdef object _refuse(self, Operation operation, object found)
-    @cython.locals(item=Item, share=Share, refused=dict)
+    @cython.locals(item=Item, share=Share)
     cdef object _refuse_behind(self, object items)
 
 

@@ -12,7 +12,8 @@ items of the batch, and the repeat asks for the rest alone.
 
 A record that cannot be read is in the way of messages that must make room, but the region refuses their operation whole, with nothing done:
 it is halved until one is found that is refused by itself. What is behind that one for this queue in the batch is refused with it, also where
-it would fit: its publisher may repeat both, in their order (!). So what a batch costs there does not depend on its sizes, either.
+it would fit (`behind`). So what a batch costs there does not depend on its sizes, either. But what has QoS 2 may be a repeat: the queue is
+asked whether it has it already, for then it must not be refused, or its publisher would send it anew, and the reader get it twice (!).
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from collections.abc import Iterator, Sequence
 
 from iothub.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, Target, reference
+from iothub_services.queues.behind import Behind
 from iothub_services.queues.hbase.bodies import FEW, LARGE_BYTES, Bodies, is_apart
-from iothub_services.queues.hbase.index import QueueIndex, Tenant
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex, Tenant
 from iothub_services.queues.hbase.moves import unreadable
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.repeats import Repeats
@@ -149,7 +151,7 @@ class Appending:
                 old[operation.known.queue_id] = operation
                 rooms[operation.known.tenant].reserve(len(operation.shares), operation.size_bytes)
         is_any_open = bool(self._open)
-        is_any_cut = bool(self._most)
+        is_any_bound = bool(rooms or self._most or self._has_refused)
         most_bytes = self._regions.request_bytes
         for item in items:
             for share in item.shares:
@@ -161,12 +163,10 @@ class Appending:
                     old[queue_id] = self._open[queue_id]
                     continue
                 chosen = new.get(queue_id)
-                if (is_any_cut and self._is_enough(queue_id, chosen)) or (
-                    rooms and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size)
-                ):
+                if is_any_bound and self._waits(item, share, known, chosen, rooms):
                     continue
                 if chosen is None:
-                    chosen = new[queue_id] = Operation(known)
+                    chosen = new[queue_id] = Operation(known, is_looking=share.behind is not None)
                 chosen.take(item, share, most_bytes)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
@@ -175,9 +175,17 @@ class Appending:
         self._open.update(new)
         return [*old.values(), *new.values()]
 
-    def _is_enough(self, queue_id: int, chosen: Operation | None) -> bool:
-        """See whether this round asks a queue, of which a record cannot be read, for nothing more."""
-        return chosen is not None and queue_id in self._most and len(chosen.shares) >= self._most[queue_id]
+    def _waits(
+        self, item: Item, share: Share, known: KnownQueue, chosen: Operation | None, rooms: dict[Tenant, TenantRoom]
+    ) -> bool:
+        """See whether a share is not for this round's operation of its queue, as chosen so far."""
+        queue_id, is_looking = known.queue_id, share.behind is not None
+        if chosen is not None and (
+            chosen.is_looking != is_looking
+            or (not is_looking and queue_id in self._most and len(chosen.shares) >= self._most[queue_id])
+        ):
+            return True
+        return not is_looking and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size)
 
     def _rooms(self, items: Sequence[Item]) -> dict[Tenant, TenantRoom]:
         """Return the room of each tenant whose messages may not all fit."""
@@ -235,7 +243,7 @@ class Appending:
     def _refuse(self, operation: Operation, found: Unreadable) -> None:
         """The queue cannot be read, or a record of it, so that some of these messages have no room."""
         queue_id, shares = operation.known.queue_id, operation.shares
-        if found.position:
+        if found.position and not operation.is_looking:
             self._most[queue_id] = max(len(shares) // 2, 1)
             if len(shares) > 1:
                 return
@@ -244,17 +252,16 @@ class Appending:
             share.refuse(found)
 
     def _refuse_behind(self, items: Sequence[Item]) -> None:
-        """No queue gets a message behind one of this batch that it has not got. None of these is on its way yet."""
+        """No queue gets a message behind one of this batch that it has not got. None of these is on its way yet, but in what only looks."""
         if not self._has_refused:
             return
-        refused: dict[int, Unreadable] = {}
+        behind = Behind()
         for item in items:
             for share in item.shares:
-                queue_id = share.delivery.queue_id
                 if share.unreadable is not None:
-                    refused[queue_id] = share.unreadable
-                elif not share.position and queue_id in refused:
-                    share.refuse(refused[queue_id])
+                    behind.refused(share.delivery, share.unreadable)
+                elif not share.position and share.behind is None and (found := behind.of(share.delivery)) is not None:
+                    share.stay_behind(found)
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
         """Return one error for the batch."""

@@ -6,8 +6,8 @@ Theory: a call that fails is made again with the same `Append`s (the same object
 answered for an item, and rows on their way, are kept until then. An inbound QoS 2 message is recorded in its publisher's meta row before
 anything else (`Open`, with what is needed to finish it beside), and as routed when every queue has it; whoever claims the publisher's queue
 finishes what is open. Message ids make that safe: a queue knows those of its rows, and remembers those that were acknowledged.
-Behind a message that a queue could not take for something that cannot be read, it takes none of the same call (!): whoever repeats it may
-repeat those, too, in their order.
+Behind a message that a queue could not take for something that cannot be read, it takes none of the same call (`behind`). What it has already
+is no matter of that: if it were refused, a QoS 2 message would be sent anew, and the reader would get it twice (!).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from iothub.records.queue_batch import Batch, Known
 from iothub.records.queued import Body, encode_record
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
+from iothub_services.queues.behind import Behind
 from iothub_services.queues.hbase.bodies import Bodies, inline, is_apart
 from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase_plain.inbound import Item, Opening, Routing
@@ -39,7 +40,6 @@ from iothub_services.queues.port import (
     Delivery,
     Inbound,
     Refused,
-    Unreadable,
     UnreadableQueueError,
     refused_by_own,
 )
@@ -51,6 +51,7 @@ _LOOKED_AFTER = 64  # rows at a time, when nobody writes
 _BYTES_KEPT = 32 << 20  # of rows on their way after a call that failed
 
 _GONE, _FULL = int(Refused.GONE), int(Refused.FULL)
+_EXACTLY_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,11 @@ class Appending:
         self._ids: set[tuple[LogQueue, bytes]] = set()  # QoS 2, planned or on their way
         self._redo: list[tuple[LogQueue, list[_Share]]] = []
         self._fresh: set[LogQueue] = set()  # full ones whose meta rows were read in this call
+        self._unknown: dict[
+            LogQueue, UnreadableQueueError
+        ] = {}  # not all message ids of these can be known, in this call
         self._damaged: set[int] = set()  # queues that turned out to be while something was on its way into them
-        self._refused: dict[int, Unreadable] = {}  # queues that have not got all that came before, in this call
+        self._behind = Behind()  # in this call
         self._active: set[LogQueue] = set()  # queues of this call: what another one has left elsewhere cannot fail it
 
     def do(self, batch: Sequence[Append]) -> list[Appended]:
@@ -114,16 +118,18 @@ class Appending:
             self._abandon()
 
     def _carry(self, items: Sequence[Item]) -> None:
-        self._refused.clear()
+        self._behind.clear()
+        self._unknown.clear()
         damaged = self._log.load_readable(_queue_ids(items))
         self._settle(items)
         self._prepare(items)
         self._open(items, damaged)
         for item in items:
             if item.refusal is None:
-                self._refused |= item.unreadable  # by an earlier attempt
                 for index, delivery in enumerate(item.append.deliveries):
-                    if delivery.queue_id in damaged and not item.positions[index]:
+                    if delivery.queue_id in item.unreadable:  # since an earlier attempt
+                        self._behind.refused(delivery, item.unreadable[delivery.queue_id])
+                    elif delivery.queue_id in damaged and not item.positions[index]:
                         item.refuse(index, damaged[delivery.queue_id].error.found)
                     elif not item.positions[index]:
                         self._deliver(item, index, delivery)
@@ -238,16 +244,24 @@ class Appending:
 
     def _deliver(self, item: Item, index: int, delivery: Delivery) -> None:
         queue_id = delivery.queue_id
-        if queue_id in self._refused:
-            item.refuse(index, self._refused[queue_id])
-            return
         try:
-            self._deliver_readable(item, index, delivery)
+            found = self._behind.of(delivery)
+            if found is None:
+                self._deliver_readable(item, index, delivery)
+            elif not self._is_there(item, index, delivery):
+                item.refuse(index, found)
         except UnreadableQueueError as error:
             if error.queue_id != queue_id:
                 raise
             item.refuse(index, error.found)
-            self._refused[queue_id] = error.found
+            self._behind.refused(delivery, error.found)
+
+    def _is_there(self, item: Item, index: int, delivery: Delivery) -> bool:
+        """See whether a queue that takes nothing more has this message. Raises UnreadableQueueError: that cannot be known."""
+        queue = self._log.get(delivery.queue_id)
+        if queue is not None and delivery.qos == _EXACTLY_ONCE:
+            item.positions[index] = self._known(queue, item)
+        return item.positions[index] > 0
 
     def _deliver_readable(self, item: Item, index: int, delivery: Delivery) -> None:
         queue = self._log.get(delivery.queue_id)
@@ -270,10 +284,14 @@ class Appending:
         self._plan(queue, _Share(item, index, record, known))
 
     def _known(self, queue: LogQueue, item: Item) -> int:
-        """Return the position that the queue gave this QoS 2 message, 0 for none."""
+        """Return the position that the queue gave this QoS 2 message, 0 for none. Raises UnreadableQueueError: it may have it, or not."""
         if (queue, item.message_id) in self._ids:
             self._place()
-        self._log.know(queue, queue.tail)
+        try:
+            if queue not in self._unknown:
+                self._log.know(queue, queue.tail)
+        except UnreadableQueueError as error:
+            self._unknown[queue] = error
         position = queue.position_of(item.message_id)
         if position is None and item.is_repeated and queue.meta.remembers:
             row = remembered_row(queue.key, item.message_id)
@@ -281,6 +299,8 @@ class Appending:
             if found is not None:
                 raw = found.cells[REMEMBERED].value
                 position, _ = self._log.decoded(queue.known.queue_id, decode_remembered, raw)
+        if position is None and queue in self._unknown:
+            raise self._unknown[queue]
         return position or 0
 
     def _has_room(self, queue: LogQueue, item: Item, size: int) -> bool:
@@ -354,7 +374,7 @@ class Appending:
             if isinstance(row.error, UnreadableQueueError):
                 queue_id = row.queue.known.queue_id
                 row.course = Course.DISCARDED
-                self._refused[queue_id] = row.error.found
+                self._behind.stop(queue_id, row.error.found)
                 behind = self._planned.pop(row.queue, [])
                 self._came(row.queue, behind)
                 for share in (*self._shares[row], *behind):

@@ -4,6 +4,7 @@ import static iothub.hbase.queue.House.ONE;
 import static iothub.hbase.queue.House.TWO;
 import static iothub.hbase.queue.House.ack;
 import static iothub.hbase.queue.House.appending;
+import static iothub.hbase.queue.House.asking;
 import static iothub.hbase.queue.House.qos0;
 import static iothub.hbase.queue.House.qos1;
 import static iothub.hbase.queue.House.qos2;
@@ -159,6 +160,20 @@ class AppendTest {
     Append two = new Append(1, 1, room(2, -1), List.of(qos1("a"), qos1("b"), qos1("c")));
     assertEquals("1 2 full(queued_messages)", words(house.run(ONE, two)));
     assertEquals("1 2 1:-1(queued_bytes)", words(house.run(TWO, new Append(1, 1, room(-1, 1), List.of(qos1("a"), qos1("b"))))));
+  }
+
+  @Test
+  void whatIsTooLargeForAnyRoomOnlyTellsWhetherItIsKnown() {
+    for (Overflow policy : Overflow.values()) {
+      house.create(ONE, 3, 0, policy);
+      house.append(ONE, qos0("a"), qos2(7, "b"));
+      house.store.records.get(ONE).get(1L).value()[0] = 8; // to make room it would have to be read
+
+      assertEquals("full(queued_messages) known2", words(house.run(ONE, new Append(1, 99, room(0, 0), List.of(asking(8), asking(7))))));
+      assertEquals(2, house.state(ONE).tail);
+      assertEquals(2, house.state(ONE).messages);
+      house.run(ONE, new Drop());
+    }
   }
 
   @Test

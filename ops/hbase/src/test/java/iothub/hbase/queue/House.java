@@ -190,6 +190,16 @@ final class House {
     return record(2, 0, new MessageId(0, id), body);
   }
 
+  /** One that only asks whether its message is known: no queue has room for so much, and no record of any is looked at to make it. */
+  static QueuedRecord asking(long id) {
+    byte[] all = new Output().u8(1).u8(2).u8(0).u8(3).i64(0).i32(Integer.MAX_VALUE).u16(0).i64(0).i64(id).toBytes();
+    try {
+      return QueuedRecord.read(new Input("record", all));
+    } catch (RefusedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
   static QueuedRecord due(long atMs, String body) {
     return record(1, atMs, null, body);
   }
