@@ -13,7 +13,17 @@ from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFo
 from iothub.testing.clock import ManualClock
 from iothub_services.queues import several
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, QueueLimits, QueueStats
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Inbound,
+    QueueLimits,
+    QueueStats,
+    Refused,
+    UnreadableQueueError,
+    refused_by_own,
+)
 from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.several import SeveralQueues
@@ -264,6 +274,27 @@ def test_only_queues_that_no_driver_has_are_rebuilt(server: Remembering) -> None
     assert damaged.asked == [(places[1:], 99)]
     assert not several.needs_rebuild
     assert several.rebuild(places, 99) == Rebuilt()
+
+
+class OwnUnreadable(MemoryQueues):
+    """Whose publishers' own queues cannot be read."""
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        error = UnreadableQueueError(1, "version 7")
+        return [refused_by_own(len(op.deliveries), error, is_noted=False) for op in batch]
+
+
+def test_message_that_no_driver_has_noted_is_said_to_be_so() -> None:
+    """One of its queues is gone, so its driver gets less than the whole: its publisher may use the identifier anew all the same."""
+    server = OwnUnreadable()
+    queues = SeveralQueues({"server": server, "memory": MemoryQueues()}, "server", "memory")
+    queues.create(TENANT, 1, QueueLimits())
+    gone = 9
+
+    (answer,) = queues.append([Append(bytes(16), b"m", 0, (Delivery(1, 2), Delivery(gone, 2)), Inbound(1, 1, 5))])
+
+    assert answer.positions == (int(Refused.UNREADABLE), int(Refused.GONE))
+    assert not answer.is_noted
 
 
 class Unreadable(Remembering):
