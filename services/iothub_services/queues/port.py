@@ -225,12 +225,29 @@ class StaleEpochError(Exception):
 
 
 class UnreadableQueueError(BackendError, CorruptRecordError):
-    """A queue, or what is at a `position` of it, is of a newer program, or damaged: no retry mends it, and it is no matter of other queues."""
+    """A queue, or what is at a `position` of it, is of a newer program, or damaged: no retry mends it, and it is no matter of other queues.
 
-    def __init__(self, queue_id: int, message: str, position: int = 0, *, is_written: bool = False) -> None:
+    `found_with`: if many queues were asked for something, the errors of all that cannot be read: whoever asks again can leave them out.
+    """
+
+    def __init__(
+        self,
+        queue_id: int,
+        message: str,
+        position: int = 0,
+        *,
+        is_written: bool = False,
+        found_with: Sequence[UnreadableQueueError] = (),
+    ) -> None:
         super().__init__(message, retryable=False, is_written=is_written)
         self.queue_id = queue_id
         self.position = position
+        self.found_with = tuple(found_with)
+
+    @property
+    def all(self) -> dict[int, UnreadableQueueError]:
+        """By queue."""
+        return {each.queue_id: each for each in self.found_with or (self,)}
 
     @property
     def found(self) -> Unreadable:
@@ -247,7 +264,8 @@ def worst_of(errors: Sequence[BackendError], *, is_written: bool) -> BackendErro
     """Return one error for several: one that does not pass by itself, so that a batch is taken apart; a store's before a single queue's."""
     worst = min(errors, key=lambda error: (error.retryable, isinstance(error, UnreadableQueueError)))
     if isinstance(worst, UnreadableQueueError):
-        return UnreadableQueueError(worst.queue_id, str(worst), worst.position, is_written=is_written)
+        found = [each for error in errors if isinstance(error, UnreadableQueueError) for each in error.all.values()]
+        return UnreadableQueueError(worst.queue_id, str(worst), worst.position, is_written=is_written, found_with=found)
     return BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
 
 

@@ -5,6 +5,7 @@ Knows the ports and the record format; knows no plane and no reactor.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -109,24 +110,37 @@ class QueueWrites:
             answers[index] = next(appended if isinstance(ops[index], Append) else moved)
 
     def _moved(self, moves: list[Move]) -> list[object]:
-        """Do moves; those of a queue that is in the way, each by itself: a batch that is taken apart is a commit for each of its operations."""
-        apart: set[int] = set()
+        """Do moves, without those of queues that are in the way: a batch that is taken apart is a commit for each of its operations.
+
+        Of such a queue some may be possible: if there are several, each is done by itself.
+        """
+        apart: dict[int, UnreadableQueueError] = {}
         while True:
             together = [move for move in moves if move.queue_id not in apart]
             try:
                 done = iter(self._store.apply(together) if together else ())
             except UnreadableQueueError as error:
-                if all(move.queue_id != error.queue_id for move in together):
+                found = error.all
+                if not any(move.queue_id in found for move in together):
                     raise
-                apart.add(error.queue_id)
+                apart |= found
             else:
-                return [self._alone(move) if move.queue_id in apart else next(done) for move in moves]
+                each_of = Counter(move.queue_id for move in moves)
+                return [
+                    self._alone(move, apart[move.queue_id], each_of[move.queue_id])
+                    if move.queue_id in apart
+                    else next(done)
+                    for move in moves
+                ]
 
-    def _alone(self, move: Move) -> object:
+    def _alone(self, move: Move, error: UnreadableQueueError, moves: int) -> object:
+        """Return what became of a move of a queue that was in the way of so many."""
+        if moves == 1:
+            return error
         try:
             return self._store.apply([move])[0]
-        except UnreadableQueueError as error:
-            return error
+        except UnreadableQueueError as own:
+            return own
 
 
 class Reads:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import NamedTuple, cast
 
 import pytest
 
@@ -210,6 +211,62 @@ def test_reader_of_that_queue_takes_no_batch_apart(house: House) -> None:
     assert isinstance(answers[0], UnreadableQueueError)
     assert answers[1:] == [True, True, Appended((2,))]
     assert thread.commits == 1
+
+
+class Counting(NamedTuple):
+    """How often a store is asked to do moves."""
+
+    store: QueueStore
+    asked: list[int]
+
+    def group(self) -> AbstractContextManager[None]:
+        return self.store.group()
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        self.asked.append(len(moves))
+        return self.store.apply(moves)
+
+
+@pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_readers_of_many_such_queues_cost_one_round_more(house: House, is_known: bool) -> None:
+    """All are named at once; asking again for each would hold up the writing thread of all tenants."""
+    store = house.store()
+    epochs = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 41)}
+    store.append([one(queue_id, queue_id) for queue_id in epochs])
+    broken = [queue_id for queue_id in epochs if queue_id % 2]
+    for queue_id in broken:
+        house.spoil(queue_id)
+    counting = Counting(store if is_known else house.store(), [])
+
+    answers = QueueWrites(cast("QueueStore", counting))(
+        [Move(MoveKind.ACK, queue_id, epoch, 1) for queue_id, epoch in epochs.items()]
+    )
+
+    errors = [answer for answer in answers if isinstance(answer, UnreadableQueueError)]
+    assert [error.queue_id for error in errors] == broken
+    assert answers[1::2] == [True] * len(errors)
+    assert counting.asked == [len(epochs), len(epochs) - len(broken)]
+
+
+def test_what_can_be_done_of_a_queue_that_is_in_the_way_is_done() -> None:
+    """One of its keys is of another type: what needs it is refused, the rest is not."""
+    house = RedisHouse()
+    store = house.store()
+    epoch = made(store, 1).epoch
+    store.append([one(1, 1)])
+    house.redis.execute_command("DEL", f"{PREFIX}:queue:{{1}}:r")
+    house.redis.execute_command("SET", f"{PREFIX}:queue:{{1}}:r", "x")
+
+    acknowledged, reserved = QueueWrites(store)(
+        [
+            Move(MoveKind.ACK, 1, epoch, 1),
+            Move(MoveKind.RESERVE, 1, epoch, 1),
+        ]
+    )
+
+    assert isinstance(acknowledged, UnreadableQueueError)
+    assert reserved is True
 
 
 def test_qos2_message_is_finished_when_the_queue_can_be_read_again(house: House) -> None:

@@ -23,7 +23,7 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.queues.port import QueueStats, TenantUsage, UnreadableQueueError, unreadable_queue
+from iothub_services.queues.port import QueueStats, TenantUsage, UnreadableQueueError, unreadable_queue, worst_of
 
 log = logging.get(__name__)
 
@@ -169,10 +169,15 @@ class QueueIndex:
         Those whose rows are of a newer program, or damaged, are put into `unreadable` instead of being raised for.
         """
         missing = sorted(set(queue_ids).difference(self._known))
+        found: dict[int, UnreadableQueueError] = {}
         for at in range(0, len(missing), ROWS_AT_ONCE):
-            self._find(missing[at : at + ROWS_AT_ONCE], unreadable)
+            self._find(missing[at : at + ROWS_AT_ONCE], found)
+        if unreadable is not None:
+            unreadable |= found
+        elif found:
+            raise worst_of(list(found.values()), is_written=False)
 
-    def _find(self, queue_ids: Sequence[int], unreadable: dict[int, UnreadableQueueError] | None) -> None:
+    def _find(self, queue_ids: Sequence[int], unreadable: dict[int, UnreadableQueueError]) -> None:
         starts = [keys.reverse_bits(queue_id) for queue_id in queue_ids]
         scans = [Scan(self._queues_table, start, keys.prefix_end(start), (b"m",), caching=_SAME_ID) for start in starts]
         found = all_of(self._caller.first_rows(scans, _SAME_ID))
@@ -188,8 +193,6 @@ class QueueIndex:
                     if self._is_ours(row.cells[COLUMN].value, row.key):
                         self.add(*rows[row.key])
                 except UnreadableQueueError as error:
-                    if unreadable is None:
-                        raise
                     unreadable[error.queue_id] = error
 
     def _is_ours(self, cell: bytes, key: bytes) -> bool:

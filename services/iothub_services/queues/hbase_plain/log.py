@@ -154,8 +154,7 @@ class QueueLog:
 
     def load(self, queue_ids: Iterable[int]) -> None:
         """Load those queues that are there and not loaded. Raises BackendError, also when one cannot be read: it is not one that is gone."""
-        for damage in self.load_readable(queue_ids).values():
-            raise damage.error
+        raise_first([damage.error for damage in self.load_readable(queue_ids).values()])
 
     def load_readable(self, queue_ids: Iterable[int]) -> dict[int, Damage]:
         """Load those queues that can be read; return what cannot be, by queue. Raises BackendError: HBase does not answer."""
@@ -300,6 +299,16 @@ class QueueLog:
             if not self.is_newer(queue):
                 self._bridge(queue, start, found)
 
+    def know_all(self, asked: Iterable[tuple[LogQueue, int]]) -> None:
+        """As `know`, for many queues. Raises BackendError; UnreadableQueueError for all that cannot be read together."""
+        unreadable: list[BackendError] = []
+        for queue, upto in asked:
+            try:
+                self.know(queue, upto)
+            except UnreadableQueueError as error:
+                unreadable.append(error)
+        raise_first(unreadable)
+
     def _readable(self, queue: LogQueue, rows: Sequence[Row]) -> tuple[list[Batch], UnreadableQueueError | None]:
         """Return the batches before one that cannot be read, and what is wrong with that one."""
         found: list[Batch] = []
@@ -428,7 +437,11 @@ class QueueLog:
                 self.adopt(queue, wanted[queue].meta, raw)
                 del waiting[queue]
             else:
-                self.adopt_raw(queue, raw)
+                try:
+                    self.adopt_raw(queue, raw)
+                except UnreadableQueueError as error:
+                    failed.append(error)
+                    del waiting[queue]
 
     def _swap_call(self, queue: LogQueue, swap: _Swap) -> Call[bool]:
         row = keys.meta_row(queue.key)

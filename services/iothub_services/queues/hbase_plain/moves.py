@@ -75,8 +75,7 @@ class Moves:
                 by_queue.setdefault(queue, []).append(index)
         answers = [False] * len(moves)
         steps = {queue: _Moving(self._log, [moves[at] for at in indexes]) for queue, indexes in by_queue.items()}
-        for queue, step in steps.items():
-            self._log.know(queue, min(step.acknowledged, queue.tail))
+        self._log.know_all([(queue, min(step.acknowledged, queue.tail)) for queue, step in steps.items()])
         for queue in self._log.change(steps.items()):
             steps[queue].answers = [False] * len(by_queue[queue])
             self._log.forget(queue.known)

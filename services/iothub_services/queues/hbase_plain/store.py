@@ -194,7 +194,8 @@ class PlainHBaseQueues:
             try:
                 gone = self._log.change([(queue, limited) for queue in queues.values()])
             except UnreadableQueueError as error:
-                del queues[error.queue_id]  # it was readable when it was loaded
+                for queue_id in error.all:
+                    del queues[queue_id]  # it was readable when it was loaded
                 continue
             for queue in gone:
                 self._log.forget(queue.known)
