@@ -62,6 +62,21 @@ def test_nothing_is_written_into_a_damaged_queue(house: RedisHouse, part: str) -
     assert store.append([one(1, 2)]) == [Appended((1,))]
 
 
+def test_what_is_no_position_among_those_of_qos_0_is_passed_over(house: RedisHouse) -> None:
+    """It is met when room must be made, behind the first write of a call: what would fail there would leave a part of it."""
+    store = house.store()
+    store.create(TENANT, 1, QueueLimits(3, 0, Overflow.DROP_QOS0_FIRST), 1)
+    store.append([one(1, 1, qos=0)])
+    house.redis.execute_command("ZADD", key(1, "z"), "0.5", "strange", "1.5", "-1")
+
+    answers = store.append([one(1, number) for number in (2, 3, 4, 5)])
+
+    full = int(Refused.FULL)
+    assert [answer.positions for answer in answers] == [(2,), (3,), (4,), (full,)]
+    assert [answer.dropped for answer in answers] == [(), (), ((1, 1),), ()]
+    assert store.stats(1).messages == house.redis.execute_command("XLEN", key(1, "r")) == 3
+
+
 @pytest.mark.parametrize("whose", ["its own", "another's"])
 def test_damaged_call_of_a_writer_is_found_before_anything_is_written(house: RedisHouse, whose: str) -> None:
     """Its own, or, where there are as many writers as are kept, the one of any: the oldest has to be looked for."""

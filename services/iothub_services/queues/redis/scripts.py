@@ -144,6 +144,7 @@ local function take_room(count, size)
 end
 
 -- Choose by policy what is dropped, all that is needed or nothing; what may have been sent is spared. Returns records, or nil.
+-- A member of `qos0` that is no position names no record: XRANGE would fail of it, behind what this call has written before.
 local function victims_for(size)
   local is_qos0_only = overflow == '2'
   if overflow == '0' or (is_qos0_only and redis.call('ZCARD', qos0) == 0) then return nil end
@@ -159,7 +160,7 @@ local function victims_for(size)
     if is_qos0_only then
       part = {}
       for _, position in ipairs(redis.call('ZRANGEBYSCORE', qos0, text(from), '+inf', 'LIMIT', 0, 32)) do
-        part[#part + 1] = redis.call('XRANGE', records, position, position)[1]
+        if string.find(position, '^%d+$') then part[#part + 1] = redis.call('XRANGE', records, position, position)[1] end
       end
     else
       part = redis.call('XRANGE', records, text(from), '+', 'COUNT', 32)
