@@ -155,17 +155,18 @@ class Distribution:
     # --- shared groups
 
     def redistribute(
-        self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes
+        self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes, is_leaving: bool, spared: set[int]
     ) -> list[QueueTarget] | None:
         """A member's session ended before it acknowledged this: another member of the group gets it, §4.8.2. `receivers` is 0: there is none.
 
-        A member that is leaving, too, is none: they would pass it to each other for as long as neither can end.
+        For who is leaving, another that is leaving is none: they would pass it to each other for as long as neither can end. Nor is who has
+        one of the queues `spared`.
         """
         self.receivers = 0
         for group in tenant.router.match(message.topic).groups:
             if group.name == name and group.filter == filter:
-                subscription = self.choose(group, message)
-                if subscription is not None and not subscription.session.is_leaving:
+                subscription = self._heir(group, message, is_leaving, spared)
+                if subscription is not None:
                     self.allowed = 1
                     self.skip_direct = False
                     return self._give_member(tenant, message, group, subscription, None)
@@ -224,6 +225,13 @@ class Distribution:
             self.direct += 1
         return queued
 
+    def _heir(self, group: Group, message: Message, is_leaving: bool, spared: set[int]) -> Subscription | None:
+        chosen = self.choose(group, message)
+        if chosen is None or _may_inherit(chosen, is_leaving, spared):
+            return chosen
+        others = [member for member in group.members if _may_inherit(member, is_leaving, spared)]
+        return others[hash(message.publisher_client_id) % len(others)] if others else None
+
     def choose(self, group: Group, message: Message) -> Subscription | None:
         """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher.
 
@@ -249,9 +257,17 @@ class Distribution:
         if congested is not None:
             group.turn += 1
             return congested
-        persistent = [member for member in members if member.session.is_persistent and not member.session.is_leaving]
-        if not persistent:
-            persistent = [member for member in members if member.session.is_persistent]
-        if not persistent:
-            return None
-        return persistent[hash(message.publisher_client_id) % len(persistent)]
+        staying: list[Subscription] = []
+        leaving: list[Subscription] = []
+        for subscription in members:
+            session = subscription.session
+            if session.is_persistent:
+                (leaving if session.is_leaving else staying).append(subscription)
+        chosen = staying or leaving
+        return chosen[hash(message.publisher_client_id) % len(chosen)] if chosen else None
+
+
+def _may_inherit(member: Subscription, is_leaving: bool, spared: set[int]) -> bool:
+    session = member.session
+    is_there = session.is_persistent or session.connection is not None
+    return is_there and not (is_leaving and session.is_leaving) and session.queue_id not in spared

@@ -27,13 +27,13 @@ from iothub.reasons import Drop
 class Left:
     """What of a page has found no place. `again`: the store gave it up for now. `unwilling`: its heir's queue cannot be read.
 
-    `heir`: the queue of one such heir. `nobody`: so many records have no heir.
+    `heirs`: the queues of such heirs. `nobody`: there is no heir.
     """
 
     again: list[Any] = field(default_factory=list)
     unwilling: list[Any] = field(default_factory=list)
-    heir: int = 0
-    nobody: int = 0
+    heirs: set[int] = field(default_factory=set)
+    nobody: list[Any] = field(default_factory=list)
 
 
 class Inheritance:
@@ -60,14 +60,19 @@ class Inheritance:
     def hand_on(self, tenant: TenantPlane, delivery: Delivery) -> None:
         """Give one delivery of a transient session to another member of the group that had chosen it."""
         group = delivery.group
-        queued = self.distribution.redistribute(tenant, delivery.message, group.name, group.filter)
+        queued = self.distribution.redistribute(tenant, delivery.message, group.name, group.filter, False, set())
         if self.distribution.receivers == 0:
             self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
         if queued is not None:
             self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
 
-    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[Left], None]) -> None:
-        """Give one page of its queue to other members; `on_done`, perhaps at once, when all of it is durable but what has found no place."""
+    def bequeath(
+        self, session: Session, records: list[Any], given: set[int], spared: set[int], on_done: Callable[[Left], None]
+    ) -> None:
+        """Give one page of its queue, but the positions `given` before, to other members, but those with one of the queues `spared`.
+
+        `on_done`, perhaps at once, when all of it is durable but what has found no place.
+        """
         waiting = len(records) + 1
         seen: dict[bytes, int] = {}
         left = Left()
@@ -79,15 +84,19 @@ class Inheritance:
                 left.again.append(record)
             elif code == NOT_WILLING:
                 left.unwilling.append(record)
-                left.heir = heir
+                left.heirs.add(heir)
             if waiting == 0:
                 on_done(left)
 
         for record in records:
             queued = None
-            if record.flags & SHARED_FLAG and record.qos == 1:
-                queued = self._pass_on(session, record.message, seen)
-                left.nobody += self.distribution.receivers == 0
+            group = (
+                self._group(session, record.message, seen) if record.flags & SHARED_FLAG and record.qos == 1 else None
+            )
+            if group is not None and record.position not in given:
+                queued = self._pass_on(session, record.message, group, spared)
+                if self.distribution.receivers == 0:
+                    left.nobody.append(record)
             if queued is None:
                 done(record, 0, 0)
             else:
@@ -96,8 +105,17 @@ class Inheritance:
                 self.publishing.append(publish)
         done(None, 0, 0)
 
-    def _pass_on(self, session: Session, message: Message, seen: dict[bytes, int]) -> list[QueueTarget] | None:
-        """Choose the next member; None: nobody is left (no `receivers`), or it went to a member without a queue.
+    def _pass_on(
+        self, session: Session, message: Message, group: tuple[bytes, bytes], spared: set[int]
+    ) -> list[QueueTarget] | None:
+        """Choose the next member; None: nobody is left (no `receivers`), or it went to a member without a queue."""
+        if not group[0]:
+            self.distribution.receivers = 0
+            return None
+        return self.distribution.redistribute(session.tenant, message, *group, session.is_leaving, spared)
+
+    def _group(self, session: Session, message: Message, seen: dict[bytes, int]) -> tuple[bytes, bytes]:
+        """Return name and filter of the group whose copy this is; the name is empty: it has left that group.
 
         A record says that it was shared, not by which group: of several that match, each gets one copy of the message, as each did before.
         """
@@ -106,10 +124,6 @@ class Inheritance:
             for group, filter in session.subscriptions
             if group is not None and topic_matches(filter, message.topic)
         ]
-        if not groups:
-            self.distribution.receivers = 0
-            return None
         rank = seen.get(message.message_id, 0)
         seen[message.message_id] = rank + 1
-        group, filter = groups[rank % len(groups)]
-        return self.distribution.redistribute(session.tenant, message, group, filter)
+        return groups[rank % len(groups)] if groups else (b"", b"")

@@ -311,10 +311,12 @@ class Plane:
         """It does not end yet after all."""
         self.inheritance.join(session)
 
-    def bequeath(self, session: Session, records: list[Any], on_done: Callable[[Left], None]) -> None:
+    def bequeath(
+        self, session: Session, records: list[Any], given: set[int], spared: set[int], on_done: Callable[[Left], None]
+    ) -> None:
         """Give a page of its queue to other members of its groups; `on_done` when what must be durable is, with what has found no place."""
         self.turn.look()
-        self.inheritance.bequeath(session, records, on_done)
+        self.inheritance.bequeath(session, records, given, spared, on_done)
         self._settle()
 
     def subscribe(self, session: Session, subscription: Subscription) -> Subscription | None:

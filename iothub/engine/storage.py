@@ -63,7 +63,8 @@ class Storage:
                 refused += 1
                 self.turn.drop(publish.tenant, session, Drop.QUEUE_FULL, 1)
             elif position == _UNREADABLE:
-                self.turn.drop(publish.tenant, session, Drop.STORE_FAILED, 1)
+                if publish.on_done is None:  # who hears of it may try again, and counts it otherwise
+                    self.turn.drop(publish.tenant, session, Drop.STORE_FAILED, 1)
             else:
                 self.turn.drop(publish.tenant, session, Drop.SESSION_ENDED, 1)
         return refused < index
@@ -104,7 +105,8 @@ class Storage:
         That of a repeat may have been written before. The hub's own `on_done` hears 0x88, unless no store will ever take it (`is_final`).
         """
         self._off_the_books(publish)
-        self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
+        if is_final or publish.on_done is None:
+            self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
         code = _STORE_FAILED if is_final or publish.on_done is None else GAVE_UP
         self._refuse(publish, code, not is_written and not publish.is_repeat, False)
 

@@ -113,8 +113,13 @@ class Endings:
             if not is_alone:
                 await self._company.catch_up()
         except Exception as error:
-            control.expires_at = expires_at  # it lives on, and its time comes
-            if is_expiry and (isinstance(error, UnreadableQueueError) or (session.is_leaving and not is_alone)):
+            if not control.is_elsewhere:
+                control.expires_at = expires_at  # it lives on, and its time comes
+            if (
+                control.expires_at
+                and is_expiry
+                and (isinstance(error, UnreadableQueueError) or (session.is_leaving and not is_alone))
+            ):
                 control.expires_at = self._clock.monotonic() + AGAIN_S
             self.queue(home, session)
             self._stay(session)
@@ -136,6 +141,8 @@ class Endings:
 
         Raises BackendError: it is not its time, for somebody else has claimed it since.
         """
+        if is_expiry:
+            _require_here(session.control)
         try:
             claim = await self._estate.claim(session.queue_id)
         except UnreadableQueueError:
@@ -144,6 +151,8 @@ class Endings:
             return  # somebody wants it gone, and there is no other way out
         if claim is None:
             return
+        if is_expiry:
+            _require_here(session.control)
         place: Place | None = session.control.place
         before = 0
         if place is not None:
@@ -190,3 +199,9 @@ class Endings:
             control: SessionControl = session.control
             if is_same and session.connection is None and 0.0 < control.expires_at <= self._clock.monotonic():
                 await self.end(home, session, "expired")
+
+
+def _require_here(control: SessionControl) -> None:
+    """Raise BackendError: its client has come to another hub while this one was about to end it."""
+    if control.is_elsewhere:
+        raise BackendError("another hub has the session now", retryable=True)

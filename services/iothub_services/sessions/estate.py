@@ -32,11 +32,29 @@ def _nobody(_records: int) -> None:
 
 @dataclass
 class _HandedOn:
-    """How far attempts to hand a queue on have come: up to which position, how many records have an heir, and which are to be given again."""
+    """How far attempts to hand a queue on have come: up to which position all is offered, and how many records have an heir.
+
+    `unplaced`: the first position, if any, of what has none yet: the next attempt begins there. `given`: positions behind it, and just before,
+    that have one.
+    """
 
     upto: int = 0
     count: int = 0
-    left: list[LoadedRecord] = field(default_factory=list)
+    unplaced: int = 0
+    given: set[int] = field(default_factory=set)
+
+    def note(self, offered: list[LoadedRecord], unplaced: list[LoadedRecord]) -> None:
+        """All of these were offered, and some have found no place."""
+        missing = {record.position for record in unplaced}
+        placed = {record.position for record in offered} - missing
+        self.count += len(placed - self.given)
+        if missing:
+            self.unplaced = min(missing | {self.unplaced or min(missing)})
+        self.given = self.given | placed if self.unplaced else placed
+
+
+def _is_for_others(record: LoadedRecord) -> bool:
+    return record.qos == 1 and bool(record.flags & SHARED_FLAG)
 
 
 class Estate:
@@ -74,48 +92,57 @@ class Estate:
         try:
             claim = await self.claim(session.queue_id)
             if claim is not None:
-                await self._hand_on(session, claim, so_far, is_expiry=is_expiry)
+                await self._hand_on(session, claim, so_far)
         except UnreadableQueueError as error:
             if is_expiry:
                 raise
-            log.error("what a session shared is lost with its queue", session=session.client_id, error=str(error))
+            log.error(
+                "what a session shared is lost where nobody can read a queue",
+                session=session.client_id,
+                error=str(error),
+            )
         except StaleEpochError as error:
             raise BackendError("another hub has claimed the session meanwhile", retryable=True) from error
         return so_far.count
 
-    async def _hand_on(self, session: Session, claim: Claim, so_far: _HandedOn, *, is_expiry: bool) -> None:
-        """Raises BackendError; UnreadableQueueError at a record that cannot be read."""
-        queue_id, is_through = session.queue_id, False
-        if not so_far.count:  # nobody has had anything: it is offered again
-            so_far.upto, so_far.left = 0, []
+    async def _hand_on(self, session: Session, claim: Claim, so_far: _HandedOn) -> None:
+        """Raises BackendError; UnreadableQueueError at a record that cannot be read, or when only a newer program can read what heirs have."""
+        queue_id, is_through, spared = session.queue_id, False, set[int]()
+        if so_far.unplaced:  # somebody may have joined since, or a store is there again
+            so_far.upto, so_far.unplaced = (
+                so_far.unplaced - 1 - len(session.subscriptions),
+                0,
+            )  # from the first copy of its message on
         so_far.upto = max(so_far.upto, claim.head)
-        await self._give(session, so_far, so_far.left, is_expiry=is_expiry)
         while not is_through:
             page = await self._queues.load(queue_id, claim.epoch, so_far.upto)
             is_through = page.is_short or page.upto <= so_far.upto
+            await self._give(session, so_far, [record for record in page.records if _is_for_others(record)], spared)
             so_far.upto = page.upto
-            await self._give(session, so_far, page.records, is_expiry=is_expiry)
             if page.unreadable is not None:
                 raise UnreadableQueueError(queue_id, page.unreadable.why, page.unreadable.position)
+        if spared and so_far.unplaced:
+            raise UnreadableQueueError(
+                min(spared), f"queue {min(spared)}, of another member of its groups, cannot be read"
+            )
 
-    async def _give(self, session: Session, so_far: _HandedOn, records: list[LoadedRecord], *, is_expiry: bool) -> None:
-        """Raises BackendError: the store gave some of them up, or only a newer program can read the queue of their heir; they are next."""
-        done: Deferred[Left] = Deferred()
-        self._plane.bequeath(session, records, done.callback)
-        left = await done
-        so_far.left = left.again + left.unwilling if is_expiry else left.again
-        so_far.count += sum(record.qos == 1 and bool(record.flags & SHARED_FLAG) for record in records)
-        so_far.count -= len(so_far.left) + left.nobody
+    async def _give(self, session: Session, so_far: _HandedOn, records: list[LoadedRecord], spared: set[int]) -> None:
+        """Raises BackendError: the store gave some of them up. `spared`: the queues of members that cannot be read; the others are asked, too."""
+        given, nobody = so_far.given, list[LoadedRecord]()
+        while True:
+            done: Deferred[Left] = Deferred()
+            self._plane.bequeath(session, records, given, spared, done.callback)
+            left = await done
+            nobody += left.nobody
+            spared |= left.heirs
+            if left.again or not left.unwilling:
+                break
+            given = {record.position for record in records} - {record.position for record in left.unwilling}
+        so_far.note(records, [*nobody, *left.again, *left.unwilling])
         if left.again:
             raise BackendError(
                 f"{len(left.again)} messages for other members of its shared groups could not be stored", retryable=True
             )
-        if so_far.left:
-            raise UnreadableQueueError(
-                left.heir, f"queue {left.heir}, of another member of its shared groups, cannot be read"
-            )
-        if left.unwilling:
-            log.error("what a session shared is lost: its heir's queue cannot be read", session=session.client_id)
 
     def keep(self, session: Session) -> None:
         """It lives on, here or elsewhere, or has ended elsewhere: what it has in its queue is its own again."""

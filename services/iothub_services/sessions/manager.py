@@ -211,7 +211,7 @@ class SessionManager:
             raise
         control: SessionControl = session.control
         before = control.terms()
-        self._endings.stop_deadlines(session)  # a Will that was waiting is not sent [MQTT-3.1.3-9]
+        control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
         control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
         control.device_id = request.device_id or control.device_id
         session.epoch = claim.epoch
@@ -222,6 +222,7 @@ class SessionManager:
             raise
         if session.is_discarded or session.epoch != claim.epoch:
             raise BackendError("another hub has taken the session meanwhile", retryable=True)
+        self._estate.keep(session)
         self._plane.restore(session, claim)
         return Opened(session, is_present=True, before=before)
 

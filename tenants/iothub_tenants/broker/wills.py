@@ -19,6 +19,7 @@ from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.engine.session import Session
+from iothub.engine.storage import GAVE_UP, NOT_WILLING
 from iothub.engine.tenant import TenantPlane
 from iothub.errors import UnavailableError
 from iothub.reasons import Drop
@@ -131,8 +132,14 @@ class Wills:
                 self._refuse(firing, name)
                 return 0.0
             firing.passed += 1
-        self._plane.publish(tenant, firing.message, lambda _code: firing.on_done())
+        self._plane.publish(tenant, firing.message, lambda code: self._done(firing, code))
         return 0.0
+
+    def _done(self, firing: _Firing, code: int) -> None:
+        if code in (GAVE_UP, NOT_WILLING):
+            self._drop(firing, Drop.STORE_FAILED)
+        else:
+            firing.on_done()
 
     def _refuse(self, firing: _Firing, limit: str) -> None:
         self._plane.turn.observer.limited(self._tenant, firing.session, limit, 1)

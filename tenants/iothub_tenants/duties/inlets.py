@@ -20,9 +20,10 @@ from twisted.python.failure import Failure
 from iothub import log as logging
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Message
-from iothub.engine.storage import GAVE_UP
+from iothub.engine.storage import GAVE_UP, NOT_WILLING
 from iothub.errors import IotHubError
 from iothub.hooks import Client, HookedPolicy
+from iothub.reasons import Drop
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
 from iothub_services.streams.port import Headers, Incoming, Stream, StreamReceiver, refused_topic
 from iothub_services.streams.records import TOPIC_INVALID, RefusedRecordError, Wish, headers_refused, wish_of
@@ -259,8 +260,10 @@ class Inlets:
         def done(code: int) -> None:
             if code == GAVE_UP:
                 self._hub.later(_RETRY_S, lambda: self._send(course, place, message))
-            else:
-                self._done(course)
+                return
+            if code == NOT_WILLING:
+                self._hub.plane.turn.drop(place.broker.plane, None, Drop.STORE_FAILED, 1)
+            self._done(course)
 
         self._hub.plane.publish(place.broker.plane, message, done)
 

@@ -351,7 +351,7 @@ def test_session_that_is_discarded_does_not_wait_for_an_heir_that_cannot_be_read
     house.settle()
 
     assert discarded == [True]
-    assert house.acme.plane.counters.drops()["store_failed"] == 2
+    assert house.acme.plane.counters.drops()["purged"] == 2
 
 
 def test_session_that_no_store_will_ever_take_can_be_ended(house: House) -> None:

@@ -60,9 +60,16 @@ class Heirs:
     def leave_groups(self, _session: Session) -> bool:
         return True
 
-    def bequeath(self, _session: Session, records: list[LoadedRecord], on_done: Callable[[Left], None]) -> None:
-        left = [record for record in records if record.position in self.given_up]
-        self.taken += [record.position for record in records if record not in left]
+    def bequeath(
+        self,
+        _session: Session,
+        records: list[LoadedRecord],
+        given: set[int],
+        _spared: set[int],
+        on_done: Callable[[Left], None],
+    ) -> None:
+        left = [record for record in records if record.position in self.given_up - given]
+        self.taken += [record.position for record in records if record not in left and record.position not in given]
         self.given_up -= {record.position for record in records}
         on_done(Left(left))
 
@@ -71,7 +78,7 @@ def test_what_the_store_gave_up_is_handed_on_at_the_next_attempt() -> None:
     """A session does not end before all that it shared is durable elsewhere, and what is there already is not given again."""
     heirs = Heirs(3)
     left = Estate(cast("Any", heirs), cast("Any", Shared()), b"w")
-    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c", is_leaving=False))
+    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c", is_leaving=False, subscriptions={}))
 
     with pytest.raises(BackendError, match="1 messages for other members"):
         now(left.bequeath(session, is_expiry=True))
