@@ -1,4 +1,4 @@
-"""`iothub events`: the session-event log, on whichever driver, looked at beside a running hub. Nothing but `skip` changes it.
+"""`iothub events`: the session-event log, on whichever driver, looked at beside a running hub. Nothing here changes it.
 
 Knows events as records; what they do to a session's state is not looked at.
 """
@@ -16,7 +16,7 @@ import click
 from iothub.cli import output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
-from iothub.errors import ConflictError, CorruptRecordError, FutureRecordError, NotFoundError
+from iothub.errors import CorruptRecordError, FutureRecordError, NotFoundError
 from iothub.records.events import Topic, partition_of
 from iothub_services.events.port import (
     NOWHERE,
@@ -29,7 +29,6 @@ from iothub_services.events.port import (
     reached,
 )
 from iothub_services.events.reading import read_between
-from iothub_services.state.omission import in_the_way
 from iothub_tenants.accounts import tenants
 
 command = noun("events", "The session-event log: what every session did. Its driver is `events.driver`.")
@@ -139,43 +138,6 @@ def verify(app: App, topic: str) -> None:
         )
 
 
-@verb(command, "skip")
-@click.option("--confirm", metavar="PARTITION:OFFSET", help="Leave out the event at this place, as the list names it.")
-def skip(app: App, confirm: str | None) -> None:
-    """List the events of a newer iothub that keep a hub from starting; with --confirm, leave one of them out for good.
-
-    Only for an event that no newer iothub needs, such as one that another tool has written: an upgrade reads what a newer one wrote. What it
-    said is lost. The session states take in everything before it, then its partition is trimmed up to it. Stop all hubs that share the log first;
-    one that runs nevertheless takes nothing until it is begun again.
-
-    Examples:
-      iothub --data-dir ./hub events skip
-      iothub --data-dir ./hub events skip --confirm 3:4711
-    """
-    if confirm is None:
-        config = app.loaded.config
-        with (
-            _log(app) as log,
-            stores.reading_states(app.data_dir, config) as states,
-            stores.reading_checkpoints(app.data_dir, config) as checkpoints,
-        ):
-            found = [] if states is None else in_the_way(log, states, checkpoints)
-        rows = [
-            {"name": _place(error), "partition": error.partition, "offset": error.offset, "problem": str(error)}
-            for error in found
-        ]
-        app.rows(rows, "partition", "offset", "problem")
-        return
-    with stores.working_alone(app.data_dir, "iothub events skip", app.loaded.config) as alone:
-        if alone is None:
-            raise ConflictError("a hub uses the data directory: stop it first, and all others that share its log")
-        gone = alone.leave_out(confirm)
-    app.done(
-        f"left out the event at {confirm}; {output.counted(gone, 'event')} of its partition went up to it, which the states have",
-        {"name": confirm, "is_left_out": True, "trimmed": gone},
-    )
-
-
 @contextmanager
 def _log(app: App) -> Iterator[EventLog]:
     app.data_dir.require_initialised()
@@ -282,10 +244,6 @@ def _misplaced(logged: LoggedEvent, last: int, end: Offsets) -> list[str]:
         return [f"{where}: comes after offset {last}"]
     belongs = partition_of(event.key, len(end))
     return [f"{where}: its key belongs to partition {belongs}"] if belongs != partition else []
-
-
-def _place(error: FutureEventError) -> str:
-    return f"{error.partition}:{error.offset}"
 
 
 def _say(error: DamagedEventError) -> None:

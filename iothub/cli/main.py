@@ -40,7 +40,7 @@ NOUNS = {
     "session": ("session", "Persistent sessions: list, show, discard."),
     "queue": ("queue", "Virtual queues of persistent sessions: list, show, purge."),
     "retain": ("retain", "Retained messages: list, show, delete."),
-    "events": ("events", "The session-event log: tail, lag, verify, skip."),
+    "events": ("events", "The session-event log: tail, lag, verify."),
     "state": ("state", "The session states: verify."),
     "stream": ("stream", "Streams to and from Kafka: list, show, create, delete."),
     "usage": ("usage", "What a tenant has used, by hour, day or in total."),

@@ -55,7 +55,6 @@ from iothub_services.sqlite.database import Database, Schema, connect, open_data
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS_SCHEMA
 from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
-from iothub_services.state.omission import in_the_way, leave_out
 from iothub_services.state.port import StateStore, record_in
 from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
 from iothub_services.state.sqlite import SqliteStates
@@ -137,18 +136,6 @@ class Stores:
     def sessions(self, tenant_id: int) -> Sessions:
         with reading_checkpoints(self._data_dir, self._settings) as checkpoints:
             return fold_sessions(self.states, self.log, tenant_id, checkpoints)
-
-    def leave_out(self, place: str) -> int:
-        """Take an event of a newer program, at PARTITION:OFFSET, out of the log. Returns how many events went with it.
-
-        Raises NotFoundError: there is none in a start's way; and as `iothub_services.state.omission.leave_out`.
-        """
-        with reading_checkpoints(self._data_dir, self._settings) as checkpoints:
-            found = in_the_way(self.log, self.states, checkpoints)
-            which = next((each for each in found if f"{each.partition}:{each.offset}" == place), None)
-            if which is None:
-                raise NotFoundError(f"no event of a newer iothub at {place}: `iothub events skip` lists them")
-            return leave_out(self.log, self.states, checkpoints, found, which)
 
     def discard(self, states: Iterable[SessionState], reason: str) -> None:
         """End sessions: the events first, so that a crash leaves queues without a session, never the other way round."""

@@ -16,14 +16,14 @@ from iothub.records.state import decode_state
 from iothub_services.events.port import DamagedEventError, EventLog, reached
 from iothub_services.events.reading import read_between
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.omission import where_a_start_begins
 from iothub_services.state.port import StateStore, record_in
+from iothub_services.state.start import where_a_start_begins
 
 NAME = "stored data"
 EVENTS = 2_000
 STATES = 200
 _REST = "a sample, without retained messages and queues: iothub events verify and iothub state verify read log and states to the end"
-_UPGRADE = "the next start is refused: upgrade this hub; for an event that no newer iothub needs: iothub events skip"
+_UPGRADE = "the next start is refused: upgrade this hub"
 _DAMAGED = "iothub events verify and iothub state verify name all of it"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, FutureRecordError
+from iothub.errors import BackendError, ConflictError
 from iothub.records import events
 from iothub.records.events import Event, Subject, Topic, encode_event, partition_of
 from iothub.settings import Kafka
@@ -21,7 +21,6 @@ from iothub_services.events.port import NOWHERE
 from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.statistics import StatisticsLane
 from iothub_services.state.memory import MemoryStates
-from iothub_services.state.omission import in_the_way, leave_out
 from iothub_services.state.service import StateService
 from ops.services.house import Services
 from tests.support.kafka import change_topic, delete_topic
@@ -37,30 +36,6 @@ def test_events_contract(case: Case, kafka: Kafka) -> None:
         case(log)
     finally:
         log.close()
-
-
-def test_stray_record_of_a_newer_program_is_taken_out(kafka: Kafka) -> None:
-    """Deleting it by hand would leave states that no start goes on from; so everything before it is folded first."""
-    house = House(kafka)
-    house.service.load()
-    house.service([[created("a"), created("b")]])
-    place = partition_of("7/a", kafka.partitions)
-    stray = encode_event(created("a", 2)).replace(b'"v":1', b'"v":9')
-    with closing(KafkaWriter(KafkaCluster(kafka))) as writer:
-        writer.open()
-        writer.write([Record(created("a"), topic_name(kafka, Topic.SESSIONS), place, b"7/a", stray)])
-    house.service([[resumed("a", 3)]])
-    house.service.close()
-    with closing(KafkaEvents(kafka)) as log:
-        with pytest.raises(FutureRecordError):
-            House(kafka, house.store).service.load()
-        [found] = in_the_way(log, house.store, None)
-
-        assert (found.partition, leave_out(log, house.store, None, [found], found)) == (place, found.offset)
-
-    after = House(kafka, house.store)
-    assert {state.client_id: state.epoch for state in after.service.load()} == {"a": 3, "b": 1}
-    after.service.close()
 
 
 def created(client_id: str, epoch: int = 1) -> Event:

@@ -155,29 +155,6 @@ def test_tail_that_follows_ends_before_an_event_of_a_newer_program(busy: Cli) ->
     assert "offset 3: event of format version 2" in result.err
 
 
-def test_skip_names_what_is_in_the_way_and_takes_it_out(busy: Cli) -> None:
-    """The one that is named, and nothing without a name; the log goes on behind it."""
-    make_newer(busy, 4)
-
-    assert [(row["name"], row["offset"]) for row in busy.rows("events", "skip")] == [("0:4", 4)]
-    assert "no event of a newer iothub at 0:3" in busy("events", "skip", "--confirm", "0:3", code=3).err
-    assert "left out the event at 0:4; 4 events" in busy("events", "skip", "--confirm", "0:4").err
-
-    assert busy.rows("events", "skip") == []
-    assert [row["offset"] for row in busy.rows("events", "tail")] == [5]
-    [lag] = busy.rows("events", "lag")
-    assert (lag["begin"], lag["applied"]) == (5, 4)
-
-
-def test_skip_works_beside_no_hub(busy: Cli) -> None:
-    make_newer(busy, 4)
-    lock = DataDir(busy.data_dir).lock("iothub serve")
-
-    assert "stop it first" in busy("events", "skip", "--confirm", "0:4", code=4).err
-
-    lock.release()
-
-
 def test_events_before_the_first_hub_are_not_there(cli: Cli) -> None:
     for verb in ("tail", "lag", "verify"):
         assert "there is no event log yet: the first" in cli("events", verb, code=3).err

@@ -10,10 +10,12 @@ import pytest
 from iothub.doctor import stored
 from iothub.doctor.findings import Finding, State
 from iothub.doctor.stored import Stored
-from iothub.errors import BackendError
+from iothub.errors import BackendError, CorruptRecordError
+from iothub.records.checkpoint import Pointer
 from iothub.records.events import Topic
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets
+from iothub_services.state.checkpoints_memory import MemoryCheckpoints
 from iothub_services.state.memory import MemoryStates
 from iothub_services.state.port import StateWrite
 from iothub_services.state.service import StateService
@@ -70,7 +72,7 @@ def test_what_the_next_start_is_refused_for_is_a_failure(house: Stored) -> None:
     house.log.wrong = FutureEventError("event of format version 99", partition=0, offset=3)
     found = look(house)
     assert (found.state, found.text) == (State.FAIL, "event of format version 99")
-    assert "events skip" in found.advice
+    assert "upgrade this hub" in found.advice
 
     house.log.wrong = None
     [first, _] = house.states.load()
@@ -88,6 +90,20 @@ def test_damage_is_a_warning(house: Stored) -> None:
 
     assert found.state is State.WARN
     assert found.text.startswith("offset 3: damaged event (1 in ")
+
+
+class Torn(MemoryCheckpoints):
+    """Has a pointer that nobody can read."""
+
+    def pointer(self) -> Pointer | None:
+        raise CorruptRecordError("damaged pointer")
+
+
+def test_checkpoint_pointer_that_is_damaged_is_none(house: Stored) -> None:
+    """As for a start, which goes on from the states."""
+    found = look(house._replace(checkpoints=Torn()))
+
+    assert (found.state, found.text) == (State.OK, "2 of 2 events behind the states, 2 states can be read")
 
 
 def test_server_that_is_away_is_not_known(house: Stored) -> None:
