@@ -208,7 +208,7 @@ def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
     """Open the session-event log to read; None when no hub has made it yet."""
     if settings.events.driver == "sqlite":
         with _reading(data_dir.events, EVENTS_SCHEMA) as database:
-            yield SqliteEvents(database) if database is not None else None
+            yield SqliteEvents(database, settings.events.left_out) if database is not None else None
         return
     with closing(kafka_log(settings, is_read_only=True)) as log:
         installation_of(settings, data_dir).topics(log).check()

@@ -23,7 +23,9 @@ NAME = "stored data"
 EVENTS = 2_000
 STATES = 200
 _REST = "a sample, without retained messages and queues: iothub events verify and iothub state verify read log and states to the end"
-_UPGRADE = "the next start is refused: upgrade this hub"
+_UPGRADE = (
+    "the next start is refused: upgrade this hub; for an event that no newer iothub needs: the setting events.left_out"
+)
 _DAMAGED = "iothub events verify and iothub state verify name all of it"
 
 

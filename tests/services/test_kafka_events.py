@@ -17,7 +17,7 @@ from iothub_services.events.kafka import KafkaEvents
 from iothub_services.events.kafka_cluster import KafkaCluster
 from iothub_services.events.kafka_topics import open_topics, topic_name
 from iothub_services.events.kafka_writer import KafkaWriter, Record
-from iothub_services.events.port import NOWHERE
+from iothub_services.events.port import NOWHERE, FutureEventError
 from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.statistics import StatisticsLane
 from iothub_services.state.memory import MemoryStates
@@ -38,6 +38,41 @@ def test_events_contract(case: Case, kafka: Kafka) -> None:
         log.close()
 
 
+def test_stray_record_of_a_newer_program_is_left_out_by_its_place(kafka: Kafka) -> None:
+    """No start goes past it; with its place in the setting one does, a follower as well, and sessions on both sides of it are there."""
+    house = House(kafka)
+    house.start()
+    house.service([[created("a"), created("b")]])
+    home = partition_of("7/a", kafka.partitions)
+    stray = encode_event(created("a", 2)).replace(b'"v":1', b'"v":9')
+    with closing(KafkaWriter(KafkaCluster(kafka))) as writer:
+        writer.open()
+        name = topic_name(kafka, Topic.SESSIONS)
+        writer.write(
+            [Record(created("a"), name, where, b"7/a", stray) for where in (home, (home + 1) % kafka.partitions)]
+        )
+    house.service([[created("c")]])
+    house.log.close()
+    places = []
+    for _ in range(2):
+        refused = House(kafka, house.store, left_out=tuple(places))
+        with pytest.raises(FutureEventError) as caught:
+            refused.start()
+        refused.log.close()
+        places.append(f"{caught.value.partition}:{caught.value.offset}")
+        assert f'events.left_out = ["{places[-1]}"]' in str(caught.value)
+
+    after = House(kafka, house.store, left_out=tuple(places))
+    assert after.start() == {"a": 1, "b": 1, "c": 1}
+    assert (after.alarms, len(after.damaged)) == (["event_corrupt"] * 2, 2)
+    after.service([[resumed("a", 3)]])
+    after.service.idle()
+    after.log.close()
+    again = House(kafka, after.store, left_out=tuple(places))
+    assert again.start() == {"a": 3, "b": 1, "c": 1}
+    again.log.close()
+
+
 def created(client_id: str, epoch: int = 1) -> Event:
     subject = Subject(7, client_id, epoch, 100)
     return events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
@@ -50,8 +85,8 @@ def resumed(client_id: str, epoch: int) -> Event:
 class House:
     """A log, states and alarms of one hub on these topics."""
 
-    def __init__(self, kafka: Kafka, store: MemoryStates | None = None) -> None:
-        self.log = KafkaEvents(kafka)
+    def __init__(self, kafka: Kafka, store: MemoryStates | None = None, left_out: tuple[str, ...] = ()) -> None:
+        self.log = KafkaEvents(kafka, left_out=left_out)
         self.store = store or MemoryStates()
         self.alarms: list[str] = []
         self.damaged: list[str] = []

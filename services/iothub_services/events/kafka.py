@@ -8,13 +8,14 @@ A topic is found, or made, when it is first needed: what becomes of the one for 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
 from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records.events import GENERATION_BITS, Event, Topic, decode_event, encode_event, partition_of
+from iothub.records.left_out import decode_at
 from iothub.records.owner import Owner
 from iothub.settings import Kafka
 from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
@@ -64,8 +65,10 @@ class KafkaEvents:
         is_read_only: bool = False,
         cluster: KafkaCluster | None = None,
         wait_ms: int = FETCH_WAIT_MS,
+        left_out: Container[str] = (),
     ) -> None:
         self._is_read_only = is_read_only
+        self._left_out = left_out
         self._cluster = cluster or KafkaCluster(settings)
         self._writer = KafkaWriter(self._cluster)
         self._reader = KafkaReader(self._cluster, wait_ms)
@@ -142,7 +145,7 @@ class KafkaEvents:
             if fetched.partition in damaged:
                 continue
             try:
-                page.append(_decode(place, fetched, topic))
+                page.append(_decode(place, fetched, topic, self._left_out))
             except CorruptRecordError as error:
                 damaged[fetched.partition] = error
         if damaged and not any(
@@ -234,11 +237,13 @@ class KafkaEvents:
             )
 
 
-def _decode(place: KafkaTopic, fetched: Fetched, topic: Topic) -> LoggedEvent:
+def _decode(place: KafkaTopic, fetched: Fetched, topic: Topic, left_out: Container[str]) -> LoggedEvent:
     partition, offset = fetched.partition, fetched.offset + place.base
     try:
-        event = decode_event(fetched.value or b"")
-        if topic is Topic.SESSIONS:
+        if topic is not Topic.SESSIONS:
+            event = decode_event(fetched.value or b"")
+        else:
+            event = decode_at(fetched.value or b"", partition, offset, left_out)
             _require_key(event, fetched.key)
             _require_home(event, partition, place.partitions)
     except FutureRecordError as error:

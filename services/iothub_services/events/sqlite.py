@@ -8,13 +8,15 @@ AUTOINCREMENT, because offsets must not begin again after everything was trimmed
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Container
 from itertools import groupby
 
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic, decode_event, encode_event
 from iothub.records.layout import EVENT_TABLES as _TABLES
+from iothub.records.left_out import decode_at
 from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets, reached
-from iothub_services.sqlite.database import Schema
+from iothub_services.sqlite.database import Database, Schema
 from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
 
@@ -40,6 +42,10 @@ class SqliteEvents(SqliteStore):
 
     is_shared = False
 
+    def __init__(self, database: Database, left_out: Container[str] = ()) -> None:
+        super().__init__(database)
+        self._left_out = left_out
+
     def append(self, events: list[Event]) -> list[LoggedEvent]:
         logged: list[LoggedEvent] = []
         with self._database.transaction() as connection:
@@ -54,12 +60,20 @@ class SqliteEvents(SqliteStore):
         page: list[LoggedEvent] = []
         for offset, value in rows:
             try:
-                page.append(LoggedEvent(0, offset, _decode(offset, value)))
+                page.append(LoggedEvent(0, offset, self._decode(topic, offset, value)))
             except CorruptRecordError:
                 if not page:
                     raise
                 break  # it is the first of the next page
         return page
+
+    def _decode(self, topic: Topic, offset: int, value: bytes) -> Event:
+        try:
+            return decode_at(value, 0, offset, self._left_out) if topic is Topic.SESSIONS else decode_event(value)
+        except FutureRecordError as error:
+            raise FutureEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
+        except CorruptRecordError as error:
+            raise DamagedEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         with self._database.reading() as connection:
@@ -101,15 +115,6 @@ def _append(connection: sqlite3.Connection, topic: Topic, events: list[Event]) -
     connection.executemany(statement, [(event.key, encode_event(event)) for event in events])
     last = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
     return [LoggedEvent(0, offset, event) for offset, event in enumerate(events, last - len(events) + 1)]
-
-
-def _decode(offset: int, value: bytes) -> Event:
-    try:
-        return decode_event(value)
-    except FutureRecordError as error:
-        raise FutureEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
-    except CorruptRecordError as error:
-        raise DamagedEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
 
 
 def _end(connection: sqlite3.Connection, topic: Topic) -> int:

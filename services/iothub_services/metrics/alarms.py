@@ -29,7 +29,8 @@ class AlarmName(Enum):
     STORE_NEWER = (
         "store_newer",
         "critical",
-        "Written by a newer iothub: upgrade this hub; what came behind it is not seen here, and the next start is refused.",
+        "Written by a newer iothub: upgrade this hub; what came behind it is not seen here, and the next start is refused. "
+        "For an event that no newer iothub needs: the setting events.left_out.",
     )
     STORE_CORRUPT = (
         "store_corrupt",

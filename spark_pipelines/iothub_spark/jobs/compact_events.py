@@ -129,7 +129,7 @@ def _folded(job: _Run, plan: Plan) -> DataFrame:
     if job.is_from_state:
         states = read_states(job.spark, job.spec)
     stored = read_stored(job.spark, job.spec, plan.wanted)
-    bounds = Bounds(plan.begin, are_states_live=job.is_from_state)
+    bounds = Bounds(plan.begin, are_states_live=job.is_from_state, left_out=job.spec.left_out)
     return fold_events(states, stored, bounds, job.spec.spark.shuffle_partitions)
 
 

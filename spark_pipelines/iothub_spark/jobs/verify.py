@@ -31,7 +31,7 @@ class _Views:
     def __init__(self, spark: SparkSession, spec: Spec, log: Log, end: Offsets) -> None:
         self._spark = spark
         self._spec = spec
-        self._bounds = Bounds(log.begin())
+        self._bounds = Bounds(log.begin(), left_out=spec.left_out)
         self._log = log
         self._end = end
 

@@ -3,7 +3,8 @@
 Knows the columns, not what an event means. Use `read_events` or `read_stored`: the bounds of the log are captured by the caller, once, and
 travel as options, so that every task and every retry reads the same.
 
-Events that nobody can read are rows with `damage`; an event of a newer program is refused by name, for whoever skipped it would lose it.
+Events that nobody can read are rows with `damage`; an event of a newer program is refused by name, for whoever skipped it would lose it, but
+for places that are left out (`events.left_out`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,13 +21,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from iothub.errors import CorruptRecordError, FutureRecordError
-from iothub.records.events import Topic, decode_event
+from iothub.records.events import Event, Topic, decode_event
+from iothub.records.left_out import decode_at
 from iothub_spark.schemas.events import EVENTS, STORED_EVENTS
 from iothub_spark.spec import Spec, parse_spec, write_spec
-from iothub_spark.stores.log import LogRange, Page, Stretch
+from iothub_spark.stores.log import Log, LogRange, Page, Stretch
 from iothub_spark.stores.opened import opened_log
 
 NAME = "iothub-events"
+
+Decode = Callable[[int, bytes], Event]
+Where = Callable[[int], str]
 
 _STORED = to_arrow_schema(STORED_EVENTS)
 _PARSED = to_arrow_schema(EVENTS)
@@ -99,13 +105,23 @@ class EventReader(DataSourceReader):
         if not isinstance(partition, Piece):
             return  # a range without events has no piece; Spark asks for one all the same
         stretch, topic = partition.stretch, self._range.topic
+        decode = partial(self._decoded, stretch.partition)
         with opened_log(self._spec.events) as log:
+            where = partial(_where, log, stretch.partition, topic)
             for page in log.read(stretch, topic, self._keys):
-                yield self._batch(page, stretch.partition, lambda offset: log.where(stretch.partition, offset, topic))
+                yield self._batch(page, stretch.partition, decode, where)
+
+    def _decoded(self, partition: int, offset: int, value: bytes) -> Event:
+        is_session = self._range.topic is Topic.SESSIONS
+        return decode_at(value, partition, offset, self._spec.left_out) if is_session else decode_event(value)
 
 
-def _stored(page: Page, partition: int, where: Callable[[int], str]) -> pa.RecordBatch:
-    del where
+def _where(log: Log, partition: int, topic: Topic, offset: int) -> str:
+    return log.where(partition, offset, topic)
+
+
+def _stored(page: Page, partition: int, decode: Decode, where: Where) -> pa.RecordBatch:
+    del decode, where
     offsets, keys, values = zip(*page, strict=True)
     return pa.RecordBatch.from_arrays(
         [
@@ -118,14 +134,14 @@ def _stored(page: Page, partition: int, where: Callable[[int], str]) -> pa.Recor
     )
 
 
-def _parsed(page: Page, partition: int, where: Callable[[int], str]) -> pa.RecordBatch:
-    rows = [_row(partition, offset, value, where) for offset, _, value in page]
+def _parsed(page: Page, partition: int, decode: Decode, where: Where) -> pa.RecordBatch:
+    rows = [_row(partition, offset, value, decode, where) for offset, _, value in page]
     return pa.RecordBatch.from_pylist(rows, schema=_PARSED)
 
 
-def _row(partition: int, offset: int, value: bytes, where: Callable[[int], str]) -> dict[str, object]:
+def _row(partition: int, offset: int, value: bytes, decode: Decode, where: Where) -> dict[str, object]:
     try:
-        event = decode_event(value)
+        event = decode(offset, value)
     except FutureRecordError as error:
         raise FutureRecordError(f"{where(offset)}: {error}") from error
     except CorruptRecordError as error:

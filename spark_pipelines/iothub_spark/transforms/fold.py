@@ -9,6 +9,7 @@ equal output, whatever the number of tasks.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import decode_event, partition_of
+from iothub.records.left_out import at_place
 from iothub.records.state import SessionState, decode_state, encode_state, fold_all
 from iothub_spark.schemas.states import FOLDED
 from iothub_spark.transforms.glance import Glance, Session
@@ -31,7 +33,9 @@ _OUT = to_arrow_schema(FOLDED)
 _ROWS = 5_000  # per batch of the result
 _IN_MEMORY = 50_000  # events of one key that are looked at together
 
-_STATE, _EVENT, _ASTRAY = range(3)  # kinds of rows; astray: an event in a partition where its key does not belong
+_STATE, _EVENT, _ASTRAY = range(
+    3
+)  # kinds of rows; astray and above: an event in partition 0, 1, ..., where its key does not belong
 
 Row = tuple[bytes, int, int, bytes]  # key, kind, offset, record or value
 Folded = tuple[int | None, str | None, int, bytes | None, str | None]
@@ -42,13 +46,20 @@ class Bounds:
     """Where the log begins: a session that ended before it is forgotten, for no event can contradict it any more.
 
     `are_states_live`: they are not of a checkpoint that was compared with its pointer, so each is looked at.
+    `left_out`: places of events of a newer program that are as damaged ones.
     """
 
     begin: tuple[int, ...]
     are_states_live: bool = False
+    left_out: tuple[str, ...] = ()
 
     def is_forgotten(self, key: bytes, offset: int) -> bool:
         return offset < self.begin[partition_of(key.decode(), len(self.begin))]
+
+    def judged(self, error: FutureRecordError, key: bytes, kind: int, offset: int) -> CorruptRecordError:
+        """Return what an event of a newer program is at its place."""
+        home = zlib.crc32(key) % len(self.begin)  # as `iothub.records.events.partition_of`, of whatever bytes
+        return at_place(error, home if kind == _EVENT else kind - _ASTRAY, offset, self.left_out)
 
 
 def fold_events(states: DataFrame | None, stored: DataFrame, bounds: Bounds, partitions: int) -> DataFrame:
@@ -57,7 +68,7 @@ def fold_events(states: DataFrame | None, stored: DataFrame, bounds: Bounds, par
     states: rows `STATES`; stored: rows `STORED_EVENTS`; events that a state includes already change nothing.
     """
     is_home = F.crc32("key") % F.lit(len(bounds.begin)) == F.col("partition")  # as `iothub.records.events.partition_of`
-    kind = F.when(is_home, F.lit(_EVENT)).otherwise(F.lit(_ASTRAY))
+    kind = F.when(is_home, F.lit(_EVENT)).otherwise(F.lit(_ASTRAY) + F.col("partition"))
     events = stored.select("key", kind.alias("kind"), "offset", "value")
     if states is not None:
         events = events.unionByName(
@@ -105,7 +116,8 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
     state: SessionState | None = None
     session, glances = Session(key), list[Glance]()
     offset = 0
-    for _, kind, place, value in rows:
+    for row in rows:
+        _, kind, place, value = row
         if kind == _STATE:
             damage = _damage(key, value) if bounds.are_states_live else None
             if damage is None:
@@ -116,7 +128,7 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
         if record is not None and state is None:
             state = decode_state(record)
         try:
-            glances.append(_glanced(session, kind, place, value))
+            glances.append(_glanced(session, row, bounds))
         except FutureRecordError as error:
             raise FutureRecordError(f"{_shown(key)}, offset {place}: {error}") from error
         except CorruptRecordError as error:
@@ -131,13 +143,17 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
         yield int(tenant_id), client_id, offset, record, None
 
 
-def _glanced(session: Session, kind: int, offset: int, value: bytes) -> Glance:
+def _glanced(session: Session, row: Row, bounds: Bounds) -> Glance:
     """Look at an event. Raises as `Session.glance`, and CorruptRecordError for one that the hubs fold nowhere, either.
 
-    One of a newer program is refused wherever it stands: no hub goes past it (!).
+    One of a newer program is refused wherever it stands, but for a place that is left out: no hub goes past it (!).
     """
-    glance = session.glance(offset, value)
-    if kind == _ASTRAY:
+    key, kind, offset, value = row
+    try:
+        glance = session.glance(offset, value)
+    except FutureRecordError as error:
+        raise bounds.judged(error, key, kind, offset) from error
+    if kind >= _ASTRAY:
         raise CorruptRecordError("event in the wrong partition, where its key does not belong")
     return glance
 

@@ -79,6 +79,37 @@ def test_session_stands_still_before_a_message_of_a_newer_program(hub: Hub) -> N
     assert "Traceback" not in hub.log
 
 
+def test_stray_event_of_a_newer_program_is_left_out_by_a_setting(hub: Hub) -> None:
+    """Without it no start goes past it; with it the sessions are there, those behind it too, and an alarm says what is left out."""
+    hub.start()
+    with RawClient(hub.ports["tcp"]) as sleeper:
+        sleeper.connect(SESSION, "acme/dev1", clean=False)
+        sleeper.subscribe(("to/sleeper", 1))
+    assert hub.stop() == 0
+    with closing(sqlite3.connect(hub.data_dir / "events.db")) as connection, connection:
+        newest = "FROM session_event ORDER BY offset DESC LIMIT 1"
+        newer = "CAST(replace(value, '\"v\":1', '\"v\":9') AS BLOB)"
+        stray = connection.execute(f"INSERT INTO session_event (key, value) SELECT key, {newer} {newest}").lastrowid
+        connection.execute(
+            f"INSERT INTO session_event (key, value) SELECT key, value FROM session_event WHERE offset = {stray} - 1"
+        )
+    place = f"0:{stray}"
+
+    refused = hub.start_impatiently()
+    assert refused.returncode == 4
+    assert f'events.left_out = ["{place}"]' in refused.stderr
+    hub.environment = {"IOTHUB_EVENTS__LEFT_OUT": place}
+    hub.start()
+
+    assert told(hub, "alarm raised") == ["event_corrupt"]
+    assert "left out by events.left_out" in hub.log
+    with RawClient(hub.ports["tcp"]) as sleeper:
+        assert sleeper.connect(SESSION, "acme/dev1", clean=False).session_present
+    assert hub.stop() == 0
+    hub.start()
+    assert hub.stop() == 0
+
+
 def test_retained_message_of_a_newer_program_is_named_and_kept(hub: Hub) -> None:
     """The others come; what is published in its place ends the alarm."""
     hub.start()

@@ -139,9 +139,8 @@ def test_tail_shows_what_is_before_an_event_of_a_newer_program(
     result = busy("events", "tail", *words, "-o", "json", code=0 if offsets == [5] else 4)
 
     assert [row["offset"] for row in json.loads(result.out)] == offsets
-    told = (
-        "event log, offset 4: event of format version 2, this program knows 1: upgrade it; nothing behind it is shown"
-    )
+    what = "event log, offset 4: event of format version 2, this program knows 1: upgrade it"
+    told = f'{what}; if no newer iothub wrote it: events.left_out = ["0:4"]; nothing behind it is shown'
     assert (told in result.err) is (offsets != [5])
 
 
@@ -153,6 +152,22 @@ def test_tail_that_follows_ends_before_an_event_of_a_newer_program(busy: Cli) ->
 
     assert [json.loads(line)["offset"] for line in result.out.splitlines()] == [1, 2]
     assert "offset 3: event of format version 2" in result.err
+
+
+def test_event_of_a_newer_program_that_is_left_out_is_as_a_damaged_one(busy: Cli) -> None:
+    """With the place as the refusal says it; another place helps nobody, and what can be read there is shown."""
+    make_newer(busy, 4)
+    config = busy.data_dir / "iothub.toml"
+    before = config.read_text()
+
+    config.write_text(f'{before}\n[events]\nleft_out = ["0:3", "1:4"]\n')
+    assert 'events.left_out = ["0:4"]' in busy("events", "tail", code=4).err
+    config.write_text(f'{before}\n[events]\nleft_out = ["0:3", "0:4"]\n')
+    result = busy("events", "tail", "-o", "json")
+
+    assert [row["offset"] for row in result.json] == [1, 2, 3, 5]
+    assert "offset 4: event of format version 2, this program knows 1: upgrade it; left out by events" in result.err
+    assert busy("events", "verify", "-o", "json", code=1).json["damaged"] == 1
 
 
 def test_events_before_the_first_hub_are_not_there(cli: Cli) -> None:

@@ -73,6 +73,7 @@ def test_what_the_next_start_is_refused_for_is_a_failure(house: Stored) -> None:
     found = look(house)
     assert (found.state, found.text) == (State.FAIL, "event of format version 99")
     assert "upgrade this hub" in found.advice
+    assert "events.left_out" in found.advice
 
     house.log.wrong = None
     [first, _] = house.states.load()

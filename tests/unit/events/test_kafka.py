@@ -180,6 +180,41 @@ def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEve
     assert (caught.value.partition, caught.value.offset) == (0, 1)
 
 
+def test_event_of_a_newer_program_that_is_left_out_is_a_damaged_one(cluster: FakeCluster, log: KafkaEvents) -> None:
+    """At its place in the log, not at Kafka's offset; the others stay refused, and what can be read is read wherever it stands."""
+    log.open()
+    newer = encode_event(event(1)).replace(b'"v":1', b'"v":2')
+    name = next(name for name in map(str, range(99)) if partition_of(event(1, name).key, 3) == 0)
+    cluster.topics[LOG].partitions[0] += [newer, newer]
+    log.append([event(7, name)])
+    with pytest.raises(FutureEventError, match=r'Kafka.s offset 0: .*: events.left_out = \["0:1"\]'):
+        log.read(NOWHERE, 9)
+
+    for places, refused in ((("0:1",), 2), (("0:2", "1:1", "0:0"), 1)):
+        lenient = KafkaEvents(SETTINGS, cluster=cluster, left_out=places)
+        with pytest.raises(FutureEventError) as caught:
+            list(read_between(lenient, NOWHERE, lenient.end(), lambda _: None))
+        assert (caught.value.partition, caught.value.offset) == (0, refused)
+
+    found: list[DamagedEventError] = []
+    lenient = KafkaEvents(SETTINGS, cluster=cluster, left_out=("0:1", "0:2", "0:3"))
+    assert [each.event.at_ms for each in read_between(lenient, NOWHERE, lenient.end(), found.append)] == [7]
+    assert [(each.partition, each.offset) for each in found] == [(0, 1), (0, 2)]
+    assert "Kafka's offset 1: event of format version 2" in str(found[1])
+    assert str(found[1]).endswith("; left out by events.left_out")
+
+
+def test_event_for_statistics_is_not_left_out(cluster: FakeCluster) -> None:
+    """Places are those of the session log."""
+    lenient = KafkaEvents(SETTINGS, cluster=cluster, left_out=[f"{partition}:1" for partition in range(9)])
+    lenient.append([sample(1)])
+    for records in cluster.topics[lenient._topics[Topic.ANALYTICS].name].partitions:
+        records[:] = [encode_event(sample(1)).replace(b'"v":1', b'"v":2')]
+
+    with pytest.raises(FutureEventError, match=r"upgrade it$"):
+        lenient.read(NOWHERE, 9, Topic.ANALYTICS)
+
+
 def test_other_partitions_are_read_beside_an_event_of_a_newer_program(cluster: FakeCluster, log: KafkaEvents) -> None:
     """What comes there later, too, however often its own partition was tried, and with damage in a third one."""
     log.open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from iothub.records.checkpoint import encode_row
 from iothub.records.events import Event
 from iothub.records.state import SessionState, encode_state, fold
 from iothub_spark import checking
+from iothub_spark.failures import translated
 from iothub_spark.jobs import compact_events
 from iothub_spark.report import Figures
 from iothub_spark.spec import Option
@@ -223,6 +225,32 @@ def test_damaged_events_that_no_state_has_seen_are_left_out_by_word_alone(
     with pytest.raises(CorruptRecordError, match="leave_out_damaged=true` goes without it"):
         compact(from_state=True)
     assert compact(from_state=True, leave_out_damaged=True)["damaged"] == 1
+
+
+def test_left_out_event_of_a_newer_program_is_as_a_damaged_one(
+    spark: SparkSession, folder: Path, mill: EventMill, compact: Compact
+) -> None:
+    """Refused without the live states, and gone past with those of a hub that has left it out."""
+    compact()
+    append(folder / "events.db", mill.events(10))
+    with closing(sqlite3.connect(folder / "events.db")) as log, log:
+        newer = "CAST(replace(value, '\"v\":1', '\"v\":2') AS BLOB)"
+        log.execute(f"UPDATE session_event SET value = {newer} WHERE offset = ?", (MADE + 5,))
+    place = f"0:{MADE + 5}"
+    logged = [*EventMill(SESSIONS, TENANTS).events(MADE + 10)]
+    del logged[MADE + 4]
+
+    def lenient(**options: Option) -> Figures:
+        spec = replace(sqlite_spec(folder, **options), left_out=(place,))
+        return compact_events.run(spark, spec, Quiet())
+
+    with pytest.raises(Exception, match="FutureRecordError") as caught:
+        compact()
+    assert f'events.left_out = ["{place}"]' in str(translated(caught.value))
+    with pytest.raises(CorruptRecordError, match=r"1 damaged events .*left out by events.left_out.*from_state=true`"):
+        lenient()
+    _make_states(folder, _folded(logged), MADE + 10)
+    assert lenient(from_state=True)["damaged"] == 0
 
 
 def test_checkpoint_that_is_damaged_is_refused_and_made_anew_with_full(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,22 @@ def test_event_of_a_newer_program_is_refused_by_name(spark: SparkSession, folder
     error = translated(caught.value)
     assert str(error).startswith("event log, offset 9: event of format version 2, this program knows 1: upgrade it")
     assert error.exit_code == 4
+
+
+def test_event_of_a_newer_program_that_is_left_out_is_a_damaged_row(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    """And what can be read at such a place is read."""
+    future = encode_event(next(EventMill(5, 2).events(1))).replace(b'"v":1', b'"v":2').decode()
+    _copy(folder, tmp_path, f"UPDATE session_event SET value = '{future}' WHERE offset = 9")
+    spec = replace(sqlite_spec(tmp_path), left_out=("0:8", "0:9"))
+
+    rows = read_events(spark, spec, LogRange(Topic.SESSIONS, (0,), (20,))).collect()
+
+    (damage,) = [row.damage for row in rows if row.damage]
+    assert damage.startswith("event log, offset 9: event of format version 2, this program knows 1")
+    assert damage.endswith("; left out by events.left_out")
+    assert len([row for row in rows if row.type]) == 19
 
 
 def test_range_begins_where_the_last_run_ended(folder: Path) -> None:

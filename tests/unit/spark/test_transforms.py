@@ -73,6 +73,33 @@ def test_event_of_a_newer_program_is_never_passed(away: int) -> None:
         list(fold_rows([(event.key.encode(), 1 + away, 1, newer)], Bounds((1, 1, 1))))
 
 
+@pytest.mark.parametrize("away", [0, 1, 2])
+def test_event_of_a_newer_program_that_is_left_out_is_a_damaged_one(spark: SparkSession, away: int) -> None:
+    """At home and astray, at its own place alone; what can be read at such a place is folded."""
+    event = events.session_created(
+        Subject(7, "c", 1, 50), device="d", queue_id=1, protocol_version=5, session_expiry_s=60
+    )
+    key, home = event.key.encode(), partition_of(event.key, 3)
+    place = (home + away) % 3
+    newer = encode_event(event).replace(b'"v":1', b'"v":2')
+    frame = spark.createDataFrame([(home, 1, key, encode_event(event)), (place, 2, key, newer)], STORED_EVENTS)
+
+    left_out = (f"{home}:1", f"{place}:2")
+    folded = fold_events(None, frame, Bounds((1, 1, 1), left_out=left_out), 2).collect()
+
+    assert [decode_state(bytes(row.record)).epoch for row in folded if row.damage is None] == [1]
+    (damage,) = [row.damage for row in folded if row.damage is not None]
+    assert damage.startswith("event of 7/c, offset 2: event of format version 2, this program knows 1")
+    assert damage.endswith("; left out by events.left_out")
+    with pytest.raises(FutureRecordError, match=rf'events.left_out = \["{place}:2"\]'):
+        list(
+            fold_rows(
+                [(key, 2 + place if away else 1, 2, newer)],
+                Bounds((1, 1, 1), left_out=(f"{home}:1", f"{(place + 1) % 3}:2")),
+            )
+        )
+
+
 def test_fold_goes_on_from_states_and_leaves_others_as_they_are(spark: SparkSession) -> None:
     """A state without events is handed on, byte for byte; a tombstone below the log's beginning goes."""
     subject = Subject(7, "dévice/1", 3, 50)
