@@ -297,9 +297,11 @@ def test_metrics_tell_of_hbase(hub: Hub, party: Party) -> None:
 
 def test_doctor_finds_everything_in_order_beside_the_hub(hub: Hub) -> None:
     """Every server, table and topic that the settings name; and what is missing when it is."""
+    again(hub, is_killed=False)  # what the tests before have done is over
+    until(lambda: not alarms(hub), "nothing is wrong", 30.0)
     rows = {str(row["name"]): row for row in hub.rows("doctor")}
 
-    assert {row["state"] for name, row in rows.items() if name != "clock"} == {"ok"}
+    assert [row for name, row in rows.items() if name != "clock" and row["state"] != "ok"] == []
     assert rows["HBase queue coprocessor"]["text"] == "answers"
     assert {name.partition(" ")[0] for name in rows} >= {"accounts", "HBase", "Kafka", "pepper", "usage.db"}
     elsewhere = Hub(
