@@ -57,7 +57,7 @@ class NodeHealth:
         if node.is_stopping:
             reasons.append("the hub is stopping")
         if node.writer.is_failing or node.journal_thread.is_failing:
-            reasons.append("a store refuses writes; see the alarms")
+            reasons.append(f"a store refuses writes; see the alarms{self._failing_stores()}")
         if not node.waiting.reason and (silent := self._silent_gateways()):
             reasons.append(f"no gateway of HBase answers: {'; '.join(silent)}")
         if node.shared_stores is not None and (why := node.shared_stores.held_back):
@@ -69,6 +69,11 @@ class NodeHealth:
         if node.watch.is_overloaded:
             reasons.append("new connections are refused: resident memory is above overload.memory_limit")
         return reasons
+
+    def _failing_stores(self) -> str:
+        names = {AlarmName.STORE_FAILED, AlarmName.DISK_FULL}
+        found = [f"{alarm.subject}: {alarm.detail}" for alarm in self._node.alarms.active() if alarm.name in names]
+        return f": {'; '.join(found)}" if found else ""
 
     def _waited_for(self) -> str:
         """Name gateways that do not answer before the call fails that waits for them."""

@@ -127,7 +127,10 @@ def run(
 def _require_given_out(app: App, options: dict[str, Option]) -> None:
     """Raise ConfigError where a job is for a tenant that never was: it would look through everything and find nothing."""
     tenant_id = options.get("tenant_id")
-    if isinstance(tenant_id, int) and not 0 < tenant_id <= (highest := tenants.highest_id(app.store())):
+    if not isinstance(tenant_id, int):
+        return
+    highest = tenants.highest_id(app.store())
+    if not 0 < tenant_id <= highest:
         known = f"the highest that one had is {highest}" if highest else "none was yet"
         raise ConfigError(
             f"--option tenant_id: no tenant ever had the number {tenant_id}: {known}; expected the one of the deleted tenant, "

@@ -16,7 +16,7 @@ from iothub.records.state import decode_state
 from iothub_services.events.port import DamagedEventError, EventLog, reached
 from iothub_services.events.reading import read_between
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.port import StateStore, record_in
+from iothub_services.state.port import StateStore, UnreadableState, record_in
 from iothub_services.state.start import where_a_start_begins
 
 NAME = "stored data"
@@ -26,6 +26,7 @@ _REST = "a sample, without retained messages and queues: iothub events verify an
 _UPGRADE = (
     "the next start is refused: upgrade this hub; for an event that no newer iothub needs: the setting events.left_out"
 )
+_REFUSED = "the next start is refused: iothub state verify names all such rows; put them back, as from a backup"
 _DAMAGED = "iothub events verify and iothub state verify name all of it"
 
 
@@ -49,8 +50,9 @@ def _look(opened: Callable[[], AbstractContextManager[Stored | None]]) -> Iterat
             return
         try:
             (told, damaged), seconds = timed(lambda: _sample(stored))
-        except FutureRecordError as error:
-            yield Finding(NAME, State.FAIL, str(error), _UPGRADE)
+        except CorruptRecordError as error:
+            advice = _UPGRADE if isinstance(error, FutureRecordError) else _REFUSED
+            yield Finding(NAME, State.FAIL, str(error), advice)
             return
     if damaged:
         yield Finding(NAME, State.WARN, f"{damaged[0]} ({len(damaged)} in {told})", _DAMAGED, seconds)
@@ -59,7 +61,7 @@ def _look(opened: Callable[[], AbstractContextManager[Stored | None]]) -> Iterat
 
 
 def _sample(stored: Stored) -> tuple[str, list[str]]:
-    """Read the beginning of what a start reads, and some states. Raises FutureRecordError."""
+    """Read the beginning of what a start reads, and some states. Raises CorruptRecordError: the next start is refused."""
     damaged: list[str] = []
 
     def note(error: DamagedEventError) -> None:
@@ -73,8 +75,10 @@ def _sample(stored: Stored) -> tuple[str, list[str]]:
         states += 1
         try:
             decode_state(record_in(row))
-        except FutureRecordError:
-            raise
         except CorruptRecordError as error:
-            damaged.append(f"session {row.tenant_id}/{row.client_id}: {error}")
+            told = f"session {row.tenant_id}/{row.client_id}: {error}"
+            is_in_the_way = isinstance(row, UnreadableState) or isinstance(error, FutureRecordError)
+            if is_in_the_way and after == stored.states.applied_offsets():  # no checkpoint to begin with instead
+                raise type(error)(told) from error
+            damaged.append(told)
     return f"{events} of {behind} events behind the states, {states} states", damaged

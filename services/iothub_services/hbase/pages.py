@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from iothub.errors import BackendError
+from iothub.errors import BackendError, LocalProtocolError
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Scan, close_scan, next_rows, open_scan
 from iothub_services.hbase.replies import Row
@@ -53,7 +53,9 @@ def _opened(caller: Caller, scan: Scan, count: int, page_bytes: int) -> Iterator
             fitting = page_bytes * len(rows) // max(sum(map(row_bytes, rows)), 1)
             count = max(1, min(fitting, 2 * count, _MOST_ROWS))
     finally:
-        with suppress(BackendError):
+        with suppress(
+            BackendError, LocalProtocolError
+        ):  # the latter: forgotten half-way, and tidied up in another thread
             caller.call(close_scan(scanner, scan.pin))
 
 

@@ -42,6 +42,15 @@ SCHEMA = Schema(
 )
 
 
+# SQLite keeps a value of any type in a column of any: NULL is what is not of the column's own, as another tool may have left it
+_NUMBERS = (
+    "iif(typeof(version) = 'integer', version, NULL), iif(typeof(expires_at_ms) = 'integer', expires_at_ms, NULL)"
+)
+_SIZE = "iif(typeof(size) = 'integer', size, NULL)"
+_BODY = "iif(typeof(body) = 'blob', body, NULL)"
+_STRANGE = "damaged (a value of another type than its column's)"
+
+
 class SqliteRetained(SqliteStore):
     """Fulfils `RetainedStore`."""
 
@@ -50,22 +59,26 @@ class SqliteRetained(SqliteStore):
             return [_put(connection, write) for write in writes]
 
     def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
-        statement = """SELECT topic, version, expires_at_ms, size FROM retained
-            WHERE tenant = ? AND topic > ? ORDER BY topic LIMIT ?"""
+        statement = (
+            f"SELECT topic, {_NUMBERS}, {_SIZE} FROM retained WHERE tenant = ? AND topic > ? ORDER BY topic LIMIT ?"  # noqa: S608
+        )
         after = b""
         while True:
             with self._database.reading() as connection:
                 rows = connection.execute(statement, (tenant_id, after, _PAGE)).fetchall()
-            yield from (RetainedTopic(*row) for row in rows)
+            yield from (
+                RetainedTopic(row[0], 0, 0, 0, _STRANGE) if None in row else RetainedTopic(*row) for row in rows
+            )
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0]
 
     def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
-        statement = "SELECT topic, version, expires_at_ms, body FROM retained WHERE tenant = ? AND topic = ?"
+        statement = f"SELECT topic, {_NUMBERS}, {_BODY} FROM retained WHERE tenant = ? AND topic = ?"  # noqa: S608
         with self._database.reading() as connection:
             found = (connection.execute(statement, (tenant_id, topic)).fetchone() for topic in topics)
-            return [RetainedBody(*row) for row in found if row is not None]
+            rows = [row for row in found if row is not None]
+        return [RetainedBody(row[0], 0, 0, b"", _STRANGE) if None in row else RetainedBody(*row) for row in rows]
 
     def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
         with self._database.transaction() as connection:

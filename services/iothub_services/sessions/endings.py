@@ -127,6 +127,7 @@ class Endings:
         if session.is_discarded or session.epoch > subject.epoch:
             self._stay(session)
             return  # another hub has ended or resumed it before, and the log has that first
+        handed_on = max(handed_on, await self._estate.offer_again(session))
         home.session_ended(session)
         self._plane.discard(session)
         await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))

@@ -144,6 +144,16 @@ class Estate:
                 f"{len(left.again)} messages for other members of its shared groups could not be stored", retryable=True
             )
 
+    async def offer_again(self, session: Session) -> int:
+        """Its end is durable: who joined its groups while that was on its way gets what had found no place. Return as `bequeath`."""
+        so_far = self._handed_on.get(session.queue_id)
+        if so_far is not None and so_far.unplaced:
+            try:
+                await self.bequeath(session, is_expiry=False)
+            except BackendError as error:
+                log.error("what a session shared is lost with its end", session=session.client_id, error=str(error))
+        return 0 if so_far is None else so_far.count
+
     def keep(self, session: Session) -> None:
         """It lives on, here or elsewhere, or has ended elsewhere: what it has in its queue is its own again."""
         session.is_leaving = False

@@ -198,6 +198,7 @@ def test_night_that_is_interrupted_goes_on_with_nothing(cli: Cli, fake: Fake, mo
         (("archive", "--option", "full"), 2, "expected NAME=VALUE"),
         (("archive", "--option", "full=1"), 2, "expected true or false"),
         (("erase", "--option", "tenant_id=x"), 2, "expected a whole number"),
+        (("erase", "--option", "tenant_id=0"), 2, "no tenant ever had the number 0: none was yet"),
         (("erase", "--option", "tenant_id=7"), 2, "no tenant ever had the number 7: none was yet"),
         (("erase",), 2, "job erase wants --option tenant_id=VALUE: The number that the deleted tenant had."),
         (("usage", "--wait", "long"), 2, "--wait 'long': expected a duration"),

@@ -17,7 +17,7 @@ from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets
 from iothub_services.state.checkpoints_memory import MemoryCheckpoints
 from iothub_services.state.memory import MemoryStates
-from iothub_services.state.port import StateWrite
+from iothub_services.state.port import StateWrite, StoredState, UnreadableState
 from iothub_services.state.service import StateService
 from tests.unit.state.conftest import created, resumed
 
@@ -91,6 +91,28 @@ def test_damage_is_a_warning(house: Stored) -> None:
 
     assert found.state is State.WARN
     assert found.text.startswith("offset 3: damaged event (1 in ")
+
+
+class Unreadable(MemoryStates):
+    """Has a row that it cannot read."""
+
+    def load(self, tenant_id: int | None = None) -> Iterator[StoredState | UnreadableState]:
+        yield UnreadableState(1, "c", CorruptRecordError("table state: damaged"))
+        yield from super().load(tenant_id)
+
+
+def test_row_that_no_start_can_read_is_a_failure_unless_there_is_a_checkpoint(
+    house: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, and begins with a checkpoint where there is one."""
+    damaged = house._replace(states=Unreadable())
+    found = look(damaged)
+    assert (found.state, found.text) == (State.FAIL, "session 1/c: table state: damaged")
+    assert "iothub state verify" in found.advice
+
+    monkeypatch.setattr(stored, "where_a_start_begins", lambda *_: (2,))
+    found = look(damaged)
+    assert (found.state, found.text.partition(" (")[0]) == (State.WARN, "session 1/c: table state: damaged")
 
 
 class Torn(MemoryCheckpoints):

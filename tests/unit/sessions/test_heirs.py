@@ -203,3 +203,19 @@ def test_session_that_comes_to_another_hub_is_not_ended_here(
     assert house.journal.words() == []
     assert not session.is_leaving
     assert session.control.expires_at == 0.0
+
+
+def test_member_that_joins_while_the_end_is_on_its_way_to_the_log_inherits(house: House) -> None:
+    """By the log it was there before."""
+    sleeper_with_messages(house, GROUP)
+    heir = house.join("heir", username="acme/dev2")
+    house.journal.is_held = True
+    house.pass_time(100)
+    heir.subscribe(GROUP)
+
+    house.journal.release()
+    house.pass_time(1)
+
+    assert "c" not in house.acme.plane.sessions
+    assert payloads(heir) == [b"x"] * 2
+    assert house.acme.plane.counters.drops()["session_ended"] == 0
