@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-QUEUES := services/iothub_services/queues/hbase
-SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx $(QUEUES)/*.py $(QUEUES)/*.pxd)
+QUEUES := services/iothub_services/queues
+SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx $(foreach folder,hbase remote,$(QUEUES)/$(folder)/*.py $(QUEUES)/$(folder)/*.pxd))
 PORT ?= 1883
 
 .PHONY: help install run test check bench fuzz nightly services services-stop coprocessor fmt clean

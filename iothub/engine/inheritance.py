@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from iothub.base.reasons import Drop
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Delivery, Message
@@ -20,7 +21,6 @@ from iothub.engine.session import Session
 from iothub.engine.storage import GAVE_UP, NOT_WILLING
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
-from iothub.reasons import Drop
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from iothub.reasons import Drop, Reason
+from iothub.base.reasons import Drop, Reason
 
 
 class Transport(Protocol):
@@ -31,7 +31,7 @@ class Transport(Protocol):
 
 
 class Control(Protocol):
-    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.walks.control`."""
+    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.control.control`."""
 
     def opened(self, connection: Any) -> None:
         """A connection was accepted; nothing is known of it but listener and address."""

@@ -13,7 +13,7 @@ import socket
 import struct
 import termios
 
-from iothub.errors import ConfigError, UnavailableError
+from iothub.base.errors import ConfigError, UnavailableError
 from iothub.net.cidr import parse_ip, peer_name
 from iothub.net.listener_info import ListenerInfo
 

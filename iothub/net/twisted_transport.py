@@ -18,10 +18,10 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.reasons import Reason
 from iothub.net.ports import ByteStream, ChannelAcceptor, EngineConnection, EnginePlane
 from iothub.net.sockets import set_client_options, unread_bytes
-from iothub.reasons import Reason
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.auth.acl import check_rule_filter, compile_policy, explain
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 

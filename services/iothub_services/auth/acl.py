@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from iothub.base.errors import ConfigError
 from iothub.engine.filters import check_topic_filter, covers, topic_matches
-from iothub.errors import ConfigError
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 
 DEVICE_LEVEL = "{device}"

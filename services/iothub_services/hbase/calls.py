@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from iothub.errors import BackendError, LocalProtocolError
+from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import refusals, replies, thrift
 from iothub_services.hbase.refusals import Effect
 from iothub_services.hbase.replies import Family, Region, Row, Scanner

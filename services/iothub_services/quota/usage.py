@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.auth.port import Run
 from iothub_services.quota.calendar import window_at
 from iothub_services.quota.names import Quota

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
+from iothub.base import log as logging
+from iothub.base.errors import BackendError, NotFoundError
 from iothub.engine.inheritance import Left
 from iothub.engine.outbox import SHARED_FLAG
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
-from iothub.errors import BackendError, NotFoundError
 from iothub_services.queues.port import Claim, StaleEpochError, UnreadableQueueError
 from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin

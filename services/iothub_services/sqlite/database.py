@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from iothub.clock import Clock
-from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub_services.metrics import probes
 from iothub_services.sqlite import salvage
 

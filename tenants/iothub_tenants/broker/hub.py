@@ -11,14 +11,14 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.ids import MessageIds
+from iothub.base.reasons import Reason
+from iothub.config.sections import Config
 from iothub.engine.connection import Connection
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.hooks import Client, HookedPolicy, Hooks
-from iothub.ids import MessageIds
-from iothub.reasons import Reason
-from iothub.settings import Config
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.sessions.manager import SessionManager

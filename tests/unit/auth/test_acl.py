@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.auth.acl import CompiledPolicy, check_rule_filter, compile_policy, explain
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop
 from iothub.engine.inheritance import Left
 from iothub.engine.limits import TenantLimits
 from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, QueueTarget
-from iothub.reasons import Drop
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 

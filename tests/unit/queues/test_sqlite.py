@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.message import StoredMessage, encode_message
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.port import (
@@ -20,8 +20,8 @@ from iothub_services.queues.port import (
     QueueLimits,
     TenantUsage,
 )
-from iothub_services.queues.schema import SCHEMA
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import Alarm, open_database
 
 PAGE = SCHEMA.page_bytes

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from iothub.base.errors import BackendError
 from iothub.engine.inheritance import Left
 from iothub.engine.outbox import SHARED_FLAG
 from iothub.engine.session import Session
-from iothub.errors import BackendError
 from iothub_services.queues.port import Claim
 from iothub_services.queues.threads import LoadedPage, LoadedRecord
 from iothub_services.sessions.estate import Estate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import Damage, Database, Schema, backend_error, check, open_database

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.buckets import Bucket, Meter
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared import scripts
