@@ -1,4 +1,4 @@
-"""What the message plane asks of others: four Protocols that higher rooms fulfil. `node.py` wires the real ones.
+"""What the message plane asks of others: four Protocols that higher rooms fulfil. `iothub.hub.compose` wires the real ones.
 
 Knows no sockets, no SQL and no asynchronous code: every call here returns at once, and answers come back as calls on the Plane,
 always on the reactor thread and never from inside the call that asked.

@@ -57,11 +57,7 @@ ALLOWED = {
     "wsproto": ("iothub.testing.",),
     "twisted": (
         "iothub.net.",
-        "iothub.hub.compose",
-        "iothub.hub.start",
-        "iothub.hub.cluster",
-        "iothub.hub.twisted_log",
-        "iothub.peers.",
+        "iothub.hub.",
         "iothub_services.",
         "iothub_tenants.",
         "iothub.testing.",

@@ -1,4 +1,4 @@
-"""What attempts at brokers that are gone leave behind: nothing. kafka-python alone would leave descriptors, and a thread with each consumer."""
+"""`iothub_services.events.kafka.connections`: what attempts at brokers that are gone leave behind, which is nothing. kafka-python alone would leave descriptors, and a thread with each consumer."""
 
 from __future__ import annotations
 

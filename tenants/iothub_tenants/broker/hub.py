@@ -1,4 +1,4 @@
-"""The services that the control plane's walks call, in one place: made by `node.py`, passed to every walk.
+"""The services that the packet handlers of the control plane call, in one place: made by `iothub.hub.compose`, passed to every handler.
 
 Knows no concrete back end and starts nothing.
 """
