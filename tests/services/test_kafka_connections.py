@@ -1,4 +1,7 @@
-"""`iothub_services.events.kafka.connections`: what attempts at brokers that are gone leave behind, which is nothing. kafka-python alone would leave descriptors, and a thread with each consumer."""
+"""What attempts at brokers that are gone leave behind: nothing (`iothub_services.events.kafka.connections`).
+
+kafka-python alone would leave descriptors, and a thread with each consumer.
+"""
 
 from __future__ import annotations
 
