@@ -88,7 +88,7 @@ def test_stores_of_nobody_are_open(house: House) -> None:
     stores.require_own_stores(house.data_dir, ON_SERVERS)
 
     assert house.gateway.tables == {table: {} for table in COLUMNS}
-    assert "iothub.hub.installation" not in house.cluster.topics
+    assert "iothub.installation" not in house.cluster.topics
 
 
 def test_tables_of_others_are_shut(house: House) -> None:

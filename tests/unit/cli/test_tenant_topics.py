@@ -74,7 +74,7 @@ def test_tenant_waits_for_its_topics_with_empty_stores(acme: Cli, cluster: FakeC
 
 def test_topics_of_another_installation_stay_and_are_named(acme: Cli, cluster: FakeCluster) -> None:
     """The name is free, as when a hub deletes the tenant."""
-    del cluster.topics["iothub.hub.installation"]
+    del cluster.topics["iothub.installation"]
     PrefixOwner(cluster).claim(Owner("b" * 32, "far", 0))
 
     told = acme(*DELETE).err

@@ -12,7 +12,7 @@ from iothub_services.events.kafka.owner import PrefixOwner
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 OURS, THEIRS = Owner("a" * 32, "one", 1), Owner("b" * 32, "two", 2)
-TOPIC = "iothub.hub.installation"
+TOPIC = "iothub.installation"
 
 
 @pytest.fixture

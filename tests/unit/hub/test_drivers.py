@@ -129,7 +129,7 @@ def test_server_whose_stores_are_somebody_elses_is_refused_before_it_is_used(
     with pytest.raises(ConflictError, match=r"^Kafka's topics iothub\.\*: belongs to installation b{32} "):
         chosen.needed["Kafka"]()
 
-    assert list(cluster.topics) == ["iothub.hub.installation"]
+    assert list(cluster.topics) == ["iothub.installation"]
 
 
 def test_only_tables_that_are_used_are_looked_at() -> None:

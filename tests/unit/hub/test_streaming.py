@@ -185,7 +185,7 @@ def test_a_topic_is_made_again_only_while_the_accounts_have_its_stream(tmp_path:
     [
         (None, True),
         (NotOursError("belongs to another installation"), True),
-        (ConflictError("Kafka refuses to make topic iothub.hub.installation: not authorized"), False),
+        (ConflictError("Kafka refuses to make topic iothub.installation: not authorized"), False),
         (BackendError("away", retryable=True), False),
     ],
     ids=["deleted", "somebody else's", "refused", "away"],

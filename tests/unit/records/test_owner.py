@@ -43,4 +43,4 @@ def test_damage_is_refused_by_name(value: bytes) -> None:
 
 def test_newer_format_is_told_from_damage() -> None:
     with pytest.raises(FutureRecordError, match="format version 2, this program knows 1: upgrade it"):
-        decode_owner(b'{"v":2,"installation":"a","hub":"b","at":1}', "topic iothub.hub.installation")
+        decode_owner(b'{"v":2,"installation":"a","hub":"b","at":1}', "topic iothub.installation")
