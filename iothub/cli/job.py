@@ -24,14 +24,14 @@ from iothub.cli import job_plan, output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
-from iothub.jobs import marks as job_marks
 from iothub.jobs import process, specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
 from iothub.jobs.timetable import Installation
-from iothub_spark.catalogue import CATALOGUE, JobEntry
-from iothub_spark.spec import Option
-from iothub_tenants.accounts import job_runs, tenants
+from iothub.records.events import Topic
+from iothub.records.job_catalogue import CATALOGUE, JobEntry
+from iothub.records.job_spec import Option
+from iothub_tenants.accounts import job_runs, marks, tenants
 from iothub_tenants.accounts.job_runs import DIED, Result, Run, moment
 
 command = noun(
@@ -295,9 +295,10 @@ def forget(app: App, name: str) -> None:
       iothub --data-dir ./hub job forget archive
     """
     app.require_initialised()
-    stores.require_own_stores(app.data_dir, app.loaded.config)
-    held = job_marks.forget(app.loaded.config, app.data_dir, app.store(), name)
-    app.record({"name": name, "held": held})
+    marked = marks.forget(app.store(), name)
+    if not marked:
+        specs.entry_of(name)  # says which there are
+    app.record({"name": name, "held": [log for log in marked if log.upper() in Topic.__members__]})
 
 
 @verb(command, "schedule")

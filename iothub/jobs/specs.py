@@ -16,8 +16,8 @@ from pathlib import Path
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.config.datadir import DataDir, write_atomically
 from iothub.config.sections import Config
-from iothub_spark.catalogue import CATALOGUE, JobEntry
-from iothub_spark.spec import (
+from iothub.records.job_catalogue import CATALOGUE, JobEntry
+from iothub.records.job_spec import (
     HBaseTables,
     KafkaLog,
     KafkaSecurity,

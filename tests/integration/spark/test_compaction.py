@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iothub.base.errors import IotHubError
+from iothub.records.job_spec import Spec
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
-from iothub_spark.spec import Spec
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log, replay
 from tests.support.night import by_day

@@ -15,8 +15,8 @@ from sqlalchemy import insert
 from iothub.config.datadir import DataDir
 from iothub.config.sections import NIGHTLY_JOBS, Config
 from iothub.jobs import process, specs
-from iothub_spark.catalogue import CATALOGUE
-from iothub_spark.spec import Spec, SqliteFile, read_spec
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.records.job_spec import Spec, SqliteFile, read_spec
 from iothub_tenants.accounts import job_runs, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner, Result
@@ -387,8 +387,8 @@ def test_interrupted_run_is_130(cli: Cli, fake: Fake, monkeypatch: pytest.Monkey
 def test_forget_lets_go_of_what_a_job_holds(acme: Cli) -> None:
     """What the alarm `job_mark_stale` advises."""
     with accounts(acme) as store, store.write() as writer:
-        row = {"job": "usage", "log": "analytics", "part": 0, "upto": 4, "at_ms": 0}
-        writer.connection.execute(insert(job_mark).values(row))
+        row = {"job": "usage", "part": 0, "upto": 4, "at_ms": 0}
+        writer.connection.execute(insert(job_mark), [{**row, "log": log} for log in ("analytics", "analytics seen")])
 
     assert acme("job", "forget", "usage", "-o", "json").json == {"name": "usage", "held": ["analytics"]}
 

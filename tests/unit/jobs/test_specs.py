@@ -14,8 +14,8 @@ from iothub.config.datadir import DataDir
 from iothub.config.loader import load
 from iothub.config.sections import Config, Spark
 from iothub.jobs import specs
-from iothub_spark.catalogue import CATALOGUE
-from iothub_spark.spec import HBaseTables, KafkaLog, KafkaSecurity, Spec, SqliteFile, read_spec
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.records.job_spec import HBaseTables, KafkaLog, KafkaSecurity, Spec, SqliteFile, read_spec
 
 ENTRY = CATALOGUE["compact_events"]
 

@@ -23,12 +23,12 @@ from iothub.base.errors import (
     FutureRecordError,
     NotFoundError,
 )
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.records.job_spec import Spec, write_spec
 from iothub_spark import main
-from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import kind_of, translated
 from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report, watched
-from iothub_spark.spec import Spec, write_spec
 from tests.support.spark import sqlite_spec
 
 
