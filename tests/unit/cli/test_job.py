@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from sqlalchemy import insert
 
 from iothub.config.datadir import DataDir
 from iothub.config.sections import NIGHTLY_JOBS, Config
-from iothub.jobs import process, specs
+from iothub.jobs import specs
 from iothub.records.job_catalogue import CATALOGUE
 from iothub.records.job_spec import Spec, SqliteFile, read_spec
 from iothub_tenants.accounts import job_runs, tenants
@@ -23,9 +22,11 @@ from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark
 from tests.support.command import Cli
+from tests.support.job_leases import let_expire
 
 FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
 COMMAND_OF = specs.command_of
+OWNER = Owner("hub-2", 5, "hub")
 
 
 class Fake:
@@ -140,7 +141,7 @@ def test_run_on_stores_of_other_accounts_begins_nothing(cli: Cli, fake: Fake) ->
 
 def test_run_beside_another_one_is_refused(cli: Cli, fake: Fake) -> None:
     with accounts(cli) as store:
-        job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+        job_runs.begin(store, "usage", {}, OWNER)
 
     result = cli("job", "run", "compact_events", code=4)
 
@@ -166,7 +167,7 @@ def test_jobs_of_the_night_run_one_after_another_whatever_becomes_of_them(cli: C
 def test_night_beside_another_run_says_so_for_each_job(cli: Cli, fake: Fake) -> None:
     """Nothing was run; the exit code is that of a single refused one."""
     with accounts(cli) as store:
-        job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+        job_runs.begin(store, "usage", {}, OWNER)
 
     result = cli("job", "run", "--nightly", "-o", "json", code=4)
 
@@ -296,7 +297,7 @@ def test_status_tells_what_runs_what_was_and_what_is_due(cli: Cli, fake: Fake) -
     fake.steps["usage"] = ("kill",)
     cli("job", "run", "usage", code=1)
     with accounts(cli) as store:
-        job_runs.begin(store, "archive", {}, Owner("hub-2", 5, "hub-2/b/p/5/9", "hub"), lambda _: False)
+        job_runs.begin(store, "archive", {}, OWNER)
 
     rows = {row["name"]: row for row in cli.rows("job", "status")}
 
@@ -316,16 +317,20 @@ def test_status_tells_what_runs_what_was_and_what_is_due(cli: Cli, fake: Fake) -
     assert rows["verify"]["next"] is None
 
 
-def test_status_finds_out_that_a_process_of_this_machine_is_gone(cli: Cli) -> None:
-    """Killed, it could note nothing; the next run does. Of another machine nobody here can tell."""
-    ours = process.this_process()
-    gone = replace(ours, process=f"{ours.process.rpartition('/')[0]}/1")  # the same id, at another time
+def test_run_without_heartbeats_is_shown_as_died(cli: Cli, fake: Fake) -> None:
+    """It was killed and could note nothing; the row says enough, and stands in nobody's way."""
     with accounts(cli) as store:
-        job_runs.begin(store, "usage", {}, gone, lambda _: False)
+        run = job_runs.begin(store, "usage", {}, OWNER)
+        let_expire(store, run.id)
 
     row = next(row for row in cli.rows("job", "status") if row["name"] == "usage")
+    (died,) = cli.rows("job", "history")
+    cli("job", "run", "usage")
 
     assert (row["state"], row["pid"], row["run"]) == ("died", None, 1)
+    assert (died["result"], died["kind"]) == ("died", "died")
+    assert "process 5 on hub-2 was killed, or the machine stopped" in died["text"]
+    assert [run["result"] for run in cli.rows("job", "history")] == ["done", "died"]
 
 
 def test_schedule_is_for_a_directory_that_is_there(cli: Cli, tmp_path: Path) -> None:
