@@ -133,7 +133,7 @@ def test_workers_that_are_killed_each_time_are_told_as_what_they_are(spark: Spar
         code, said = child.finish()
 
     assert (code, said[-1]["kind"]) == (1, "died")
-    assert "the Python workers have gone" in str(said[-1]["text"])
+    assert "Spark failed: " in str(said[-1]["text"])
     _require_finished(spark, folder)
 
 
