@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
@@ -126,32 +125,6 @@ def test_hubs_with_one_accounts_database_have_one_turn(house: JobHouse, tmp_path
     assert (refused.returncode, "compact_events is running since" in refused.stderr) == (4, True)
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=WAIT_S)
-
-
-def test_patient_run_follows_the_one_before(house: JobHouse, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    first, _, _ = under_way(house, tmp_path, f"until:{go}", "done:{}")
-    second = house.start("run", "usage", "--wait", "10m")
-    assert second.stderr is not None
-    said = second.stderr.readline()
-
-    go.touch()
-    first.communicate(timeout=WAIT_S)
-    second.communicate(timeout=WAIT_S)
-
-    assert json.loads(said)["text"].startswith("waiting: compact_events is running since")
-    assert (first.returncode, second.returncode) == (0, 0)
-
-
-def test_house_ends_what_a_failed_test_leaves(house: JobHouse, tmp_path: Path) -> None:
-    """The run, its process, and what that has started."""
-    running, job, java = under_way(house, tmp_path)
-
-    house.end()
-
-    assert running.returncode == 130
-    assert not is_alive(job)
-    assert not is_alive(java)
 
 
 def test_terminal_is_told_in_words(house: JobHouse) -> None:
