@@ -24,15 +24,15 @@ from iothub.cli import job_plan, output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
-from iothub.jobs import marks as job_marks
-from iothub.jobs import process, specs, timetable
+from iothub.jobs import specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
 from iothub.jobs.timetable import Installation
-from iothub_spark.catalogue import CATALOGUE, JobEntry
-from iothub_spark.spec import Option
-from iothub_tenants.accounts import job_runs, tenants
-from iothub_tenants.accounts.job_runs import DIED, Result, Run, moment
+from iothub.records.events import Topic
+from iothub.records.job_catalogue import CATALOGUE, JobEntry
+from iothub.records.job_spec import Option
+from iothub_tenants.accounts import job_runs, marks, tenants
+from iothub_tenants.accounts.job_runs import Result, Run, moment
 
 command = noun(
     "job",
@@ -196,7 +196,7 @@ def _require_done(ended: Run) -> None:
 def status(app: App) -> None:
     """Show for each job whether it runs, what came of its last run, and when it last did what it should.
 
-    A run is `died` when its process was on this machine and is gone; the next run of any job notes that it failed.
+    A run is `died` when it has written no heartbeat for a minute and did not end: it was killed, or its machine stopped.
 
     Example:
       iothub --data-dir ./hub job status
@@ -212,15 +212,14 @@ def status(app: App) -> None:
         last = running or (summary.last if summary else None)
         success = summary.success if summary else None
         is_due = at is not None and name in settings.jobs.nightly
-        is_gone = running is not None and process.is_gone(running.owner.process)
         rows.append(
             {
                 "name": name,
-                "state": DIED if is_gone else last.result.value if last else "never run",
+                "state": last.result.value if last else "never run",
                 "run": last.id if last else None,
                 "started": moment(last.started_ms) if last else None,
                 "host": last.owner.host if last else None,
-                "pid": running.owner.pid if running and not is_gone else None,
+                "pid": running.owner.pid if running else None,
                 "last_success": moment(success.ended_ms or success.started_ms) if success else None,
                 "seconds": _seconds(success) if success else None,
                 "next": moment(timetable.next_at(at, now_s) * 1000) if is_due and at is not None else None,
@@ -295,9 +294,10 @@ def forget(app: App, name: str) -> None:
       iothub --data-dir ./hub job forget archive
     """
     app.require_initialised()
-    stores.require_own_stores(app.data_dir, app.loaded.config)
-    held = job_marks.forget(app.loaded.config, app.data_dir, app.store(), name)
-    app.record({"name": name, "held": held})
+    marked = marks.forget(app.store(), name)
+    if not marked:
+        specs.entry_of(name)  # says which there are
+    app.record({"name": name, "held": [log for log in marked if log.upper() in Topic.__members__]})
 
 
 @verb(command, "schedule")

@@ -14,8 +14,8 @@ from iothub.cli import output, stores
 from iothub.cli.app import App
 from iothub.jobs.timetable import next_at
 from iothub.records.events import GENERATION_BITS, Topic
+from iothub.records.job_catalogue import COMPACTION, USAGE, USAGE_SEEN
 from iothub_services.events.port import Offsets
-from iothub_spark.catalogue import COMPACTION, USAGE, USAGE_SEEN
 from iothub_tenants.accounts import marks
 
 _UNDER = (1 << GENERATION_BITS) - 1

@@ -17,7 +17,7 @@ from iothub.base.units import format_duration
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.events import GENERATION_BITS
-from iothub_spark.catalogue import USAGE, USAGE_SEEN
+from iothub.records.job_catalogue import USAGE, USAGE_SEEN
 from iothub_tenants.accounts import job_runs, marks, usage_hours
 from iothub_tenants.accounts.job_runs import Run, moment
 from iothub_tenants.accounts.usage_hours import HOUR_MS, UsageHour

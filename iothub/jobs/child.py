@@ -1,13 +1,15 @@
-"""The process of one run: started in a session of its own, heard line by line, and ended with everything that it has started.
+"""The process of one run: started in a process group of its own, heard line by line, and ended with its group.
 
-Knows no job and no history. It ends by itself when this process does: it reads a pipe that only we hold open.
+Knows no job and no history. Should this process be killed, the child sees the end of its standard input and ends itself (`--lifeline` of
+`iothub_spark`); Spark's Java ends with the Python that started it, and Spark's Python workers end with their Java.
 """
 
 from __future__ import annotations
 
-import queue
+import os
+import selectors
+import signal
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,14 +17,13 @@ from pathlib import Path
 from typing import IO
 
 from iothub.base.errors import UnavailableError
-from iothub.jobs import process
 from iothub.jobs.lines import LINE_LIMIT_BYTES, Said, read_line
 from iothub.jobs.places import RunLog
 
 GRACE_S = 15.0
-_WAITING_LINES = 1000
-_JOIN_S = 5.0
-_LAST_WORDS_S = 1.0  # longer only somebody else holds the pipe open
+_READ_BYTES = 64 << 10
+_POLL_S = 0.05
+_KILLS = 20
 
 
 class Child:
@@ -44,77 +45,83 @@ class Child:
         except OSError as error:
             raise UnavailableError(f"{command[0]}: cannot be started: {error.strerror}") from None
         self._log = log
-        self._said: queue.Queue[Said | None] = queue.Queue(_WAITING_LINES)
-        assert self._process.stdout is not None  # noqa: S101  piped
-        assert self._process.stderr is not None  # noqa: S101
-        self._hearing = threading.Thread(target=self._hear, args=(self._process.stdout,), daemon=True)
-        self._logging = threading.Thread(target=log.take, args=(self._process.stderr,), daemon=True)
-        self._threads = (self._hearing, self._logging)
-        for thread in self._threads:
-            thread.start()
+        self._begun = b""  # a line of standard output that is not whole yet
+        self._selector = selectors.DefaultSelector()
+        for source in (self._process.stdout, self._process.stderr):
+            assert source is not None  # noqa: S101  piped
+            self._selector.register(source, selectors.EVENT_READ, data=source)
+        self.is_over = False  # it has ended, and what it said was heard
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; None: it has not ended."""
+        return self._process.poll()
 
-    def said(self, timeout_s: float) -> Said | None:
-        """Return the next thing that it says. None: it will say nothing more. Raises TimeoutError."""
-        try:
-            return self._said.get(timeout=timeout_s)
-        except queue.Empty:
-            raise TimeoutError from None
-
-    def is_over(self) -> bool:
-        """Say whether it has ended and left others behind, who hold its pipes open and have nothing to say. They are ended."""
-        if self._process.poll() is None:
-            return False
-        process.kill_session(self.pid)
-        self._hearing.join(_JOIN_S)
-        return self._hearing.is_alive()
-
-    def wait(self, timeout_s: float) -> int | None:
-        """Return its exit code, negative for a signal; None: it has not ended in time."""
-        try:
-            code = self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-        self._logging.join(_LAST_WORDS_S)  # what it died of is the last thing in its log
-        return code
+    def hear(self, timeout_s: float) -> list[Said]:
+        """Wait for output, at most so long, and return what it says."""
+        has_ended = self.code is not None  # asked first: what it wrote before its end is read below
+        ready = self._ready(0.0 if has_ended else timeout_s)
+        self.is_over = has_ended and not ready  # its Java may hold the pipes open a little longer
+        return [said for pipe in ready for said in self._read(pipe)]
 
     def end(self, grace_s: float = GRACE_S) -> None:
-        """End it and all that it has started."""
+        """End it and its process group: politely for `grace_s`, then not."""
+        deadline = time.monotonic() + grace_s
         try:
-            if self._process.poll() is None:
-                self._reap_while_ending(grace_s)
-        finally:
-            process.kill_session(self.pid)
+            self._signal(signal.SIGTERM)
+            # Its Java may need a moment longer, and holds the pipes open as long.
+            while self._selector.get_map() and time.monotonic() < deadline:
+                for pipe in self._ready(_POLL_S):
+                    self._read(pipe)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(max(0.0, deadline - time.monotonic()))
+        finally:  # also when Ctrl-C is pressed again
+            self._kill()
+            self._selector.close()
+            for each in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if each is not None:
+                    each.close()
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to the group; False: there is none any more."""
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def _kill(self) -> None:
+        """Kill what is left of the group. One that has ended but that nobody waits for, as in some containers, counts for a second at most."""
+        for _ in range(_KILLS):
+            is_left = self._signal(signal.SIGKILL)
             self._process.wait()
-            self._close()
+            if not is_left:
+                return
+            time.sleep(_POLL_S)
 
-    def _reap_while_ending(self, grace_s: float) -> None:
-        waiter = threading.Thread(target=self._process.wait, daemon=True)
-        waiter.start()
-        process.end_session(self.pid, grace_s)
+    def _ready(self, timeout_s: float) -> list[IO[bytes]]:
+        return [key.data for key, _ in self._selector.select(timeout_s)]
 
-    def _hear(self, source: IO[bytes]) -> None:
-        """Read lines to the end of the pipe; one that is too long is cut, and then is none of ours."""
-        with suppress(OSError, ValueError):
-            while line := source.readline(LINE_LIMIT_BYTES + 1):
-                said = read_line(line)
-                if said is None:
-                    self._log.write(line)
-                else:
-                    self._said.put(said)
-        self._said.put(None)
+    def _read(self, pipe: IO[bytes]) -> list[Said]:
+        octets = os.read(pipe.fileno(), _READ_BYTES)
+        if not octets:
+            self._selector.unregister(pipe)
+        if pipe is self._process.stdout:
+            return self._said(octets)
+        self._log.write(octets)
+        return []
 
-    def _close(self) -> None:
-        deadline = time.monotonic() + _JOIN_S
-        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < deadline:
-            with suppress(queue.Empty):  # whoever hears must not wait for room
-                self._said.get(timeout=0.02)
-        if any(thread.is_alive() for thread in self._threads):
-            return  # somebody has left the session and holds a pipe open: they end with it
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+    def _said(self, octets: bytes) -> list[Said]:
+        """Return what the lines say that are whole now; what says nothing goes to the log, as a line does that is too long."""
+        *lines, self._begun = (self._begun + octets).split(b"\n")
+        if not octets or len(self._begun) > LINE_LIMIT_BYTES:
+            lines.append(self._begun)
+            self._begun = b""
+        said = []
+        for line in lines:
+            found = read_line(line)
+            if found is not None:
+                said.append(found)
+            elif line:
+                self._log.write(line + b"\n")
+        return said

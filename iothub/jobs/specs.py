@@ -1,6 +1,6 @@
 """From the configuration to what a job's process is told, and to the command that starts it.
 
-Knows no job's inside and opens nothing; another Python is asked what it has.
+Knows no job's inside and opens nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub.config.datadir import DataDir, write_atomically
 from iothub.config.sections import Config
-from iothub_spark.catalogue import CATALOGUE, JobEntry
-from iothub_spark.spec import (
+from iothub.records.job_catalogue import CATALOGUE, JobEntry
+from iothub.records.job_spec import (
     HBaseTables,
     KafkaLog,
     KafkaSecurity,
@@ -29,9 +28,7 @@ from iothub_spark.spec import (
 )
 from iothub_tenants.accounts.database import accounts_url
 
-EXTRA = "pip install 'iothub[spark]'"
-_NEEDED = ("pyspark", "pyarrow")
-_OURS = ("iothub", "iothub_spark")
+_NEEDED = ("iothub", "iothub_spark", "pyspark", "pyarrow")
 _ASK = "import sys; from importlib.util import find_spec; print(*[name for name in sys.argv[1:] if find_spec(name) is None])"
 _ASK_S = 60.0  # a Python may start slowly where much else runs
 
@@ -179,43 +176,28 @@ def python_of(settings: Config) -> Path:
 def require_spark(settings: Config, environment: Mapping[str, str]) -> None:
     """Say what is missing before a run begins.
 
-    Raises:
-        ConfigError: Spark or Java is not installed, or `spark.python` is none, or lacks what a job imports.
-        UnavailableError: `spark.python` cannot be run.
+    Raises ConfigError: there is no master, no Java, or no Python with what a job imports.
     """
     if not settings.spark.master:
         raise ConfigError('spark.master is empty: expected "local[*]" or the URL of a cluster')
-    if settings.spark.python is not None:
-        _require_python(python_of(settings), environment)
-    elif missing := [name for name in _NEEDED if find_spec(name) is None]:
-        raise ConfigError(f"jobs need packages that are not installed ({', '.join(missing)}): {EXTRA}")
+    _require_packages(python_of(settings), environment)
     _require_java(environment)
 
 
-def _require_python(python: Path, environment: Mapping[str, str]) -> None:
-    """Ask another Python for what a job's process imports: the hub's own packages are not there of themselves."""
-    if not python.exists():
-        raise ConfigError(f"spark.python: {python}: no such program")
-    if not os.access(python, os.X_OK):
-        raise UnavailableError(f"spark.python: {python}: cannot be run by this user")
-    command = [str(python), "-c", _ASK, *_OURS, *_NEEDED]
+def _require_packages(python: Path, environment: Mapping[str, str]) -> None:
+    """Ask the Python that runs the jobs, which need not be this one."""
+    command = [str(python), "-c", _ASK, *_NEEDED]
     try:
         asked = subprocess.run(  # noqa: S603  as the job itself
-            command, env=dict(environment), cwd="/", capture_output=True, text=True, check=False, timeout=_ASK_S
+            command, env=dict(environment), cwd="/", capture_output=True, text=True, check=True, timeout=_ASK_S
         )
-    except subprocess.TimeoutExpired:
-        raise UnavailableError(f"spark.python: {python}: did not say in {_ASK_S:.0f} s what it has") from None
     except OSError as error:
         raise ConfigError(f"spark.python: {python}: cannot be started: {error.strerror}") from None
-    if asked.returncode:
-        last = (asked.stderr.splitlines() or [""])[-1].strip()
-        raise ConfigError(
-            f"spark.python: {python}: is no Python that can be asked for packages: exit code {asked.returncode}, {last}"
-        )
+    except subprocess.SubprocessError as error:
+        how = f"exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else "no answer"
+        raise ConfigError(f"spark.python: {python}: is no Python that works: {how}") from None
     if missing := asked.stdout.split():
-        raise ConfigError(
-            f"spark.python: {python} lacks {', '.join(missing)}: jobs want iothub itself there, too: {python} -m {EXTRA}"
-        )
+        raise ConfigError(f"spark.python: {python} lacks {', '.join(missing)}: {python} -m pip install 'iothub[spark]'")
 
 
 def _require_java(environment: Mapping[str, str]) -> None:

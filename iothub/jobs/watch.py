@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 from iothub.base.clock import Clock
 from iothub.config.sections import Config
+from iothub.records.job_catalogue import COMPACTION
 from iothub_services.metrics.alarms import AlarmName, Alarms
-from iothub_spark.catalogue import COMPACTION
 from iothub_tenants.accounts.job_runs import Overview, Result, Run, Summary, moment
 
 LOOK_INTERVAL_S = 30.0

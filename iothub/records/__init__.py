@@ -1,1 +1,1 @@
-"""Stored formats: events, session state, the fold, message records, the key grammar. Standard library only."""
+"""What hubs and jobs share: stored formats, the fold, the key grammar, and what a job is told. Standard library only."""

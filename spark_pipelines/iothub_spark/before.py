@@ -6,10 +6,10 @@ Knows which stores each job reads, not what it does with them. Java takes second
 from __future__ import annotations
 
 from iothub.records.events import Topic
+from iothub.records.job_spec import Spec
 from iothub_spark import damage
 from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.planning import plan_copy, planned, require_comparable
-from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import opened_accounts
 from iothub_spark.stores.archive import ARCHIVE, LOGS
 from iothub_spark.stores.opened import opened_checkpoints, opened_log, opened_states
@@ -47,6 +47,8 @@ def look(spec: Spec) -> None:
 def _look_at_compaction(spec: Spec) -> None:
     with opened_log(spec.events) as log, opened_checkpoints(spec.checkpoints) as checkpoints:
         planned(spec, log, checkpoints)
+    with opened_accounts(spec.sql_url_file) as accounts:
+        accounts.marks(LOGS[Topic.SESSIONS])  # nothing is trimmed past them
 
 
 def _look_at_sides(spec: Spec) -> None:

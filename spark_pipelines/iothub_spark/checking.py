@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from iothub.base.errors import CorruptRecordError
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import decode_event, partition_of
+from iothub.records.job_spec import Spec
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_spark.planning import Plan
 from iothub_spark.sources.states import read_checkpoint
-from iothub_spark.spec import Spec
 from iothub_spark.stores.log import Log
 from iothub_spark.stores.rows import Checkpoints
 from iothub_spark.transforms.checksums import sums_of

@@ -10,8 +10,8 @@ out are the live states; only what they lack, too, may be left out, and only by 
 from __future__ import annotations
 
 from iothub.base.errors import ConfigError, CorruptRecordError
-from iothub_spark.catalogue import COMPACTION, FROM_STATE, LEAVE_OUT_DAMAGED
-from iothub_spark.spec import Spec
+from iothub.records.job_catalogue import COMPACTION, FROM_STATE, LEAVE_OUT_DAMAGED
+from iothub.records.job_spec import Spec
 from iothub_spark.stores import marks
 from iothub_spark.stores.marks import Written
 from iothub_spark.stores.rows import Checkpoints

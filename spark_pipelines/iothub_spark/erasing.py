@@ -6,7 +6,7 @@ Knows the accounts' names of tenants alone.
 from __future__ import annotations
 
 from iothub.base.errors import ConfigError, ConflictError
-from iothub_spark.spec import Spec
+from iothub.records.job_spec import Spec
 from iothub_spark.stores.accounts import Accounts
 
 

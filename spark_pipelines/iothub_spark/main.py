@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from iothub.base.errors import ConfigError, IotHubError
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.records.job_spec import Option, Spec, read_spec
 from iothub_spark import before
-from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import NO_JAVA, kind_of, translated
 from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report
 from iothub_spark.session import start_session
-from iothub_spark.spec import Option, Spec, read_spec
 
 _CODES = {"config": 2, "conflict": 4, "unavailable": 7, "corrupt": 1, "died": 1}
 

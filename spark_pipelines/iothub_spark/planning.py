@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import GENERATION_BITS, Topic
-from iothub_spark.spec import Spec
+from iothub.records.job_spec import Spec
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import Log, LogRange, Offsets, range_after, shown
 from iothub_spark.stores.opened import opened_states

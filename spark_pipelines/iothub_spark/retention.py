@@ -14,8 +14,11 @@ from dataclasses import dataclass
 
 from iothub.base.errors import NotFoundError
 from iothub.records.checkpoint import Pointer
-from iothub_spark.spec import Spec, SqliteFile
+from iothub.records.events import Topic
+from iothub.records.job_spec import Spec, SqliteFile
 from iothub_spark.stores import marks
+from iothub_spark.stores.accounts import opened_accounts
+from iothub_spark.stores.archive import LOGS
 from iothub_spark.stores.log import Offsets
 from iothub_spark.stores.log_sqlite import trim
 from iothub_spark.stores.opened import opened_states
@@ -38,7 +41,7 @@ def plan_removal(spec: Spec, checkpoints: Checkpoints, pointer: Pointer) -> Remo
     found = {*checkpoints.versions(), *marks.marked_versions(checkpoints)}
     stays = {pointer.version, older.version if older is not None else pointer.version}
     gone = tuple(sorted(version for version in found - stays if version < pointer.version))
-    return Removal(gone, *_trimmable(spec, checkpoints, older, pointer))
+    return Removal(gone, *_trimmable(spec, older, pointer))
 
 
 def remove(spec: Spec, checkpoints: Checkpoints, removal: Removal) -> tuple[int, int]:
@@ -57,14 +60,15 @@ def _trimmed(spec: Spec, upto: Offsets) -> int:
         return log.trim(upto)
 
 
-def _trimmable(spec: Spec, checkpoints: Checkpoints, older: Pointer | None, pointer: Pointer) -> tuple[Offsets, str]:
+def _trimmable(spec: Spec, older: Pointer | None, pointer: Pointer) -> tuple[Offsets, str]:
     """Return up to where the session log may be trimmed, and who holds the rest."""
     if not isinstance(spec.events, SqliteFile) and isinstance(spec.state, SqliteFile):
         return (), "perhaps other hubs: session states in a file are of one hub alone, those in HBase of all"
     if older is None:
         return (), "there is only one checkpoint"
     wanted: list[tuple[Offsets, str]] = [(each.offsets, f"checkpoint {each.version}") for each in (older, pointer)]
-    wanted += [(offsets, f"job {job}") for job, offsets in marks.job_marks(checkpoints).items()]
+    with opened_accounts(spec.sql_url_file) as accounts:
+        wanted += [(offsets, f"job {job}") for job, offsets in accounts.marks(LOGS[Topic.SESSIONS]).items()]
     wanted.append((_applied(spec), "the session states"))
     nothing = (0,) * len(pointer.offsets)
     known = [(offsets if len(offsets) == len(nothing) else nothing, name) for offsets, name in wanted]

@@ -11,8 +11,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from iothub.records.job_spec import SparkSettings
 from iothub_spark import daemon
-from iothub_spark.spec import SparkSettings
 
 _ATTEMPTS = 4  # of a task, as a cluster has it
 _JAVA = "-XX:TieredStopAtLevel=1"  # optimizing costs more than it saves: Java moves and sorts events, Python folds them

@@ -29,6 +29,7 @@ from iothub.base.errors import IotHubError
 from iothub.config.sections import Kafka
 from iothub.records.checkpoint import Pointer, add_checksums, row_checksum
 from iothub.records.events import decode_event
+from iothub.records.job_spec import KafkaLog, SparkSettings, Spec, SqliteFile
 from iothub.records.state import SessionState, encode_state, fold
 from iothub.testing.clock import ManualClock
 from iothub_services.events.kafka.log import KafkaEvents
@@ -41,7 +42,6 @@ from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
 from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints as HubCheckpoints
 from iothub_spark.jobs import compact_events
 from iothub_spark.session import start_session
-from iothub_spark.spec import KafkaLog, SparkSettings, Spec, SqliteFile
 from iothub_spark.stores.log import range_after
 from iothub_spark.stores.opened import opened_log
 from iothub_spark.stores.rows import StateRow
@@ -51,7 +51,7 @@ from ops.services.house import Services
 from tests.support.event_log import EventMill, append, make_log
 from tests.support.kafka import own_topics
 from tests.support.running import running
-from tests.support.spark import Quiet
+from tests.support.spark import Quiet, sqlite_spec
 
 SESSIONS_OF = 10  # events per session
 TENANTS = 50
@@ -159,12 +159,11 @@ def measure(bench: Bench, count: int, kafka: Services | None) -> str:
         folder, mill = Path(name), EventMill(max(1, count // SESSIONS_OF), TENANTS)
         make_log(folder / "events.db")
         append(folder / "events.db", mill.events(count))
-        files = [SqliteFile(folder / each) for each in ("checkpoints.db", "state.db")]
         place: KafkaLog | SqliteFile = SqliteFile(folder / "events.db")
         if kafka is not None:
             topics = stack.enter_context(own_topics(kafka, partitions=PARTITIONS))
             place = copy_to_kafka(folder / "events.db", count, topics)
-        spec = Spec("compact_events", 1, place, *files, spark=bench.settings)
+        spec = replace(sqlite_spec(folder), events=place, spark=bench.settings)
         before_s, began = bench.processes.processor_s(), time.perf_counter()
         sessions = plain_fold(spec, folder / "plain.db")
         plain_s = time.perf_counter() - began

@@ -19,10 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iothub.config.sections import Kafka
+from iothub.records.job_spec import HBaseTables, Spec
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints as HubCheckpoints
 from iothub_spark.jobs import compact_events
-from iothub_spark.spec import HBaseTables, Spec
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints
 from ops.services.house import Services
 from tests.support.event_log import EventMill, replay

@@ -15,6 +15,7 @@ from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, 
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
 from iothub.records.events import Event, Topic
+from iothub.records.job_spec import HBaseTables, KafkaLog
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.kafka.topics import topic_name
@@ -25,7 +26,6 @@ from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_spark.jobs import compact_events, verify
-from iothub_spark.spec import HBaseTables, KafkaLog
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import Stretch, range_after
 from iothub_spark.stores.log_kafka import KafkaStretches
@@ -39,7 +39,7 @@ from tests.support.job_checkpoints import JobCheckpoints
 from tests.support.kafka import own_settings, own_topics, produce
 from tests.support.own_tables import made_tables
 from tests.support.server_log import append_to_kafka, servers_spec
-from tests.support.spark import Quiet, facts_of, require_same, spark, states_from
+from tests.support.spark import Quiet, facts_of, hold, require_same, spark, states_from
 
 __all__ = ["spark"]
 
@@ -104,15 +104,13 @@ def test_hub_and_job_share_the_table_and_marks_are_not_rows(services: Services, 
     with closing(JobCheckpoints(HBaseCheckpoints(place))) as job, caller(services) as own:
         hub, rows = HubCheckpoints(own, tables), rows_of(700)
         job.write(3, rows)
-        marks.set_job_mark(job.driver, "archive", (4, 5))
         marks.keep(job.driver, pointer_to(3, rows))
         assert job.move(None, pointer_to(3, rows))
 
         assert (hub.pointer(), hub.versions(), list(hub.rows(3))) == (pointer_to(3, rows), [3], rows)
-        assert marks.job_marks(job.driver) == {"archive": (4, 5)}
         assert marks.kept(job.driver) == [pointer_to(3, rows)]
-        marks.set_job_mark(job.driver, "archive", None)
-        assert marks.job_marks(job.driver) == {}
+        marks.forget(job.driver, [3])
+        assert marks.kept(job.driver) == []
         assert len(job.driver.get(3, [(1, "client-00003"), (1, "no")])) == 1
 
     with pytest.raises(BackendError, match=r"no gateway of HBase answers at 127\.0\.0\.1:1"):
@@ -208,14 +206,12 @@ def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
         return dict(compact_events.run(spark, spec, Quiet()))
 
     with made_tables(services, wanted), caller(services) as own, closing(KafkaEvents(kafka)) as log:
-        place = HBaseTables((Endpoint(HOST, services.ports.thrift),), tables.namespace)
-        with closing(HBaseCheckpoints(place)) as checkpoints:
-            marks.set_job_mark(checkpoints, "archive", (7, 7, 7))
-            assert compact(own)["events_trimmed"] == 0
-            first = log.end()
-            assert compact(own)["events_trimmed"] == 21
-            assert log.begin() == (8, 8, 8)
-            marks.set_job_mark(checkpoints, "archive", None)
+        hold(tmp_path, (7, 7, 7))
+        assert compact(own)["events_trimmed"] == 0
+        first = log.end()
+        assert compact(own)["events_trimmed"] == 21
+        assert log.begin() == (8, 8, 8)
+        hold(tmp_path, None)
 
         second = log.end()
         assert compact(own)["events_trimmed"] == sum(second) - 21

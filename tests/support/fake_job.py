@@ -3,7 +3,8 @@
 Run as a program; knows nothing of ours but how a job ends with whoever started it. Steps, one per argument:
 `stage:NAME:DONE:OF`, `note:TEXT`, `done:JSON`, `failed:KIND:TEXT`; `noise:TEXT` (no JSON), `long:COUNT` (so many characters on a line),
 `error:TEXT` (standard error); `touch:FILE`, `until:FILE` (wait for it), `forever`; `stubborn` (ignore SIGTERM), `java:FILE` (start a process that
-notes its id there and stays), `kill` (kill -9 itself), `exit:CODE`.
+notes its id there and stays), `pid:FILE` (note its own id there), `kill` (kill -9 itself),
+`exit:CODE`.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ STEPS: dict[str, Callable[[str], object]] = {
     "noise": _noise,
     "long": lambda count: _noise("{" * int(count)),
     "error": _error,
+    "pid": lambda file: Path(file).write_text(str(os.getpid())),
     "touch": lambda file: Path(file).touch(),
     "until": _until,
     "forever": lambda _: _until("/nonexistent/file"),

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iothub.jobs import process
+from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.hub import IOTHUB, iothub
+from tests.support.job_leases import let_expire
 
 FAKE = Path(__file__).with_name("fake_job.py")
 _END_S = 30.0
@@ -60,7 +63,7 @@ class JobHouse:
         return running
 
     def end(self) -> None:
-        """End what a test that failed has left: the runs, politely first, then the processes that they looked after."""
+        """End the runs that a test has left, politely first; their processes end with them."""
         for running in self.started:
             running.terminate()
             try:
@@ -71,14 +74,15 @@ class JobHouse:
             for pipe in (running.stdout, running.stderr):
                 if pipe is not None:
                     pipe.close()
-        for note in self.data_dir.glob("jobs/run-*/process"):
-            with suppress(OSError, ValueError):
-                name = note.read_text()
-                if process.lives(name):
-                    process.kill_session(int(name.split("/")[-2]))
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return iothub(self.data_dir, "job", *words, check=False, environment=self.environment)
 
     def history(self) -> list[dict[str, Any]]:
         return list(json.loads(self.run("history", "-o", "json").stdout))
+
+    def let_lease_expire(self) -> None:
+        """Do as if the run under way had written no heartbeat for a minute."""
+        with closing(AccountStore(sqlite_url(self.data_dir / "accounts.db"))) as store:
+            (run,) = job_runs.running(store)
+            let_expire(store, run.id)

@@ -11,8 +11,8 @@ from pathlib import Path
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
 from iothub.records.events import Event
+from iothub.records.job_spec import HBaseTables, KafkaLog, Spec
 from iothub_services.events.kafka.log import KafkaEvents
-from iothub_spark.spec import HBaseTables, KafkaLog, Spec
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.spark import sqlite_spec

@@ -6,15 +6,18 @@ import base64
 import io
 import json
 import os
+import sqlite3
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from iothub.records.job_spec import Option, SparkSettings, Spec, SqliteFile
 from iothub.records.state import SessionState, decode_state
 from iothub.testing.clock import ManualClock
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
@@ -27,7 +30,7 @@ from iothub_services.state.sqlite.store import SCHEMA as STATES
 from iothub_services.state.sqlite.store import SqliteStates
 from iothub_spark.report import Report
 from iothub_spark.session import start_session
-from iothub_spark.spec import Option, SparkSettings, Spec, SqliteFile
+from iothub_spark.stores.log import Offsets
 from tests.support.event_log import Facts, Replay
 
 SETTINGS = SparkSettings(master="local[2]", driver_memory="768m", shuffle_partitions=3)
@@ -45,7 +48,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def sqlite_spec(folder: Path, job: str = "compact_events", **options: Option) -> Spec:
-    """Return the spec of a run over `events.db`, `checkpoints.db` and `state.db` in a folder."""
+    """Return the spec of a run over `events.db`, `checkpoints.db` and `state.db` in a folder, where no job has a mark but by `hold`."""
     return Spec(
         job=job,
         run_id=1,
@@ -54,8 +57,28 @@ def sqlite_spec(folder: Path, job: str = "compact_events", **options: Option) ->
         state=SqliteFile(folder / "state.db"),
         options=options,
         archive=folder / "archive",
+        sql_url_file=_marks_alone(folder),
         spark=SETTINGS,
     )
+
+
+def hold(folder: Path, offsets: Offsets | None, job: str = "archive", log: str = "sessions") -> None:
+    """Put a job's mark into the accounts of `sqlite_spec`; None removes it."""
+    with closing(sqlite3.connect(folder / "marks.db")) as file, file:
+        file.execute("DELETE FROM job_mark WHERE job = ? AND log = ?", (job, log))
+        rows = [(job, log, part, upto, 1) for part, upto in enumerate(offsets or ())]
+        file.executemany("INSERT INTO job_mark VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def _marks_alone(folder: Path) -> Path:
+    """Make accounts that have marks of jobs and nothing else, where the folder is there; returns the file with their URL."""
+    url_file = folder / "marks.url"
+    if folder.exists():
+        with closing(sqlite3.connect(folder / "marks.db")) as file, file:
+            columns = "job TEXT, log TEXT, part INTEGER, upto INTEGER, at_ms INTEGER"
+            file.execute(f"CREATE TABLE IF NOT EXISTS job_mark ({columns})")
+        url_file.write_text(f"sqlite:///{folder}/marks.db", encoding="utf-8")
+    return url_file
 
 
 def _alarmed(name: str, text: str) -> None:

@@ -16,9 +16,8 @@ from typing import Literal, get_args
 
 import psutil  # type: ignore[import-untyped]
 
-from iothub.jobs.process import kill_session
+from iothub.records.job_spec import Spec, write_spec
 from iothub_spark import daemon
-from iothub_spark.spec import Spec, write_spec
 
 WAIT_S = 400.0  # for Java on a busy machine
 _POLL_S = 0.01
@@ -90,7 +89,8 @@ class Child:
         return self._process.returncode, [json.loads(line) for line in out.splitlines()]
 
     def close(self) -> None:
-        kill_session(self._process.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(WAIT_S)
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 from iothub.records import analytics
 from iothub.records.analytics import Metered, Period, Sample
 from iothub.records.events import Event, Topic
+from iothub.records.job_spec import Option, Spec
 from iothub.testing.clock import ManualClock
-from iothub_spark.spec import Option, Spec
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store

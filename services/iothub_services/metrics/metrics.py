@@ -289,7 +289,7 @@ JOB_LAST_SUCCESS = _gauge(
 JOB_DURATION = _gauge("iothub_job_duration_seconds", "How long the job's last run took.", ("job",))
 JOB_LAST_RESULT = _gauge("iothub_job_last_result", "1: the job's last run is done; 0: it failed.", ("job",))
 JOB_RUNNING = _gauge(
-    "iothub_job_running", "1: the job is under way, or its process has died and no run since has noticed.", ("job",)
+    "iothub_job_running", "1: the job is under way; a run that was killed counts for a minute more.", ("job",)
 )
 
 # Operations

@@ -12,17 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records.events import Topic
+from iothub.records.job_spec import Spec
 from iothub_spark import trimmed
 from iothub_spark.planning import plan_copy
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.sinks.archive import write_batch
 from iothub_spark.sources.events import read_events
-from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
 from iothub_spark.stores.archive import ARCHIVE, LOGS, batch_folder, note_gap, required
-from iothub_spark.stores.log import LogRange, Offsets, range_after
-from iothub_spark.stores.marks import set_job_mark
-from iothub_spark.stores.opened import opened_checkpoints, opened_log
+from iothub_spark.stores.log import LogRange, range_after
+from iothub_spark.stores.opened import opened_log
 from iothub_spark.transforms.archive import archived
 
 
@@ -39,7 +38,6 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
             figures |= {f"{log}_{name}": count for name, count in _archive(spark, spec, report, mark, wanted).items()}
             if not spec.is_dry_run:
                 accounts.set_mark(ARCHIVE, log, wanted.upto, _now_ms())
-                _tell_compaction(spec, topic, wanted.upto)
     return figures
 
 
@@ -56,17 +54,10 @@ def _tell_gap(spec: Spec, report: Report, topic: Topic) -> dict[str, str]:
 
 
 def _begin(spec: Spec, accounts: Accounts, wanted: LogRange) -> Mark:
-    """Set the marks of a copy that begins."""
+    """Set the mark of a copy that begins: should this run fail, the next one must find everything. It names the batch, in every attempt."""
     if spec.is_dry_run:
         return Mark(wanted.after, 0)
-    _tell_compaction(spec, wanted.topic, wanted.after)  # first: should this run fail, the next one must find everything
-    return accounts.set_mark(ARCHIVE, LOGS[wanted.topic], wanted.after, _now_ms())  # names the batch, in every attempt
-
-
-def _tell_compaction(spec: Spec, topic: Topic, offsets: Offsets) -> None:
-    """Its marks are beside the checkpoints; it never trims past them."""
-    with opened_checkpoints(spec.checkpoints) as checkpoints:
-        set_job_mark(checkpoints, ARCHIVE, offsets, topic)
+    return accounts.set_mark(ARCHIVE, LOGS[wanted.topic], wanted.after, _now_ms())
 
 
 def _wanted(spec: Spec, report: Report, accounts: Accounts, topic: Topic) -> tuple[Mark | None, LogRange]:

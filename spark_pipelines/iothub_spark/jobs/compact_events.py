@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
+from iothub.records.job_spec import Spec
 from iothub_spark import checking, damage
 from iothub_spark.planning import Plan, planned
 from iothub_spark.report import Figures, Report, watched
@@ -20,7 +21,6 @@ from iothub_spark.retention import plan_removal, remove
 from iothub_spark.sinks.checkpoint import write_checkpoint
 from iothub_spark.sources.events import read_stored
 from iothub_spark.sources.states import read_checkpoint, read_states
-from iothub_spark.spec import Spec
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import Log, shown
 from iothub_spark.stores.marks import Written

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
+from iothub.records.job_spec import Spec
 from iothub_spark import checking
 from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.report import Figures, Report
 from iothub_spark.schemas.states import FOLDED
 from iothub_spark.sinks.checkpoint import write_checkpoint
 from iothub_spark.sources.states import read_checkpoint
-from iothub_spark.spec import Spec
 from iothub_spark.stores import marks
 from iothub_spark.stores.accounts import opened_accounts
 from iothub_spark.stores.archive import folders_of, remove, reports_with

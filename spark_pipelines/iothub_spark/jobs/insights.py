@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 
 from iothub.records.events import Topic
+from iothub.records.job_spec import Spec
 from iothub_spark import trimmed
 from iothub_spark.planning import plan_copy
 from iothub_spark.report import Figures, Report
 from iothub_spark.reports.findings import Cells, gathered
 from iothub_spark.sources.archive import read_archive
 from iothub_spark.sources.events import read_events
-from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts, opened_accounts
 from iothub_spark.stores.archive import ARCHIVE, LOGS, last_gap_ms, required, write_text
 from iothub_spark.stores.opened import opened_log

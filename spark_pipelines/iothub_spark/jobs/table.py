@@ -1,4 +1,4 @@
-"""Which module runs which job: one for each name of `iothub_spark.catalogue`.
+"""Which module runs which job: one for each name of `iothub.records.job_catalogue`.
 
 Knows names alone.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
+from iothub.records.job_spec import Spec
 from iothub_spark.jobs import archive, compact_events, erase, insights, usage, verify
 from iothub_spark.report import Figures, Report
-from iothub_spark.spec import Spec
 
 Job = Callable[[SparkSession, Spec, Report], Figures]
 

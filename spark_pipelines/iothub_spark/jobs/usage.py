@@ -20,13 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.records.events import Topic
-from iothub_spark.catalogue import USAGE, USAGE_SEEN
+from iothub.records.job_catalogue import USAGE, USAGE_SEEN
+from iothub.records.job_spec import KafkaLog, Spec
 from iothub_spark.planning import UsagePlan, plan_usage
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.schemas.statistics import USAGE_HOURS
 from iothub_spark.sinks.archive import write_usage
 from iothub_spark.sources.events import read_events
-from iothub_spark.spec import KafkaLog, Spec
 from iothub_spark.stores.accounts import Accounts, Mark, opened_accounts
 from iothub_spark.stores.log import LogRange, Offsets, range_after
 from iothub_spark.stores.opened import opened_log

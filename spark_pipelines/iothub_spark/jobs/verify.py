@@ -10,12 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 from iothub.base.errors import CorruptRecordError
 from iothub.records.checkpoint import Pointer
+from iothub.records.job_spec import Spec
 from iothub_spark import checking
 from iothub_spark.planning import is_whole, reaches, require_comparable
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.sources.events import read_stored
 from iothub_spark.sources.states import read_checkpoint, read_states
-from iothub_spark.spec import Spec
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import Log, LogRange, Offsets, range_after, shown
 from iothub_spark.stores.opened import opened_checkpoints, opened_log, opened_states

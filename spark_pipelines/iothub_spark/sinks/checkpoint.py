@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from iothub.records.checkpoint import add_checksums, row_checksum
+from iothub.records.job_spec import Spec, parse_spec, write_spec
 from iothub_spark.schemas.states import FOLDED
-from iothub_spark.spec import Spec, parse_spec, write_spec
 from iothub_spark.stores.marks import Written, set_written
 from iothub_spark.stores.opened import opened_checkpoints
 from iothub_spark.stores.rows import StateRow

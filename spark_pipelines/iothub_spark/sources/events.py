@@ -22,9 +22,9 @@ from pyspark.sql.types import StructType
 
 from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic, decode_event
+from iothub.records.job_spec import Spec, parse_spec, write_spec
 from iothub.records.left_out import decode_at
 from iothub_spark.schemas.events import EVENTS, STORED_EVENTS
-from iothub_spark.spec import Spec, parse_spec, write_spec
 from iothub_spark.stores.log import Log, LogRange, Page, Stretch
 from iothub_spark.stores.opened import opened_log
 

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from iothub.records.job_spec import Spec, parse_spec, write_spec
 from iothub_spark.schemas.states import STATES
-from iothub_spark.spec import Spec, parse_spec, write_spec
 from iothub_spark.stores.opened import opened_checkpoints, opened_states
 from iothub_spark.stores.rows import Part, StateRow
 

@@ -153,6 +153,15 @@ class Accounts:
             rows = connection.execute(query).all()
         return Mark(tuple(int(row.upto) for row in rows), int(rows[0].at_ms)) if rows else None
 
+    def marks(self, log: str) -> dict[str, Offsets]:
+        """Return how far each job that has a mark has a log: it is not trimmed past any of them. Raises BackendError."""
+        query = select(_mark.c.job, _mark.c.upto).where(_mark.c.log == log).order_by(_mark.c.job, _mark.c.part)
+        found: dict[str, Offsets] = {}
+        with self._transaction() as connection:
+            for job, upto in connection.execute(query):
+                found[job] = (*found.get(job, ()), int(upto))
+        return found
+
     def set_mark(self, job: str, log: str, offsets: Offsets, now_ms: int) -> Mark:
         """Say how far a job has a log from now on. Raises BackendError."""
         before = self.mark(job, log)

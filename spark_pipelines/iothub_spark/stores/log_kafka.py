@@ -23,8 +23,8 @@ from kafka.structs import TopicPartition
 
 from iothub.base.errors import BackendError, ConfigError, NotFoundError
 from iothub.records.events import Topic, partition_of
+from iothub.records.job_spec import KafkaLog, KafkaSecurity
 from iothub.records.layout import kafka_base, kafka_topic, newest_generation
-from iothub_spark.spec import KafkaLog, KafkaSecurity
 from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
 
 _FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)

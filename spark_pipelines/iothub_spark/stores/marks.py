@@ -1,6 +1,6 @@
-"""Marks beside the checkpoints: how far other jobs have read the log, what a kept version is of, and what a run has written.
+"""Marks beside the checkpoints: what a kept version is of, and what a run has written.
 
-Knows names and values, no store. The log is never trimmed past a job's mark.
+Knows names and values, no store.
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from iothub.base.errors import CorruptRecordError
-from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.checkpoint import Pointer, decode_pointer, encode_pointer
-from iothub.records.events import Topic
-from iothub_spark.stores.rows import Checkpoints, Offsets
+from iothub_spark.stores.rows import Checkpoints
 
 VERSION = 1
-_JOB, _KEPT, _WRITTEN = "job/", "checkpoint/", "written/"
+_KEPT, _WRITTEN = "checkpoint/", "written/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +24,6 @@ class Written:
     checksum: int
     damaged: int = 0
     examples: tuple[str, ...] = ()
-
-
-def set_job_mark(checkpoints: Checkpoints, job: str, offsets: Offsets | None, topic: Topic = Topic.SESSIONS) -> None:
-    """Say that a job needs nothing of a topic up to these offsets any more; None: it needs nothing at all."""
-    value = None if offsets is None else json.dumps({"v": VERSION, "offsets": list(offsets)}).encode()
-    checkpoints.set_mark(f"{_JOB}{topic.name}/{job}", value)
-
-
-def job_marks(checkpoints: Checkpoints, topic: Topic = Topic.SESSIONS) -> dict[str, Offsets]:
-    """Return how far each job that has a mark is. Raises CorruptRecordError."""
-    found = _of(checkpoints, f"{_JOB}{topic.name}/")
-    return {job: _offsets(job, value) for job, value in found.items()}
 
 
 def keep(checkpoints: Checkpoints, pointer: Pointer) -> None:
@@ -85,15 +70,3 @@ def marked_versions(checkpoints: Checkpoints) -> set[int]:
 
 def _of(checkpoints: Checkpoints, prefix: str) -> dict[str, bytes]:
     return {name.removeprefix(prefix): value for name, value in checkpoints.marks().items() if name.startswith(prefix)}
-
-
-def _offsets(job: str, value: bytes) -> Offsets:
-    try:
-        fields = json.loads(value)
-        offsets = tuple(int(offset) for offset in fields["offsets"])
-        is_known = fields["v"] == VERSION
-    except UNREADABLE as error:
-        raise CorruptRecordError(f"damaged mark of job {job} ({in_words(error)})") from error
-    if not is_known:
-        raise CorruptRecordError(f"mark of job {job} of format version {fields['v']!r}, this program knows {VERSION}")
-    return offsets

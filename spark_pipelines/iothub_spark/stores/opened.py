@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from iothub_spark.spec import HBaseTables, KafkaLog, SqliteFile
+from iothub.records.job_spec import HBaseTables, KafkaLog, SqliteFile
 from iothub_spark.stores.log import Log
 from iothub_spark.stores.log_sqlite import SqliteLog
 from iothub_spark.stores.rows import Checkpoints, States

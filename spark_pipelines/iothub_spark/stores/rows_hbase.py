@@ -18,6 +18,7 @@ from thriftpy2.thrift import TException
 from iothub.base.errors import BackendError, ConflictError, NotFoundError
 from iothub.records import keys as row_keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
+from iothub.records.job_spec import HBaseTables
 from iothub.records.layout import (
     APPLIED_COLUMN,
     CHECKPOINT_COLUMN,
@@ -30,7 +31,6 @@ from iothub.records.layout import (
     hbase_table,
     missing_tables,
 )
-from iothub_spark.spec import HBaseTables
 from iothub_spark.stores.rows import Offsets, Part, StateRow
 
 _NO_TABLE = "org.apache.hadoop.hbase.TableNotFoundException"

@@ -32,7 +32,14 @@ def moved(store: AccountStore) -> dict[tuple[str, str], int]:
         return {(str(row.job), str(row.log)): int(row.at) for row in connection.execute(query)}
 
 
-def forget(store: AccountStore, job: str) -> int:
-    """Remove all marks of a job; returns how many there were. Raises BackendError."""
+def forget(store: AccountStore, job: str) -> list[str]:
+    """Remove all marks of a job; returns the names of the logs that it had them in. Raises BackendError."""
+    is_its = table.c.job == job
     with store.write() as writer:
-        return writer.connection.execute(delete(table).where(table.c.job == job)).rowcount
+        logs = (
+            writer.connection.execute(select(table.c.log).where(is_its).distinct().order_by(table.c.log))
+            .scalars()
+            .all()
+        )
+        writer.connection.execute(delete(table).where(is_its))
+    return list(logs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, TextClause, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -20,6 +20,8 @@ from iothub_tenants.accounts import mysql
 from iothub_tenants.accounts.bounds import SqlBounds
 
 MYSQL = ("mysql", "mariadb")
+_MYSQL_CLOCK = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
+_POSTGRESQL_CLOCK = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 _LOCK_LOST = (1205, 1213)  # MySQL: lock wait timeout, deadlock
 _LOCK_LOST_STATES = ("40001", "40P01", "55P03")  # PostgreSQL: serialization failure, deadlock, lock not available
 # What is said where the two do not agree on TLS, or on a certificate.
@@ -70,6 +72,11 @@ def server_engine(url: URL, bounds: SqlBounds) -> Engine:
     elif engine.dialect.driver == "psycopg":
         event.listen(engine, "do_connect", partial(_connect_postgresql, bounds.socket_s))
     return engine
+
+
+def clock_of(engine: Engine) -> TextClause:
+    """Return the statement that asks the server for its time, in Unix milliseconds."""
+    return text(_MYSQL_CLOCK if engine.dialect.name in MYSQL else _POSTGRESQL_CLOCK)
 
 
 def is_of_sqlite(error: DBAPIError) -> bool:

@@ -227,14 +227,13 @@ job_run = Table(
     Column("is_dry_run", Boolean, nullable=False),
     Column("host", String(255), nullable=False),
     Column("pid", Integer, nullable=False),
-    Column(
-        "process", exact(255), nullable=False
-    ),  # machine, its boot, and the process in it: equal for nobody else, ever
     Column("started_by", String(64), nullable=False),
-    Column("beat", Big, nullable=False),  # rises while it runs
+    Column("heartbeat_ms", Big, nullable=False),  # of the server's clock
     Column("started_ms", Big, nullable=False),
     Column("ended_ms", Big, nullable=True),
-    Column("result", exact(16), nullable=False),  # running | done | failed | interrupted
+    Column(
+        "result", exact(16), nullable=False
+    ),  # running | done | failed | interrupted; running without heartbeats: died
     Column("kind", exact(16), nullable=False),  # of a failure; else ""
     Column("figures", Text, nullable=False),  # JSON
     Column("text", Text, nullable=False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.jobs import process
 from tests.integration.hub.test_health import get, read
+from tests.support.alive import is_alive
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.jobs import JobHouse
@@ -32,16 +31,13 @@ def house(tmp_path: Path) -> Iterator[JobHouse]:
     house.end()
 
 
-def under_way(house: JobHouse, tmp_path: Path, *steps: str) -> tuple[subprocess.Popen[str], str, str]:
-    """A run whose process, and one that this has started, are at work; their names."""
-    java, ready = tmp_path / "java.pid", tmp_path / "ready"
-    house.does("note:hello", f"java:{java}", f"touch:{ready}", *(steps or ("forever",)))
+def under_way(house: JobHouse, tmp_path: Path, *steps: str) -> tuple[subprocess.Popen[str], int, int]:
+    """A run whose process, and one that this has started, are at work; their ids."""
+    job, java, ready = tmp_path / "job.pid", tmp_path / "java.pid", tmp_path / "ready"
+    house.does("note:hello", f"pid:{job}", f"java:{java}", f"touch:{ready}", *(steps or ("forever",)))
     running = house.start("run", "compact_events", "-o", "json")
     until(ready.exists, "the job's process", WAIT_S)
-    name = next(house.data_dir.glob("jobs/run-*/process")).read_text()
-    java_name = process.name_of(int(java.read_text()))
-    assert java_name is not None
-    return running, name, java_name
+    return running, int(job.read_text()), int(java.read_text())
 
 
 def test_of_runs_that_begin_at_once_one_is_done_and_the_others_are_told(house: JobHouse, tmp_path: Path) -> None:
@@ -76,8 +72,8 @@ def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Pat
     assert running.returncode == 130
     assert "interrupted: compact_events has ended, nothing of it counts" in said
     assert "Traceback" not in said
-    assert not process.lives(job)
-    assert not process.lives(java)
+    assert not is_alive(job)
+    assert not is_alive(java)
     assert [run["result"] for run in house.history()] == ["interrupted"]
     assert list(house.data_dir.glob("jobs/run-*/")) == []
 
@@ -86,31 +82,31 @@ def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
     """Also by the kernel, when memory ends."""
     running, job, java = under_way(house, tmp_path)
 
-    os.kill(int(job.split("/")[-2]), signal.SIGKILL)
+    os.kill(job, signal.SIGKILL)
     _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 1
     assert "its process was ended by SIGKILL" in said
-    assert not process.lives(java)
+    assert not is_alive(java)
     assert [(run["result"], run["kind"]) for run in house.history()] == [("failed", "died")]
 
 
-def test_job_of_a_killed_runner_ends_and_the_next_run_finds_out(house: JobHouse, tmp_path: Path) -> None:
-    """Nobody could note anything: the row says `running` until somebody looks."""
+def test_job_of_a_killed_runner_ends_and_its_lease_expires(house: JobHouse, tmp_path: Path) -> None:
+    """Nobody could note anything: the row says `running` as long as there may have been a heartbeat."""
     running, job, java = under_way(house, tmp_path)
 
     running.kill()
     running.communicate(timeout=WAIT_S)
 
-    until(lambda: not process.lives(job) and not process.lives(java), "the end of both processes", WAIT_S)
+    until(lambda: not is_alive(job) and not is_alive(java), "the end of both processes", WAIT_S)
     assert [run["result"] for run in house.history()] == ["running"]
-    status = {row["name"]: row["state"] for row in json.loads(house.run("status", "-o", "json").stdout)}
-    assert status["compact_events"] == "died"
     house.does("done:{}")
+    assert house.run("run", "usage").returncode == 4
+    house.let_lease_expire()
     assert house.run("run", "usage").returncode == 0
     assert [(run["job"], run["result"], run["kind"]) for run in house.history()] == [
         ("usage", "done", None),
-        ("compact_events", "failed", "died"),
+        ("compact_events", "died", "died"),
     ]
     assert list(house.data_dir.glob("jobs/run-*/")) == []
 
@@ -129,32 +125,6 @@ def test_hubs_with_one_accounts_database_have_one_turn(house: JobHouse, tmp_path
     assert (refused.returncode, "compact_events is running since" in refused.stderr) == (4, True)
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=WAIT_S)
-
-
-def test_patient_run_follows_the_one_before(house: JobHouse, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    first, _, _ = under_way(house, tmp_path, f"until:{go}", "done:{}")
-    second = house.start("run", "usage", "--wait", "10m")
-    assert second.stderr is not None
-    said = second.stderr.readline()
-
-    go.touch()
-    first.communicate(timeout=WAIT_S)
-    second.communicate(timeout=WAIT_S)
-
-    assert json.loads(said)["text"].startswith("waiting: compact_events is running since")
-    assert (first.returncode, second.returncode) == (0, 0)
-
-
-def test_house_ends_what_a_failed_test_leaves(house: JobHouse, tmp_path: Path) -> None:
-    """The run, its process, and what that has started."""
-    running, job, java = under_way(house, tmp_path)
-
-    house.end()
-
-    assert running.returncode == 130
-    assert not process.lives(job)
-    assert not process.lives(java)
 
 
 def test_terminal_is_told_in_words(house: JobHouse) -> None:

@@ -7,13 +7,14 @@ import os
 import subprocess
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from iothub.cli import stores
 from iothub.config.datadir import DataDir
-from iothub.jobs import process
 from iothub.records import events
 from iothub.records.events import Event, Subject
+from tests.support.alive import is_alive
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import IOTHUB
 from tests.support.jobs import JobHouse
@@ -47,22 +48,13 @@ def run(data_dir: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def is_java(pid: int) -> bool:
+def java_of(runner: int) -> list[int]:
+    """The runner's job and its Java, once there is one; by process id."""
     try:
-        return "java" in Path(f"/proc/{pid}/comm").read_text()
-    except OSError:
-        return False  # it has just ended
-
-
-def java_of(data_dir: Path) -> tuple[str, str] | None:
-    """The job's process and its Java, once there is one; by name."""
-    for file in data_dir.glob("jobs/run-*/process"):
-        leader = file.read_text()
-        members = [pid for pid, session in process.sessions().items() if str(session) == leader.split("/")[-2]]
-        names = [name for name in map(process.name_of, filter(is_java, members)) if name is not None]
-        if names:
-            return leader, names[0]
-    return None
+        found = psutil.Process(runner).children(recursive=True)
+        return [each.pid for each in found] if any("java" in each.name() for each in found) else []
+    except psutil.NoSuchProcess:
+        return []  # one of them has just ended
 
 
 def test_night_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
@@ -81,17 +73,17 @@ def test_night_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until(lambda: java_of(data_dir) is not None, "Spark's Java", 120)
-    found = java_of(data_dir)
-    assert found is not None
+    until(lambda: java_of(killed.pid), "Spark's Java", 120)
+    found = java_of(killed.pid)
     os.kill(killed.pid, 9)
     killed.wait()
 
-    until(lambda: not any(process.lives(name) for name in found), "the end of the job and its Java", 30)
+    until(lambda: not any(map(is_alive, found)), "the end of the job and its Java", 30)
+    house.let_lease_expire()
     house.does("done:{}")
     assert house.run("run", "usage").returncode == 0
     assert [(each["result"], each["kind"]) for each in house.history()] == [
         ("done", None),
-        ("failed", "died"),
+        ("died", "died"),
         ("done", None),
     ]

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iothub.base.errors import IotHubError
+from iothub.records.job_spec import Spec
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
-from iothub_spark.spec import Spec
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log, replay
 from tests.support.night import by_day
@@ -133,7 +133,7 @@ def test_workers_that_are_killed_each_time_are_told_as_what_they_are(spark: Spar
         code, said = child.finish()
 
     assert (code, said[-1]["kind"]) == (1, "died")
-    assert "the Python workers have gone" in str(said[-1]["text"])
+    assert "Spark failed: " in str(said[-1]["text"])
     _require_finished(spark, folder)
 
 

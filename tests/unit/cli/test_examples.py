@@ -107,7 +107,7 @@ def remember_jobs(data_dir: DataDir) -> None:
     """Runs up to number 12, whose log is there."""
     with closing(AccountStore(sqlite_url(data_dir.accounts))) as store:
         for _ in range(12):
-            begun = job_runs.begin(store, "verify", {}, Owner("here", 1, "1", "hub"), lambda run: True)
+            begun = job_runs.begin(store, "verify", {}, Owner("here", 1, "hub"))
             job_runs.end(store, begun.id, job_runs.Result.DONE, figures={})
     log_file = Places(data_dir.path).log_file(12)
     log_file.parent.mkdir()

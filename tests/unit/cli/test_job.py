@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,20 @@ from sqlalchemy import insert
 
 from iothub.config.datadir import DataDir
 from iothub.config.sections import NIGHTLY_JOBS, Config
-from iothub.jobs import process, specs
-from iothub_spark.catalogue import CATALOGUE
-from iothub_spark.spec import Spec, SqliteFile, read_spec
+from iothub.jobs import specs
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.records.job_spec import Spec, SqliteFile, read_spec
 from iothub_tenants.accounts import job_runs, tenants
 from iothub_tenants.accounts.database import sqlite_url
-from iothub_tenants.accounts.job_runs import Owner, Result
+from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark
 from tests.support.command import Cli
+from tests.support.job_leases import let_expire
 
 FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
 COMMAND_OF = specs.command_of
+OWNER = Owner("hub-2", 5, "hub")
 
 
 class Fake:
@@ -140,7 +141,7 @@ def test_run_on_stores_of_other_accounts_begins_nothing(cli: Cli, fake: Fake) ->
 
 def test_run_beside_another_one_is_refused(cli: Cli, fake: Fake) -> None:
     with accounts(cli) as store:
-        job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+        job_runs.begin(store, "usage", {}, OWNER)
 
     result = cli("job", "run", "compact_events", code=4)
 
@@ -166,7 +167,7 @@ def test_jobs_of_the_night_run_one_after_another_whatever_becomes_of_them(cli: C
 def test_night_beside_another_run_says_so_for_each_job(cli: Cli, fake: Fake) -> None:
     """Nothing was run; the exit code is that of a single refused one."""
     with accounts(cli) as store:
-        job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+        job_runs.begin(store, "usage", {}, OWNER)
 
     result = cli("job", "run", "--nightly", "-o", "json", code=4)
 
@@ -222,14 +223,6 @@ def test_dry_run_is_told_apart_in_the_history(cli: Cli, fake: Fake) -> None:
     assert "dry_run" not in real
 
 
-def test_missing_spark_is_said_with_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specs, "find_spec", lambda _: None)
-
-    result = cli("job", "run", "compact_events", code=2)
-
-    assert "jobs need packages that are not installed (pyspark, pyarrow): pip install 'iothub[spark]'" in result.err
-
-
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
@@ -247,7 +240,10 @@ def test_missing_java_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: s
 def test_wrong_python_for_jobs_is_said(cli: Cli) -> None:
     set_up(cli, '[spark]\npython = "/nonexistent/python"')
 
-    assert "spark.python: /nonexistent/python: no such program" in cli("job", "run", "usage", code=2).err
+    assert (
+        "spark.python: /nonexistent/python: cannot be started: No such file or directory"
+        in cli("job", "run", "usage", code=2).err
+    )
 
 
 def test_job_needs_an_initialised_directory(cli: Cli, fake: Fake, tmp_path: Path) -> None:
@@ -296,7 +292,7 @@ def test_status_tells_what_runs_what_was_and_what_is_due(cli: Cli, fake: Fake) -
     fake.steps["usage"] = ("kill",)
     cli("job", "run", "usage", code=1)
     with accounts(cli) as store:
-        job_runs.begin(store, "archive", {}, Owner("hub-2", 5, "hub-2/b/p/5/9", "hub"), lambda _: False)
+        job_runs.begin(store, "archive", {}, OWNER)
 
     rows = {row["name"]: row for row in cli.rows("job", "status")}
 
@@ -316,16 +312,20 @@ def test_status_tells_what_runs_what_was_and_what_is_due(cli: Cli, fake: Fake) -
     assert rows["verify"]["next"] is None
 
 
-def test_status_finds_out_that_a_process_of_this_machine_is_gone(cli: Cli) -> None:
-    """Killed, it could note nothing; the next run does. Of another machine nobody here can tell."""
-    ours = process.this_process()
-    gone = replace(ours, process=f"{ours.process.rpartition('/')[0]}/1")  # the same id, at another time
+def test_run_without_heartbeats_is_shown_as_died(cli: Cli, fake: Fake) -> None:
+    """It was killed and could note nothing; the row says enough, and stands in nobody's way."""
     with accounts(cli) as store:
-        job_runs.begin(store, "usage", {}, gone, lambda _: False)
+        run = job_runs.begin(store, "usage", {}, OWNER)
+        let_expire(store, run.id)
 
     row = next(row for row in cli.rows("job", "status") if row["name"] == "usage")
+    (died,) = cli.rows("job", "history")
+    cli("job", "run", "usage")
 
     assert (row["state"], row["pid"], row["run"]) == ("died", None, 1)
+    assert (died["result"], died["kind"]) == ("died", "died")
+    assert "process 5 on hub-2 was killed, or the machine stopped" in died["text"]
+    assert [run["result"] for run in cli.rows("job", "history")] == ["done", "died"]
 
 
 def test_schedule_is_for_a_directory_that_is_there(cli: Cli, tmp_path: Path) -> None:
@@ -356,39 +356,11 @@ def test_schedule_names_this_installation(cli: Cli, form: str) -> None:
     assert ("04:05:00 UTC" in text) if form == "systemd" else ("\n5 4 * * * hub " in text)
 
 
-def test_terminal_shows_stages_with_their_time(cli: Cli, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line for each stage in the end; notes as sentences."""
-    fake.steps["usage"] = ("stage:read:5:10", "stage:read:10:10", "stage:write:3:3", "note:hm", "done:{}")
-    monkeypatch.setattr("iothub.cli.job_progress.is_terminal", lambda: True)
-
-    said = cli("job", "run", "usage").err
-
-    assert said.startswith("usage: starting Spark ...\n")
-    assert "usage: read: 10 records in" in said
-    assert "usage: write: 3 records in" in said
-    assert "usage: hm" in said
-    assert "{" not in said
-
-
-def test_interrupted_run_is_130(cli: Cli, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As every Ctrl-C; the history has it."""
-    fake.steps["usage"] = ("stage:read:1:2", "forever")
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("iothub.cli.job_progress.JobProgress.__call__", interrupt)
-
-    assert "usage has ended, nothing of it counts" in cli("job", "run", "usage", code=130).err
-    with accounts(cli) as store:
-        assert job_runs.history(store)[0].result is Result.INTERRUPTED
-
-
 def test_forget_lets_go_of_what_a_job_holds(acme: Cli) -> None:
     """What the alarm `job_mark_stale` advises."""
     with accounts(acme) as store, store.write() as writer:
-        row = {"job": "usage", "log": "analytics", "part": 0, "upto": 4, "at_ms": 0}
-        writer.connection.execute(insert(job_mark).values(row))
+        row = {"job": "usage", "part": 0, "upto": 4, "at_ms": 0}
+        writer.connection.execute(insert(job_mark), [{**row, "log": log} for log in ("analytics", "analytics seen")])
 
     assert acme("job", "forget", "usage", "-o", "json").json == {"name": "usage", "held": ["analytics"]}
 

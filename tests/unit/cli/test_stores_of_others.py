@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 import pytest
@@ -13,15 +13,12 @@ from iothub.base.units import Endpoint
 from iothub.cli import stores
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
-from iothub.jobs import marks
 from iothub.records.owner import Owner, encode_owner
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables
 from iothub_services.redis import from_settings as redis_settings
-from iothub_spark.stores.marks import job_marks, set_job_mark
-from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.command import Cli
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 from tests.support.hbase_calls import FakeCaller
@@ -139,26 +136,6 @@ def test_job_begins_nothing_on_files_of_others(house: House) -> None:
 
     with pytest.raises(ConflictError, match="its stores belong to installation bbbb"):
         stores.require_own_stores(house.data_dir, Config())
-
-
-def test_marks_of_others_are_not_forgotten_in_files(house: House, cli: Cli) -> None:
-    """Their log would be trimmed above what their job has not read (!)."""
-    house.data_dir.write_installation(THEIRS.installation)
-    with closing(SqliteCheckpoints(house.data_dir.checkpoints)) as checkpoints:
-        set_job_mark(checkpoints, "archive", (4,))
-
-        assert "its stores belong to installation bbbb" in cli("job", "forget", "archive", code=4).err
-
-        assert job_marks(checkpoints) == {"archive": (4,)}
-
-
-def test_marks_of_others_are_not_forgotten_in_tables(house: House, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    claim(FakeCaller(house.gateway), COLUMNS, THEIRS)
-    monkeypatch.setattr(marks, "forget", lambda *_: pytest.fail("others' tables are opened"))
-    with house.data_dir.config_file.open("a") as file:
-        file.write('\n[state]\ndriver = "hbase"\n[hbase]\nthrift = ["127.0.0.1:1"]\n')
-
-    assert "HBase's table iothub:state: belongs to installation bbbb" in cli("job", "forget", "archive", code=4).err
 
 
 class Borrowed(FakeCaller):

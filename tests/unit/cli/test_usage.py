@@ -7,11 +7,10 @@ import json
 import pytest
 from sqlalchemy import insert
 
-from iothub.jobs import process
 from iothub.records.events import GENERATION_BITS
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.database import sqlite_url
-from iothub_tenants.accounts.job_runs import Result
+from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark, usage_hour
 from iothub_tenants.accounts.usage_hours import HOUR_MS
@@ -69,7 +68,7 @@ def test_figures_are_in_the_units_that_people_pay_for(used: Cli) -> None:
 def ran(cli: Cli, result: Result, *seen: int) -> None:
     """The job has run, and left its mark."""
     store = AccountStore(sqlite_url(cli.data_dir / "accounts.db"))
-    run = job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+    run = job_runs.begin(store, "usage", {}, Owner("hub-1", 5, "hub"))
     job_runs.end(store, run.id, result, figures={})
     with store.write() as writer:
         rows = [

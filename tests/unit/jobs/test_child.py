@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
-from iothub.jobs import process
 from iothub.jobs.child import Child
 from iothub.jobs.lines import Done, Said, Stage
 from iothub.jobs.places import RunLog
+from tests.support.alive import is_alive
 
 FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
 
@@ -40,56 +38,34 @@ def started(tmp_path: Path, log: RunLog) -> Iterator[Callable[..., Child]]:
 
 
 def everything(child: Child) -> list[Said]:
-    found = []
-    while (said := child.said(30)) is not None:
-        found.append(said)
+    found: list[Said] = []
+    while not child.is_over:
+        found += child.hear(1)
     return found
 
 
-def test_child_is_heard_to_its_last_line(started: Callable[..., Child]) -> None:
-    child = started("stage:read:1:2", "noise:no JSON", "done:{}", "exit:3")
+def test_child_is_heard_to_its_last_line(started: Callable[..., Child], log: RunLog) -> None:
+    child = started("stage:read:1:2", "noise:no JSON", "done:{}", "error:OutOfMemoryError", "exit:3")
 
     assert everything(child) == [Stage("read", 1, 2, "records"), Done({})]
-    assert child.wait(10) == 3
-
-
-def test_last_words_are_in_the_log_when_the_exit_code_is_known(
-    started: Callable[..., Child], log: RunLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when whoever writes them down is slower than the end."""
-    is_over = threading.Event()
-    take = log.take
-
-    def take_later(source: IO[bytes]) -> None:
-        is_over.wait(30)
-        take(source)
-
-    monkeypatch.setattr(log, "take", take_later)
-    child = started("error:OutOfMemoryError", "exit:1")
-    everything(child)
-    threading.Timer(0.05, is_over.set).start()
-
-    assert child.wait(30) == 1
-    assert log.last == "OutOfMemoryError"
+    assert (child.code, log.last) == (3, "OutOfMemoryError")
 
 
 def test_silent_child_keeps_nobody_waiting(started: Callable[..., Child]) -> None:
     child = started("forever")
 
-    with pytest.raises(TimeoutError):
-        child.said(0.0)
-    assert child.wait(0.0) is None
-    assert not child.is_over()
+    assert child.hear(0.0) == []
+    assert (child.code, child.is_over) == (None, False)
 
 
 def test_child_that_says_more_than_anybody_hears_is_ended(started: Callable[..., Child]) -> None:
     """Its lines wait for room; the end comes all the same."""
     child = started(*["note:x"] * 3000, "forever")
-    child.said(30)
+    child.hear(30)
 
     child.end(0.0)
 
-    assert child.wait(0.0) == -9 or child.wait(0.0) == -15
+    assert child.code in (-9, -15)
 
 
 def test_line_without_end_is_cut_and_logged(started: Callable[..., Child], log: RunLog) -> None:
@@ -100,12 +76,11 @@ def test_line_without_end_is_cut_and_logged(started: Callable[..., Child], log: 
 
 
 def test_what_a_child_leaves_behind_is_ended(started: Callable[..., Child], tmp_path: Path) -> None:
-    """It would hold the pipes open for ever."""
+    """It holds the pipes open, and nobody waits for it."""
     note = tmp_path / "java"
     child = started(f"java:{note}", "done:{}")
-    assert child.said(30) == Done({})
-    child.wait(10)
 
-    assert not child.is_over()
-    assert child.said(10) is None
-    assert process.name_of(int(note.read_text())) is None
+    assert everything(child) == [Done({})]
+    child.end()
+
+    assert not is_alive(int(note.read_text()))

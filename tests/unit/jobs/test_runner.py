@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
-from iothub.jobs import process
 from iothub.jobs.lines import Done, Note, Said, Stage
 from iothub.jobs.places import Places
 from iothub.jobs.runner import Runner, Start
@@ -20,8 +19,10 @@ from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.job_runs import Owner, Result, Run, RunningError
 from iothub_tenants.accounts.store import AccountStore
+from tests.support.alive import is_alive
+from tests.support.job_leases import let_expire
 
-ELSEWHERE = Owner("hub-2", 5, "hub-2/boot/pid:[1]/5/99", "hub")
+ELSEWHERE = Owner("hub-2", 5, "hub")
 
 MakeRunner = Callable[..., Runner]
 Fake = Callable[..., Start]
@@ -29,7 +30,7 @@ Fake = Callable[..., Start]
 
 def elsewhere(store: AccountStore) -> Run:
     """A run of another machine."""
-    return job_runs.begin(store, "usage", {}, ELSEWHERE, lambda _: False)
+    return job_runs.begin(store, "usage", {}, ELSEWHERE)
 
 
 def test_run_that_is_done_has_its_figures(
@@ -55,7 +56,6 @@ def test_run_that_is_done_has_its_figures(
             "exit code 1; its last line: java.lang.OutOfMemoryError",
         ),
         (["kill"], "died", "its process was ended by SIGKILL"),
-        ([], "died", "exit code 0 without saying what it did"),
         (['done:{"rows": 7}', "exit:1"], "died", "exit code 1"),
     ],
 )
@@ -64,6 +64,25 @@ def test_run_that_failed_says_how(make_runner: MakeRunner, fake: Fake, steps: li
 
     assert (run.result, run.kind) == (Result.FAILED, kind)
     assert text in run.text
+
+
+def test_exit_code_says_what_came_of_a_run(make_runner: MakeRunner, fake: Fake) -> None:
+    """Also of one that says nothing."""
+    run = make_runner().run("verify", {}, fake("exit:0"))
+
+    assert (run.result, run.figures) == (Result.DONE, {})
+
+
+def test_run_whose_process_does_not_end_after_its_last_word_is_done(
+    make_runner: MakeRunner, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work is durable; only Spark has not let go."""
+    monkeypatch.setattr("iothub.jobs.runner._EXIT_S", 0.0)
+
+    run = make_runner().run("verify", {}, fake('done:{"rows": 7}', "forever"))
+
+    assert (run.result, run.figures) == (Result.DONE, {"rows": 7})
+    assert "its process had to be ended" in run.text
 
 
 def test_figures_of_a_failure_are_kept(make_runner: MakeRunner, fake: Fake) -> None:
@@ -80,7 +99,7 @@ def test_nothing_is_left_of_a_run_but_its_log(make_runner: MakeRunner, fake: Fak
     run = make_runner().run("verify", {}, fake(f"java:{note}", "done:{}"))
 
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == [f"run-{run.id}.log"]
-    assert process.name_of(int(note.read_text())) is None
+    assert not is_alive(int(note.read_text()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -96,7 +115,7 @@ def test_interrupted_run_ends_its_process_and_says_so(
     def interrupt(_: Said) -> None:
         os.kill(os.getpid(), number)
 
-    runner._told = interrupt
+    runner._on_said = interrupt
     try:
         with pytest.raises(InterruptedWorkError, match="nothing of it counts"):
             runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
@@ -105,7 +124,7 @@ def test_interrupted_run_ends_its_process_and_says_so(
 
     (run,) = job_runs.history(store)
     assert run.result is Result.INTERRUPTED
-    assert process.name_of(int(note.read_text())) is None
+    assert not is_alive(int(note.read_text()))
 
 
 def test_process_that_ignores_the_signal_is_killed(
@@ -117,7 +136,7 @@ def test_process_that_ignores_the_signal_is_killed(
     def interrupt(_: Said) -> None:
         raise KeyboardInterrupt
 
-    runner._told = interrupt
+    runner._on_said = interrupt
     with pytest.raises(InterruptedWorkError):
         runner.run("verify", {}, fake("stubborn", "stage:read:1:2", "forever"))
 
@@ -155,63 +174,33 @@ def test_process_that_cannot_be_started_is_a_failed_run(make_runner: MakeRunner,
 # --- whose turn it is
 
 
-def test_run_beside_one_of_this_machine_is_refused_at_once(
-    make_runner: MakeRunner, fake: Fake, store: AccountStore
-) -> None:
-    """Its process can be seen to live."""
-    job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False)
+def test_run_beside_another_one_is_refused_at_once(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
+    """It has the lease, wherever it is."""
+    elsewhere(store)
 
-    with pytest.raises(RunningError, match=f"as process {os.getpid()}"):
+    with pytest.raises(RunningError, match="as process 5 on hub-2"):
         make_runner(pause=pytest.fail).run("verify", {}, fake("done:{}"))
 
 
-def test_run_of_a_dead_process_of_this_machine_stands_in_nobodys_way(
-    make_runner: MakeRunner, fake: Fake, store: AccountStore
-) -> None:
-    ours = process.this_process()
-    dead = Owner(ours.host, ours.pid, f"{ours.process.rpartition('/')[0]}/1", "hub")
-    before = job_runs.begin(store, "verify", {}, dead, lambda _: False)
-
-    run = make_runner(pause=pytest.fail).run("verify", {}, fake("done:{}"))
-
-    assert run.result is Result.DONE
-    assert job_runs.show(store, before.id).kind == "died"
-
-
-def test_run_elsewhere_that_shows_itself_is_waited_for_no_longer(
-    make_runner: MakeRunner, fake: Fake, store: AccountStore
-) -> None:
-    """Its row rises: it lives, whatever its machine's clock says."""
+def test_run_that_waits_follows_one_that_dies(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
+    """As soon as the lease has expired; nobody has to look for a process."""
     other, clock = elsewhere(store), ManualClock()
-    began = clock.monotonic()
 
     def pause(seconds: float) -> None:
         clock.advance(seconds)
-        job_runs.beat(store, other.id)
+        let_expire(store, other.id)
 
-    with pytest.raises(RunningError, match="on hub-2"):
-        make_runner(clock=clock, pause=pause).run("verify", {}, fake("done:{}"))
-    assert clock.monotonic() - began < 10
-
-
-def test_run_elsewhere_that_stays_silent_is_buried(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
-    """A minute without a sign: its machine is gone."""
-    other, clock = elsewhere(store), ManualClock()
-    runner = make_runner(clock=clock, pause=clock.advance)
-    began = clock.monotonic()
-
-    run = runner.run("verify", {}, fake("done:{}"))
+    run = make_runner(clock=clock, pause=pause, wait_s=600.0).run("verify", {}, fake("done:{}"))
 
     assert run.result is Result.DONE
-    assert clock.monotonic() - began == pytest.approx(60, abs=1.1)
-    assert job_runs.show(store, other.id).kind == "died"
+    assert job_runs.show(store, other.id).result is Result.DIED
 
 
 def test_patient_run_has_its_turn_when_the_other_one_has_ended(
     make_runner: MakeRunner, fake: Fake, store: AccountStore, heard: list[Said]
 ) -> None:
     """`--wait`: said once."""
-    other, clock = job_runs.begin(store, "usage", {}, process.this_process(), lambda _: False), ManualClock()
+    other, clock = elsewhere(store), ManualClock()
 
     def pause(seconds: float) -> None:
         clock.advance(seconds)
@@ -225,25 +214,25 @@ def test_patient_run_has_its_turn_when_the_other_one_has_ended(
     assert heard == [Note(f"waiting: {other.who()}"), Done({})]
 
 
-def test_run_that_was_taken_for_dead_ends_itself(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
+def test_run_that_has_lost_its_lease_ends_itself(make_runner: MakeRunner, fake: Fake, store: AccountStore) -> None:
     """Another one may be under way by then."""
-    runner = make_runner(beat_s=0.0)
+    runner = make_runner(heartbeat_s=0.0)
 
-    def bury(_: Said) -> None:
+    def lose(_: Said) -> None:
         (run,) = job_runs.running(store)
-        assert job_runs.bury(store, run)
+        let_expire(store, run.id)
 
-    runner._told = bury
-    with pytest.raises(ConflictError, match="was taken for dead by somebody else"):
+    runner._on_said = lose
+    with pytest.raises(ConflictError, match="has lost its lease"):
         runner.run("verify", {}, fake("stage:read:1:2", "forever"))
 
-    assert [run.kind for run in job_runs.history(store)] == ["died"]
+    assert [run.result for run in job_runs.history(store)] == [Result.DIED]
 
 
-def test_run_without_accounts_ends_before_others_take_it_for_dead(
+def test_run_without_accounts_ends_before_its_lease_expires(
     make_runner: MakeRunner, fake: Fake, store: AccountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy database is borne for half of the time that others wait."""
+    """A busy database is borne for half of a lease."""
     tried: list[float] = []
     clock = ManualClock()
 
@@ -255,9 +244,9 @@ def test_run_without_accounts_ends_before_others_take_it_for_dead(
     def told(_: Said) -> None:
         clock.advance(6)
 
-    monkeypatch.setattr(job_runs, "beat", fail)
+    monkeypatch.setattr(job_runs, "renew", fail)
     runner = make_runner(clock=clock)
-    runner._told = told
+    runner._on_said = told
     with pytest.raises(BackendError):
         runner.run("verify", {}, fake("stage:read:1:2", "forever"))
 
@@ -275,6 +264,6 @@ def test_end_that_cannot_be_noted_is_found_out_by_the_next(
         with sqlite3.connect(tmp_path / "accounts.db") as connection:
             connection.execute("DROP TABLE job_run")
 
-    runner._told = spoil
+    runner._on_said = spoil
     with pytest.raises(BackendError):
         runner.run("verify", {}, fake("done:{}"))

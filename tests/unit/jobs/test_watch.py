@@ -14,7 +14,7 @@ from iothub_tenants.accounts.store import AccountStore
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
-OWNER = Owner("hub-1", 5, "hub-1/b/p/5/9", "hub")
+OWNER = Owner("hub-1", 5, "hub")
 
 
 class House:
@@ -27,8 +27,8 @@ class House:
         self.alarms = Alarms(self.clock)
         self.watch = JobWatch(load(flags=flags).config, self.alarms, self.clock)
 
-    def run(self, result: Result, job: str = "compact_events", took_s: float = 60.0, **options: bool) -> None:
-        run = job_runs.begin(self.store, job, options, OWNER, lambda _: False)
+    def run(self, result: Result, job: str = "compact_events", took_s: float = 30.0, **options: bool) -> None:
+        run = job_runs.begin(self.store, job, options, OWNER)
         self.clock.advance(took_s)
         job_runs.end(self.store, run.id, result, figures={}, text="")
 
@@ -101,17 +101,29 @@ def test_age_is_a_setting(store: AccountStore) -> None:
 
 
 def test_metrics_tell_of_the_last_run_of_each_job(house: House) -> None:
-    house.run(Result.DONE, took_s=60.0)
+    house.run(Result.DONE, took_s=30.0)
     good = house.clock.wall()
     house.run(Result.FAILED, took_s=5.0)
     house.run(Result.INTERRUPTED, "usage", took_s=7.0)
-    job_runs.begin(house.store, "usage", {}, OWNER, lambda _: False)
+    job_runs.begin(house.store, "usage", {}, OWNER)
     house.watch.take(job_runs.overview(house.store))
 
     assert house.watch.last_success() == {"compact_events": pytest.approx(good)}
     assert house.watch.duration_s() == {"compact_events": pytest.approx(5.0), "usage": pytest.approx(7.0)}
     assert house.watch.last_result() == {"compact_events": 0, "usage": 0}
     assert house.watch.running() == {"compact_events": 0, "usage": 1}
+
+
+def test_run_that_died_counts_as_one_that_failed(house: House) -> None:
+    """Not as one that is under way for ever; it took until its last heartbeat."""
+    job_runs.begin(house.store, "usage", {}, OWNER)
+    house.clock.advance(30)
+    assert job_runs.renew(house.store, 1)
+    house.clock.advance(60)
+    house.watch.take(job_runs.overview(house.store))
+
+    assert (house.watch.running(), house.watch.last_result()) == ({"usage": 0}, {"usage": 0})
+    assert house.watch.duration_s() == {"usage": pytest.approx(30.0)}
 
 
 def test_nothing_is_shown_of_jobs_that_never_ran(house: House) -> None:

@@ -19,8 +19,6 @@ from iothub_spark.report import Report
 from iothub_spark.sources.archive import read_archive
 from iothub_spark.stores.accounts import Mark, opened_accounts
 from iothub_spark.stores.archive import batch_folder, whole_batches
-from iothub_spark.stores.marks import job_marks
-from iothub_spark.stores.opened import opened_checkpoints
 from tests.support.event_log import EventMill, append
 from tests.support.statistics import NOON_MS, house, log, spec_of, used
 
@@ -59,8 +57,8 @@ def test_each_run_copies_what_is_new(spark: SparkSession, tmp_path: Path) -> Non
         (event.tenant_id, event.client_id, event.type.word, event.epoch, event.at_ms) for event in made
     ]
     assert sql_mark(tmp_path).offsets == (3,)
-    with opened_checkpoints(spec_of(tmp_path, "archive").checkpoints) as checkpoints:
-        assert job_marks(checkpoints) == {"archive": (50,)}
+    with opened_accounts(tmp_path / "accounts.url") as accounts:
+        assert accounts.marks("sessions") == {"archive": (50,)}
     batch = whole_batches(tmp_path / "archive", "analytics")[0]
     assert len(list(batch.glob("tenant_id=1/day=*/*.parquet"))) == 1
 
@@ -110,8 +108,6 @@ def test_first_run_that_fails_holds_the_log(tmp_path: Path, monkeypatch: pytest.
         archive.run(cast(SparkSession, None), spec, Report(io.StringIO()))
 
     assert sql_mark(tmp_path, "sessions").offsets == (0,)
-    with opened_checkpoints(spec.checkpoints) as checkpoints:
-        assert job_marks(checkpoints) == {"archive": (0,)}
 
 
 def test_gap_is_refused_until_somebody_says_go_on(spark: SparkSession, tmp_path: Path) -> None:

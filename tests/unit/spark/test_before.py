@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError, IotHubError, NotFoundError
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.records.job_spec import write_spec
 from iothub_spark import before, main
-from iothub_spark.catalogue import CATALOGUE
-from iothub_spark.spec import write_spec
 from iothub_spark.stores.accounts import opened_accounts
 from iothub_spark.stores.log_sqlite import trim
 from tests.support.event_log import EventMill, append, make_log

@@ -14,17 +14,17 @@ from pyspark.sql import SparkSession
 from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError
 from iothub.records.checkpoint import encode_row
 from iothub.records.events import Event
+from iothub.records.job_spec import Option
 from iothub.records.state import SessionState, encode_state, fold
 from iothub_spark import checking
 from iothub_spark.failures import translated
 from iothub_spark.jobs import compact_events
 from iothub_spark.report import Figures
-from iothub_spark.spec import Option
 from iothub_spark.stores import marks
 from iothub_spark.stores.log_sqlite import trim
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log, replay
-from tests.support.spark import Quiet, require_same, sqlite_spec, states_of_checkpoint
+from tests.support.spark import Quiet, hold, require_same, sqlite_spec, states_of_checkpoint
 
 MADE = 3_000
 SESSIONS, TENANTS = 120, 7
@@ -140,9 +140,9 @@ def test_two_checkpoints_are_kept_and_the_log_from_the_older_one_on(
         assert [pointer.version for pointer in marks.kept(store)] == store.versions()
         with closing(sqlite3.connect(folder / "state.db")) as states, states:
             states.execute("UPDATE applied SET offset = ?", (MADE + 200,))
-        marks.set_job_mark(store, "archive", (MADE + 40,))
+        hold(folder, (MADE + 40,))
         assert compact()["events_trimmed"] == 40
-        marks.set_job_mark(store, "archive", None)
+        hold(folder, None)
         assert compact()["events_trimmed"] == 60  # up to the older checkpoint
     with closing(sqlite3.connect(folder / "events.db")) as log:
         assert log.execute("SELECT min(offset) FROM session_event").fetchone() == (MADE + 101,)
@@ -160,9 +160,9 @@ def test_run_says_who_holds_the_log(spark: SparkSession, folder: Path, mill: Eve
     assert told() == ["the log is kept whole, held by: there is only one checkpoint"]
     append(folder / "events.db", mill.events(100))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
-        marks.set_job_mark(store, "archive", (40,))
+        hold(folder, (40,))
         assert told() == ["the log is kept behind offset 40, held by: job archive"]
-        marks.set_job_mark(store, "archive", None)
+        hold(folder, None)
         assert told() == [f"the log is kept behind offset {MADE}, held by: checkpoint {store.versions()[0]}"]
 
 

@@ -14,8 +14,8 @@ from kafka.structs import TopicPartition
 from iothub.base.errors import BackendError, ConfigError
 from iothub.base.units import Endpoint
 from iothub.records.events import GENERATION_BITS, Topic
+from iothub.records.job_spec import KafkaLog
 from iothub.records.layout import kafka_base
-from iothub_spark.spec import KafkaLog
 from iothub_spark.stores import log_kafka
 from iothub_spark.stores.log import Offsets
 from iothub_spark.stores.log_kafka import KafkaStretches

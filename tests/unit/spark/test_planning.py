@@ -13,18 +13,18 @@ import pytest
 from iothub.base.errors import ConflictError
 from iothub.base.units import Endpoint
 from iothub.records.events import GENERATION_BITS, Topic
+from iothub.records.job_spec import HBaseTables, KafkaLog
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub_spark import retention
 from iothub_spark.planning import plan_compaction, plan_from_states, plan_usage
 from iothub_spark.retention import Removal, plan_removal, remove
-from iothub_spark.spec import HBaseTables, KafkaLog
 from iothub_spark.stores import marks
 from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch, range_after
 from iothub_spark.stores.log_sqlite import SqliteLog
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log
-from tests.support.spark import sqlite_spec
+from tests.support.spark import hold, sqlite_spec
 
 ABOVE = 1 << GENERATION_BITS
 
@@ -193,8 +193,8 @@ def test_log_is_held_by_whoever_needs_most_of_it(folder: Path) -> None:
         assert plan_removal(spec, store, newer) == Removal((), (), "there is only one checkpoint")
         marks.keep(store, older)
         assert plan_removal(spec, store, newer) == Removal((), (95,), "the session states")
-        marks.set_job_mark(store, "archive", (50,))
-        marks.set_job_mark(store, "archive", (1,), Topic.ANALYTICS)
+        hold(folder, (50,))
+        hold(folder, (1,), log="analytics")
         assert plan_removal(spec, store, newer) == Removal((), (50,), "job archive")
         (folder / "state.db").unlink()
         assert plan_removal(spec, store, newer).trim_upto == ()
@@ -220,9 +220,9 @@ def test_log_on_kafka_is_trimmed_by_partition(folder: Path, monkeypatch: pytest.
         assert plan_removal(spec, store, newer) == Removal((), (), "there is only one checkpoint")
         marks.keep(store, older)
         assert plan_removal(spec, store, newer) == Removal((), (97, 10, 0), "checkpoint 2")
-        marks.set_job_mark(store, "archive", (50, 12, 0))
+        hold(folder, (50, 12, 0))
         assert plan_removal(spec, store, newer) == Removal((), (50, 10, 0), "job archive")
-        marks.set_job_mark(store, "archive", (50,))
+        hold(folder, (50,))
         assert plan_removal(spec, store, newer) == Removal((), (), "job archive")
 
 

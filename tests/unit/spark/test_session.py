@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from iothub.records.job_spec import SparkSettings
 from iothub_spark.session import session_options
-from iothub_spark.spec import SparkSettings
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])

@@ -55,8 +55,8 @@ def test_file_of_an_older_program_gets_what_it_lacks(tmp_path: Path, is_job_firs
         open_database(path, SCHEMA, ManualClock(), pytest.fail).close()
 
     with closing(SqliteCheckpoints(path)) as job:
-        marks.set_job_mark(job, "archive", (7,))
-        assert marks.job_marks(job) == {"archive": (7,)}
+        marks.keep(job, pointer_to(7, rows_of(2)))
+        assert marks.marked_versions(job) == {7}
     open_database(path, SCHEMA, ManualClock(), pytest.fail).close()
 
 
@@ -83,7 +83,7 @@ def test_parts_are_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert store.get(5, [(2, "client-00007"), (9, "no")]) == [rows[47]]
 
 
-def test_marks_remember_jobs_kept_versions_and_what_was_written(tmp_path: Path) -> None:
+def test_marks_remember_kept_versions_and_what_was_written(tmp_path: Path) -> None:
     """Each under a name of its own."""
     with closing(SqliteCheckpoints(tmp_path / "checkpoints.db")) as store:
         first, second = pointer_to(9, rows_of(2)), pointer_to(10, rows_of(3))
@@ -97,10 +97,6 @@ def test_marks_remember_jobs_kept_versions_and_what_was_written(tmp_path: Path) 
         assert marks.marked_versions(store) == {9, 10, 11}
         marks.forget(store, [9, 11])
         assert marks.marked_versions(store) == {10}
-
-        store.set_mark("job/SESSIONS/archive", b"damaged")
-        with pytest.raises(CorruptRecordError, match="damaged mark of job archive"):
-            marks.job_marks(store)
 
 
 def test_states_of_a_hub_are_read(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from sqlalchemy.dialects.postgresql import psycopg
 from iothub.base.errors import ConflictError
 from iothub.base.units import Endpoint
 from iothub.records.events import Event, EventType, Topic, encode_event
+from iothub.records.job_spec import KafkaLog, Spec
 from iothub.records.layout import EVENT_TABLES
 from iothub_spark.jobs import usage as job
 from iothub_spark.report import Report
 from iothub_spark.schemas.events import EVENTS
 from iothub_spark.schemas.statistics import USAGE_HOURS
-from iothub_spark.spec import KafkaLog, Spec
 from iothub_spark.stores.accounts import _GROWN, _metadata, opened_accounts
 from iothub_spark.stores.log import LogRange
 from iothub_spark.transforms import usage

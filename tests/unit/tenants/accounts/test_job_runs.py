@@ -1,4 +1,4 @@
-"""`job_runs`: one run at a time, whatever its job; what came of each is remembered, and who died without a word is found out."""
+"""`job_runs`: one run at a time, whatever its job; what came of each is remembered, and a run without heartbeats has died."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.job_runs import Owner, Result, Run, RunningError
 from iothub_tenants.accounts.store import AccountStore
+from tests.support.job_leases import let_expire
 
-OWNER = Owner("hub-1", 77, "hub-1/boot/77", "hub")
+OWNER = Owner("hub-1", 77, "hub")
 
 
-def begin(store: AccountStore, job: str = "compact_events", *, is_gone: bool = False, **options: bool) -> Run:
-    return job_runs.begin(store, job, options, OWNER, lambda _: is_gone)
+def begin(store: AccountStore, job: str = "compact_events", **options: bool) -> Run:
+    return job_runs.begin(store, job, options, OWNER)
 
 
 def whole_run(store: AccountStore, result: Result, job: str = "compact_events", **options: bool) -> Run:
@@ -55,34 +56,38 @@ def test_second_run_is_refused_whatever_its_job(store: AccountStore, other: str)
     assert len(job_runs.history(store)) == 1
 
 
-def test_run_whose_process_is_gone_has_failed_and_stands_in_nobodys_way(store: AccountStore) -> None:
+def test_run_whose_lease_has_expired_has_died_and_stands_in_nobodys_way(store: AccountStore) -> None:
+    """Nothing is written of it: its row says so to whoever reads it."""
     dead = begin(store)
-
-    alive = begin(store, is_gone=True)
+    let_expire(store, dead.id)
 
     found = job_runs.show(store, dead.id)
-    assert (found.result, found.kind) == (Result.FAILED, "died")
-    assert "its process 77 on hub-1 ended without a word" in found.text
-    assert [run.id for run in job_runs.running(store)] == [alive.id]
+    assert (found.result, found.kind) == (Result.DIED, "died")
+    assert f"no heartbeat since {job_runs.moment(found.ended_ms or 0)}: process 77 on hub-1 was killed" in found.text
+    assert job_runs.running(store) == []
+    alive = begin(store)
+    assert [run.result for run in job_runs.history(store)] == [Result.RUNNING, Result.DIED]
+    assert job_runs.running(store) == [alive]
 
 
-def test_beat_shows_that_a_run_lives(store: AccountStore) -> None:
-    """Who has seen the beat of before may not bury it."""
+def test_heartbeat_keeps_the_lease(store: AccountStore) -> None:
     run = begin(store)
+    let_expire(store, run.id, but_for_s=20.0)
 
-    assert job_runs.beat(store, run.id)
-    assert not job_runs.bury(store, run)
-    assert job_runs.bury(store, job_runs.running(store)[0])
+    assert job_runs.renew(store, run.id)
+
+    let_expire(store, run.id, but_for_s=20.0)
+    assert job_runs.running(store) == [run]
 
 
-def test_buried_run_hears_of_it_and_changes_nothing(store: AccountStore) -> None:
-    """It was only slow: by then another one may be running."""
+def test_lease_that_has_expired_stays_so(store: AccountStore) -> None:
+    """The run was only slow: by then another one may be under way."""
     run = begin(store)
-    job_runs.bury(store, run)
+    let_expire(store, run.id)
 
-    assert not job_runs.beat(store, run.id)
+    assert not job_runs.renew(store, run.id)
     assert not job_runs.end(store, run.id, Result.DONE, figures={})
-    assert job_runs.show(store, run.id).result is Result.FAILED
+    assert job_runs.show(store, run.id).result is Result.DIED
 
 
 def test_history_begins_with_the_newest_and_is_bounded(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +120,18 @@ def test_summary_has_the_last_run_and_the_last_success(store: AccountStore, cloc
     assert (found["compact_events"].last, found["compact_events"].success) == (bad, good)
     assert found["compact_events"].first_ms == good.started_ms
     assert (found["usage"].last, found["usage"].success) == (failed, None)
+
+
+def test_summary_has_a_run_that_died_as_the_last_one(store: AccountStore) -> None:
+    """Like one that failed."""
+    good = whole_run(store, Result.DONE)
+    dead = begin(store)
+    assert job_runs.summaries(store)["compact_events"].last == good
+
+    let_expire(store, dead.id)
+
+    summary = job_runs.summaries(store)["compact_events"]
+    assert (summary.last.id, summary.last.result, summary.success) == (dead.id, Result.DIED, good)
 
 
 def test_figures_and_text_are_bounded(store: AccountStore) -> None:

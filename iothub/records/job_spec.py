@@ -13,7 +13,7 @@ from pathlib import Path
 
 from iothub.base.errors import ConfigError
 from iothub.base.units import Endpoint
-from iothub_spark.fields import Fields
+from iothub.records.job_spec_fields import Fields
 
 Option = bool | int | float | str
 _LIMIT_BYTES = 1 << 20

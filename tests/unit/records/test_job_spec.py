@@ -1,4 +1,4 @@
-"""`iothub_spark.spec`: what the runner writes is what the job reads, and nothing else is taken for it."""
+"""`iothub.records.job_spec` and `iothub.records.job_spec_fields`: what the runner writes is what the job reads, and nothing else is taken for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from iothub.base.errors import ConfigError
 from iothub.base.units import Endpoint
-from iothub_spark.spec import (
+from iothub.records.job_spec import (
     HBaseTables,
     KafkaLog,
     KafkaSecurity,
