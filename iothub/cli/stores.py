@@ -197,7 +197,7 @@ def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
             if driver == "redis":
                 queues[driver] = _on_redis(settings, data_dir, stack)
             elif driver != "sqlite":
-                queues[driver] = hbase_queues(driver, _connected(settings, data_dir, stack), settings)
+                queues[driver] = hbase_queues(_connected(settings, data_dir, stack), settings)
             elif database := stack.enter_context(_reading(data_dir.queues, queue_schema.SCHEMA)):
                 queues[driver] = cast("QueueStore", SqliteQueues(database))
         yield SeveralQueues(queues, settings.queues.driver) if queues else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -39,6 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
 _PLACES = 100
+_NONE_REMOVED: Mapping[str, str] = {}
 _SOONEST_S, _LATEST_S = 1.0, 49710 * 86400.0  # of a Session Expiry Interval: whole seconds, 32 bits, the last: never
 
 
@@ -109,10 +110,12 @@ def size(least: int, most: int) -> Kind[int]:
     return Kind(f"size {bounds}", read, str, lambda value: _quote(format_size(value)))
 
 
-def choice(*words: str) -> Kind[str]:
-    """One word of a few."""
+def choice(*words: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[str]:
+    """One word of a few. `removed`: words that were allowed once, and what to do instead."""
 
     def read(raw: object) -> str:
+        if isinstance(raw, str) and raw in removed:
+            raise ValueError(f"{raw} was removed: {removed[raw]}")
         if not isinstance(raw, str) or raw not in words:
             raise ValueError(f"expected one of {', '.join(words)}")
         return raw
@@ -220,13 +223,13 @@ def _read_percent(raw: object) -> int:
     return int(digits)
 
 
-def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
+def queue_choices(*drivers: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[tuple[QueueChoice, ...]]:
     """Tables that choose a driver for new queues; the first one that fits counts, so each must be able to."""
 
     def read(raw: object) -> tuple[QueueChoice, ...]:
         if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
             raise ValueError('expected tables such as [[queues.choices]] with driver = "hbase" and tenants = ["acme"]')
-        read = tuple(_read_queue_choice(number, table, drivers) for number, table in enumerate(raw, 1))
+        read = tuple(_read_queue_choice(number, table, drivers, removed) for number, table in enumerate(raw, 1))
         for number in range(1, len(read) + 1):
             _require_reached(read[:number])
         return read
@@ -239,12 +242,16 @@ def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
     )
 
 
-def _read_queue_choice(number: int, table: dict[str, object], drivers: tuple[str, ...]) -> QueueChoice:
+def _read_queue_choice(
+    number: int, table: dict[str, object], drivers: tuple[str, ...], removed: Mapping[str, str]
+) -> QueueChoice:
     unknown = table.keys() - {"driver", "tenants", "expires_within"}
     if unknown:
         what = f"expected driver, tenants and expires_within, not {min(unknown)!r}"
         raise TableError(number, what, min(unknown))
     driver = table.get("driver")
+    if isinstance(driver, str) and driver in removed:
+        raise TableError(number, f"{driver} was removed: {removed[driver]}", "driver")
     if driver not in drivers:
         found = "and it has none" if driver is None else f"not {driver!r:.64}"
         what = f"expected driver to be one of {', '.join(drivers)}, {found}"

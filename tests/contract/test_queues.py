@@ -17,7 +17,6 @@ from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
-from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import RedisHouse
 
@@ -29,15 +28,13 @@ class Alternating(SeveralQueues):
         self.create_with(("sqlite", "memory")[queue_id % 2], tenant_id, queue_id, limits, first_epoch)
 
 
-@pytest.fixture(params=["memory", "sqlite", "hbase", "hbase-plain", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "hbase", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
         queues = SqliteQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail))
     elif request.param == "hbase":
         queues = HBase().store()[0]
-    elif request.param == "hbase-plain":
-        queues = PlainHBase().store()[0]
     elif request.param == "redis":
         queues = RedisHouse().store()
     yield queues

@@ -8,7 +8,8 @@ from iothub.base.units import QueueChoice
 from iothub.config import value_types
 from iothub.config.sections.key import key
 
-QUEUE_DRIVERS = ("sqlite", "hbase", "hbase-plain", "redis")
+QUEUE_DRIVERS = ("sqlite", "hbase", "redis")
+_REMOVED_DRIVERS = {"hbase-plain": "use hbase (with the iothub-hbase jar on the region servers), redis or sqlite"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,13 @@ class Queues:
     """The virtual queues of persistent sessions. How long they may become is a quota of the plan."""
 
     driver: str = key(
-        value_types.choice(*QUEUE_DRIVERS),
+        value_types.choice(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         "sqlite",
-        "Where the queues are: `queues.db` in the data directory; HBase (section `hbase`): with our coprocessor, or plain, "
-        "where no jar of ours may be loaded and each queue has one hub at a time that appends to it; or Redis (section `redis`), in its memory "
-        "and its append-only file.",
+        "Where the queues are: `queues.db` in the data directory; HBase (section `hbase`), whose region servers need the iothub-hbase jar; "
+        "or Redis (section `redis`), in its memory and its append-only file.",
     )
     choices: tuple[QueueChoice, ...] = key(
-        value_types.queue_choices(*QUEUE_DRIVERS),
+        value_types.queue_choices(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         (),
         "Other drivers for the queues of some tenants, or of sessions that expire within a time; the first table that fits counts. "
         "A queue stays where it was created.",

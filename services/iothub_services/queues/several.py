@@ -237,14 +237,12 @@ class SeveralQueues:
         return TenantUsage(sum(usage.messages for usage in usages), sum(usage.bytes for usage in usages))
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        """What several drivers cannot read, because they share its index, is listed once."""
-        found: dict[int, QueueStats] = {}
+        found: list[QueueStats] = []
         for name, driver in self._drivers.items():
-            for stats in driver.list_queues(tenant_id):
-                if not stats.unreadable or stats.queue_id not in found:
-                    found[stats.queue_id] = stats
-                    self._homes[stats.queue_id] = name
-        return in_order(found.values())
+            mine = driver.list_queues(tenant_id)
+            self._homes.update((stats.queue_id, name) for stats in mine)
+            found += mine
+        return in_order(found)
 
     def drop_tenant(self, tenant_id: int) -> int:
         return sum(driver.drop_tenant(tenant_id) for driver in self._drivers.values())

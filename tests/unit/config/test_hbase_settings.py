@@ -21,10 +21,13 @@ def loaded(*flags: str) -> Config:
     ("flags", "expected"),
     [
         (("queues.driver=hbase",), 'queues.driver = "hbase" needs hbase.thrift, the gateways of HBase'),
-        (("queues.driver=hbase-plain",), 'queues.driver = "hbase-plain" needs hbase.thrift'),
+        (
+            ("queues.driver=hbase-plain",),
+            "hbase-plain was removed: use hbase (with the iothub-hbase jar on the region servers), redis or sqlite",
+        ),
         (("state.driver=hbase",), 'state.driver = "hbase" needs hbase.thrift'),
         (("retained.driver=hbase",), 'retained.driver = "hbase" needs hbase.thrift'),
-        (("queues.driver=memory",), "expected one of sqlite, hbase, hbase-plain, redis"),
+        (("queues.driver=memory",), "expected one of sqlite, hbase, redis"),
         (("retained.driver=hbase-plain",), "expected one of sqlite, hbase"),
     ],
 )
@@ -58,7 +61,7 @@ def test_settings_of_the_real_servers_are_accepted(tmp_path: Path) -> None:
 def test_driver_is_chosen_by_tenant_and_by_expiry() -> None:
     """The first table that fits counts."""
     choices = loaded(
-        'queues.choices=[{driver = "hbase", tenants = ["acme"]}, {driver = "hbase-plain", expires_within = "1h"}]',
+        'queues.choices=[{driver = "hbase", tenants = ["acme"]}, {driver = "hbase", expires_within = "1h"}]',
         "hbase.thrift=one:9090",
     ).queues.choices
 
@@ -66,14 +69,14 @@ def test_driver_is_chosen_by_tenant_and_by_expiry() -> None:
         return next((choice.driver for choice in choices if choice.fits(tenant, expiry_s)), "sqlite")
 
     assert chosen("acme", 60) == "hbase"
-    assert chosen("beta", 3600) == "hbase-plain"
+    assert chosen("beta", 3600) == "hbase"
     assert chosen("beta", 3601) == "sqlite"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('[{tenants = ["acme"]}]', "in table 1: expected driver to be one of sqlite, hbase, hbase-plain"),
+        ('[{tenants = ["acme"]}]', "in table 1: expected driver to be one of sqlite, hbase, redis"),
         ('[{driver = "hbase"}, {driver = "bogus"}]', "in table 2: expected driver to be one of"),
         ('[{driver = "hbase", tenant = "acme"}]', "expected driver, tenants and expires_within, not 'tenant'"),
         ('[{driver = "hbase", expires_within = 5}]', 'expected expires_within = "1h"'),

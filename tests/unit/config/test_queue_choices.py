@@ -39,7 +39,7 @@ tenants = ["acme"]
 
 [[queues.choices]]
 expires_within = "1h"
-driver = "hbase-plain"
+driver = "hbase"
 """
 
 
@@ -59,6 +59,10 @@ def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
     ("table", "expected"),
     [
         ('driver = "bogus"\ntenants = ["beta"]', "line 17: queues.choices: in table 3: expected driver to be one of"),
+        (
+            'driver = "hbase-plain"\ntenants = ["beta"]',
+            "line 17: queues.choices: in table 3: hbase-plain was removed: use hbase (with the iothub-hbase jar",
+        ),
         ('driver = "sqlite"\ntenant = "beta"', "line 18: queues.choices: in table 3: expected driver, tenants and"),
         ('driver = "sqlite"\ntenants = "beta"', "line 18: queues.choices: in table 3: expected tenants to be a list"),
         ('driver = "sqlite"\ntenants = []', "or not there: for all tenants; got []"),
@@ -66,7 +70,7 @@ def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
         ('driver = "sqlite"\nexpires_within = "49711d"', "from 1s to 49710d, not '49711d'"),
         (
             'tenants = ["beta"]',
-            "line 16: queues.choices: in table 3: expected driver to be one of sqlite, hbase, hbase-plain, redis, and it has none",
+            "line 16: queues.choices: in table 3: expected driver to be one of sqlite, hbase, redis, and it has none",
         ),
         (
             'driver = "hbase"\n[[queues.choices]]\ndriver = "sqlite"\ntenants = ["beta"]',
