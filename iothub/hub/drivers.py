@@ -29,7 +29,7 @@ from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.queues.port import QueueStore
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.retained.port import RetainedStore
@@ -124,7 +124,7 @@ class Drivers:
         stores = {name: self._queues_of(name, was_on_redis=was_on_redis) for name in names}
         if len(names) == 1:
             return stores[names[0]]
-        return SeveralQueues(stores, self._settings.queues.driver)
+        return RoutingStore(stores, self._settings.queues.driver)
 
     def _queues_of(self, driver: str, *, was_on_redis: bool) -> QueueStore:
         if driver == "sqlite":

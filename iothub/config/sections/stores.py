@@ -25,8 +25,8 @@ class Queues:
     choices: tuple[QueueChoice, ...] = key(
         value_types.queue_choices(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         (),
-        "Other drivers for the queues of some tenants, or of sessions that expire within a time; the first table that fits counts. "
-        "A queue stays where it was created.",
+        "Other drivers for the queues of some tenants; the first table that fits counts. "
+        "A tenant that has queues stays with the driver that has them.",
     )
     overflow: str = key(
         value_types.choice("reject", "drop-oldest", "drop-qos0-first"),
@@ -50,6 +50,11 @@ class Queues:
     poll_interval_s: float = key(
         value_types.duration(0.1, 60), 1.0, "How often caught-up sessions look for a missed notification."
     )
+
+
+def driver_of(queues: Queues, tenant: str) -> str:
+    """Return the driver that is chosen for a tenant's queues."""
+    return next((choice.driver for choice in queues.choices if choice.fits(tenant)), queues.driver)
 
 
 def chosen_tenants(queues: Queues) -> dict[str, int]:

@@ -18,7 +18,7 @@ from iothub.records.state import encode_state, fold
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.port import Append, Delivery, QueueLimits
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.sqlite.database import connect, open_database
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
@@ -303,8 +303,8 @@ def redis(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
         writer.claim(queue_id, b"hub")
 
     @contextmanager
-    def reading(*_: object) -> Iterator[SeveralQueues]:
-        yield SeveralQueues({"redis": redis.store(2)}, "redis")
+    def reading(*_: object) -> Iterator[RoutingStore]:
+        yield RoutingStore({"redis": redis.store(2)}, "redis")
 
     monkeypatch.setattr(stores, "reading_queues", reading)
     return redis

@@ -25,7 +25,7 @@ from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import layouts
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.redis.store import RedisQueues
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.redis import from_settings
 from iothub_services.retained.sqlite.store import SqliteRetained
@@ -152,8 +152,8 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     require_extra("x", "y", "json")
 
 
-def test_queues_stay_with_a_driver_that_the_settings_name_no_longer(tmp_path: Path) -> None:
-    """From the file to HBase and back: both are open while both may have queues."""
+def test_driver_that_the_settings_name_no_longer_stays_open(tmp_path: Path) -> None:
+    """From the file to HBase and back: tenants that have queues stay with their driver."""
     directory, gateways = DataDir(tmp_path), HBase(thrift=(Endpoint("127.0.0.1", 1),))
     on_hbase = Config(queues=Queues(driver="hbase"), hbase=gateways)
     Drivers(Config(), directory, open_file, nobody, ours).queues().close()
@@ -161,7 +161,7 @@ def test_queues_stay_with_a_driver_that_the_settings_name_no_longer(tmp_path: Pa
     assert queue_drivers(Config(), directory) == ("sqlite",)
     assert queue_drivers(on_hbase, directory) == ("hbase", "sqlite")
     both = Drivers(on_hbase, directory, open_file, SilentCaller, ours).queues()
-    assert isinstance(both, SeveralQueues)
+    assert isinstance(both, RoutingStore)
     both.close()
     assert queue_drivers(Config(hbase=gateways), directory) == ("hbase", "sqlite")
 

@@ -26,7 +26,6 @@ from iothub_services.queues.port import (
     Refused,
     UnreadableQueueError,
 )
-from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.threads import QueueWrites, WriteOp
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
@@ -322,60 +321,3 @@ def test_own_queue_that_cannot_be_read_may_have_noted_a_message_whose_answer_was
     (answer,) = store.append([op])
 
     assert (told(answer), answer.is_noted) == (((UNREADABLE,), [PUBLISHER]), True)
-
-
-def test_several_drivers_tell_of_it_too(house: House) -> None:
-    """With an intent in one driver and the queue in another one nothing closes it: the message fails as a whole, for its publisher to repeat."""
-    memory, store = HBase().store(1)[0], house.store()
-    several = SeveralQueues({"other": memory, "chosen": store}, "chosen")
-    made(store, BROKEN)
-    epoch = made(memory, PUBLISHER).epoch
-    house.spoil(BROKEN)
-    several.list_queues(TENANT)
-
-    assert told(several.append([spread(BROKEN, PUBLISHER)])[0]) == ((UNREADABLE, 1), [BROKEN])
-    with pytest.raises(UnreadableQueueError) as caught, several.group():
-        several.append([spread(BROKEN, qos=2, inbound=Inbound(PUBLISHER, epoch, 7))])
-    assert caught.value.is_written
-    assert memory.claim(PUBLISHER, b"other").inbound == ()
-
-
-def test_several_drivers_take_a_repeat_for_the_same_message(house: House) -> None:
-    """Each comes with a message id of its own; when the queue can be read again all have it once, and its identifier is free for another one."""
-    other, store = HBase().store(1)[0], house.store()
-    several = SeveralQueues({"chosen": store, "other": other}, "chosen")
-    broken, whole = (made(store, each).epoch for each in (BROKEN, WHOLE))
-    epoch = made(other, PUBLISHER).epoch
-    inbound = Inbound(PUBLISHER, epoch, 7)
-    house.spoil(BROKEN)
-    several.list_queues(TENANT)
-    for number in (1, 2, 3):
-        with pytest.raises(UnreadableQueueError), several.group():
-            several.append([spread(BROKEN, WHOLE, qos=2, number=number, inbound=inbound)])
-    assert positions(store, WHOLE, whole) == [1]
-
-    house.mend(BROKEN)
-    with several.group():
-        assert told(several.append([spread(BROKEN, WHOLE, qos=2, number=4, inbound=inbound)])[0]) == ((1, 1), [])
-    assert positions(store, BROKEN, broken) == [1]
-    assert several.append([spread(WHOLE, qos=2, number=5, inbound=inbound)])[0].is_duplicate
-    assert moved(several, MoveKind.FINISH_INBOUND, PUBLISHER, epoch, 7)
-    assert several.append([spread(WHOLE, qos=2, number=5, inbound=inbound)])[0].positions == (2,)
-
-
-def test_several_drivers_forget_with_the_identifier(house: House) -> None:
-    """Its publisher heard a refusal: what comes under it next is another message."""
-    other, store = HBase().store(1)[0], house.store()
-    several = SeveralQueues({"chosen": store, "other": other}, "chosen")
-    _, whole = (made(store, each).epoch for each in (BROKEN, WHOLE))
-    epoch = made(other, PUBLISHER).epoch
-    inbound = Inbound(PUBLISHER, epoch, 7)
-    house.spoil(BROKEN)
-    several.list_queues(TENANT)
-    with pytest.raises(UnreadableQueueError), several.group():
-        several.append([spread(BROKEN, WHOLE, qos=2, inbound=inbound)])
-
-    assert moved(several, MoveKind.FINISH_INBOUND, PUBLISHER, epoch, 7)
-    several.append([spread(WHOLE, qos=2, number=2, inbound=inbound)])
-
-    assert positions(store, WHOLE, whole) == [1, 2]
