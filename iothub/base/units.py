@@ -45,23 +45,14 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """Which driver new queues get: of these tenants (none: of all), of sessions that expire so soon (None: of all)."""
+    """Which driver has the queues of these tenants (none: of all)."""
 
     driver: str
     tenants: tuple[str, ...] = ()
-    expires_within_s: float | None = None
 
-    def fits(self, tenant: str, expiry_s: float) -> bool:
-        """Say whether it is about a session of this tenant with this Session Expiry Interval."""
-        is_soon = self.expires_within_s is None or expiry_s <= self.expires_within_s
-        return is_soon and (not self.tenants or tenant in self.tenants)
-
-    def is_before(self, other: QueueChoice, tenant: str) -> bool:
-        """Say whether it takes everything of a tenant ("": of one that it does not name) that another choice is about."""
-        if self.tenants and tenant not in self.tenants:
-            return False
-        within, others = self.expires_within_s, other.expires_within_s
-        return within is None or (others is not None and others <= within)
+    def fits(self, tenant: str) -> bool:
+        """Say whether it is about this tenant ("": about one that no choice names)."""
+        return not self.tenants or tenant in self.tenants
 
 
 def parse_duration(text: str) -> float:

@@ -14,35 +14,33 @@ from iothub.cli import output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.progress import LOG_INTERVAL_S
+from iothub.hub.drivers import needed_tables
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
-from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
 from iothub_services.queues.hbase_bodies.sweep import LEAST_AGE_S, USUAL_AGE_S, Swept
 
 command = noun("hbase", "HBase: our tables, created, looked at and swept.")
 
 _CLOCK = SystemClock()
-_PLAIN = click.option(
-    "--plain", "is_plain", is_flag=True, help="Without the table that needs our jar (queue driver hbase-plain)."
-)
 
 
 @verb(command, "create-tables")
-@_PLAIN
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be created.")
-def create_tables(app: App, is_plain: bool, is_dry_run: bool) -> None:
+def create_tables(app: App, is_dry_run: bool) -> None:
     """Create the tables that are missing, split into regions beforehand. Safe to repeat.
 
+    Only the tables that the settings need: those of queues, for example, where a queue driver is `hbase`.
     It runs a Java class of the iothub-hbase jar (`make coprocessor`) by HBase's own `hbase`, or what hbase.admin_program names.
-    Exit code 4 when a table exists with another layout, 7 when HBase cannot be reached.
+    Exit code 2 when they need none, 4 when a table exists with another layout, 7 when HBase cannot be reached.
 
     Examples:
       iothub --config .services/iothub.toml hbase create-tables
       HBASE_CLASSPATH=iothub-hbase-0.1.0.jar iothub hbase create-tables --dry-run
     """
     settings = app.loaded.config.hbase
-    wanted = _wanted(app, is_plain=is_plain)
+    wanted = _wanted(app)
     with from_settings.direct_caller(settings) as caller:
         before = table_status(caller, wanted)
     require_ours(before)
@@ -59,20 +57,19 @@ def create_tables(app: App, is_plain: bool, is_dry_run: bool) -> None:
 
 
 @verb(command, "status")
-@_PLAIN
-def status(app: App, is_plain: bool) -> None:
+def status(app: App) -> None:
     """Say which of our tables are there, and whether they are as this program needs them.
 
-    Exit code 3 when one is missing, 4 when one has another layout or is disabled, 7 when HBase cannot be reached.
+    Only the tables that the settings need.
+    Exit code 2 when they need none, 3 when one is missing, 4 when one has another layout or is disabled, 7 when HBase cannot be reached.
 
     Example:
       iothub --config .services/iothub.toml hbase status -o json
     """
     with from_settings.direct_caller(app.loaded.config.hbase) as caller:
-        found = table_status(caller, _wanted(app, is_plain=is_plain))
+        found = table_status(caller, _wanted(app))
     app.rows([_row(each) for each in found], "name", "state", "regions", "problems")
-    unneeded = _unneeded(app)
-    require_all([each for each in found if each.state is not TableState.MISSING or each.name not in unneeded])
+    require_all(found)
 
 
 @verb(command, "sweep")
@@ -137,18 +134,15 @@ class _SweepProgress:
         output.say(f"{swept.references} references found, {swept.bodies} bodies looked at, {swept.deleted} deleted")
 
 
-def _wanted(app: App, *, is_plain: bool) -> tuple[TableLayout, ...]:
-    settings = app.loaded.config.hbase
-    return layouts(settings.namespace, settings.regions, is_plain=is_plain)
-
-
-def _unneeded(app: App) -> set[str]:
-    """Return the table of the driver that needs our jar, unless the settings choose it."""
-    queues = app.loaded.config.queues
-    if "hbase" in {queues.driver, *(choice.driver for choice in queues.choices)}:
-        return set()
-    plain = {layout.name for layout in _wanted(app, is_plain=True)}
-    return {layout.name for layout in _wanted(app, is_plain=False)} - plain
+def _wanted(app: App) -> list[TableLayout]:
+    """Return the tables that the settings need. Raises ConfigError: they need none."""
+    wanted = needed_tables(app.loaded.config, app.data_dir)
+    if not wanted:
+        raise ConfigError(
+            "these settings keep nothing in HBase, so no table is needed: "
+            'set queues.driver, state.driver or retained.driver to "hbase"'
+        )
+    return wanted
 
 
 def _row(status: TableStatus) -> dict[str, object]:

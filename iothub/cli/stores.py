@@ -43,7 +43,7 @@ from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import Caller
 from iothub_services.queues.port import QueueStore
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite import schema as queue_schema
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.quota.slots import SlotFile
@@ -189,7 +189,7 @@ def reading_retained(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterato
 
 
 @contextmanager
-def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[SeveralQueues | None]:
+def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[RoutingStore | None]:
     """Open the virtual queues to read, of one driver or of several; None when no hub has made the file yet."""
     with ExitStack() as stack:
         queues: dict[str, QueueStore] = {}
@@ -197,10 +197,10 @@ def reading_queues(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
             if driver == "redis":
                 queues[driver] = _on_redis(settings, data_dir, stack)
             elif driver != "sqlite":
-                queues[driver] = hbase_queues(driver, _connected(settings, data_dir, stack), settings)
+                queues[driver] = hbase_queues(_connected(settings, data_dir, stack), settings)
             elif database := stack.enter_context(_reading(data_dir.queues, queue_schema.SCHEMA)):
                 queues[driver] = cast("QueueStore", SqliteQueues(database))
-        yield SeveralQueues(queues, settings.queues.driver) if queues else None
+        yield RoutingStore(queues, settings.queues.driver) if queues else None
 
 
 @contextmanager

@@ -109,7 +109,7 @@ addresses = ["redis-1:6379"]  # a master and its replicas; or the Sentinels, usu
 # password_file = "redis-password"  # mode 0600
 
 [queues]
-driver = "hbase"  # "hbase-plain" where our jar may not be loaded into HBase
+driver = "hbase"  # its region servers need the iothub-hbase jar; where it may not be loaded: "redis"
 
 [state]
 driver = "hbase"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -39,7 +39,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
 _PLACES = 100
-_SOONEST_S, _LATEST_S = 1.0, 49710 * 86400.0  # of a Session Expiry Interval: whole seconds, 32 bits, the last: never
+_NONE_REMOVED: Mapping[str, str] = {}
+_EXPIRES_WITHIN_REMOVED = "expires_within was removed, since all queues of a tenant are with one driver: choose by tenants, or remove the table"
 
 
 class TableError(ValueError):
@@ -109,10 +110,12 @@ def size(least: int, most: int) -> Kind[int]:
     return Kind(f"size {bounds}", read, str, lambda value: _quote(format_size(value)))
 
 
-def choice(*words: str) -> Kind[str]:
-    """One word of a few."""
+def choice(*words: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[str]:
+    """One word of a few. `removed`: words that were allowed once, and what to do instead."""
 
     def read(raw: object) -> str:
+        if isinstance(raw, str) and raw in removed:
+            raise ValueError(f"{raw} was removed: {removed[raw]}")
         if not isinstance(raw, str) or raw not in words:
             raise ValueError(f"expected one of {', '.join(words)}")
         return raw
@@ -220,38 +223,42 @@ def _read_percent(raw: object) -> int:
     return int(digits)
 
 
-def queue_choices(*drivers: str) -> Kind[tuple[QueueChoice, ...]]:
-    """Tables that choose a driver for new queues; the first one that fits counts, so each must be able to."""
+def queue_choices(*drivers: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[tuple[QueueChoice, ...]]:
+    """Tables that choose a driver for tenants; the first one that fits counts, so each must be able to."""
 
     def read(raw: object) -> tuple[QueueChoice, ...]:
         if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
             raise ValueError('expected tables such as [[queues.choices]] with driver = "hbase" and tenants = ["acme"]')
-        read = tuple(_read_queue_choice(number, table, drivers) for number, table in enumerate(raw, 1))
+        read = tuple(_read_queue_choice(number, table, drivers, removed) for number, table in enumerate(raw, 1))
         for number in range(1, len(read) + 1):
             _require_reached(read[:number])
         return read
 
     return Kind(
-        f"tables with driver ({', '.join(drivers)}), and tenants, expires_within or both; the last one perhaps with driver alone",
+        f"tables with driver ({', '.join(drivers)}) and tenants; the last one perhaps with driver alone",
         read,
         _list_from_text,
         lambda choices: f"[{', '.join(map(_written_choice, choices))}]",
     )
 
 
-def _read_queue_choice(number: int, table: dict[str, object], drivers: tuple[str, ...]) -> QueueChoice:
-    unknown = table.keys() - {"driver", "tenants", "expires_within"}
+def _read_queue_choice(
+    number: int, table: dict[str, object], drivers: tuple[str, ...], removed: Mapping[str, str]
+) -> QueueChoice:
+    if "expires_within" in table:
+        raise TableError(number, _EXPIRES_WITHIN_REMOVED, "expires_within")
+    unknown = table.keys() - {"driver", "tenants"}
     if unknown:
-        what = f"expected driver, tenants and expires_within, not {min(unknown)!r}"
-        raise TableError(number, what, min(unknown))
+        raise TableError(number, f"expected driver and tenants, not {min(unknown)!r}", min(unknown))
     driver = table.get("driver")
+    if isinstance(driver, str) and driver in removed:
+        raise TableError(number, f"{driver} was removed: {removed[driver]}", "driver")
     if driver not in drivers:
         found = "and it has none" if driver is None else f"not {driver!r:.64}"
         what = f"expected driver to be one of {', '.join(drivers)}, {found}"
         raise TableError(number, what, "driver")
     tenants = _read_tenants(number, table["tenants"]) if "tenants" in table else ()
-    within_s = _read_within(number, table["expires_within"]) if "expires_within" in table else None
-    return QueueChoice(str(driver), tenants, within_s)
+    return QueueChoice(str(driver), tenants)
 
 
 def _read_tenants(number: int, raw: object) -> tuple[str, ...]:
@@ -264,40 +271,26 @@ def _read_tenants(number: int, raw: object) -> tuple[str, ...]:
     return tuple(raw)
 
 
-def _read_within(number: int, raw: object) -> float:
-    try:
-        seconds = parse_duration(raw) if isinstance(raw, str) else 0.0
-    except ValueError:
-        seconds = 0.0
-    if not _SOONEST_S <= seconds <= _LATEST_S:
-        bounds = f"from {format_duration(_SOONEST_S)} to {format_duration(_LATEST_S)}"
-        what = f'expected expires_within = "1h", or another duration with its unit {bounds}, not {raw!r:.64}'
-        raise TableError(number, what, "expires_within")
-    return seconds
-
-
 def _require_reached(choices: Sequence[QueueChoice]) -> None:
     """Raise TableError when the last of these choices is about nothing that the ones before have not taken."""
     *before, choice = choices
     number = len(choices)
-    takers = [_taker(before, choice, tenant) for tenant in choice.tenants or ("",)]
+    takers = [_taker(before, tenant) for tenant in choice.tenants or ("",)]
     if all(takers):
         tables = [str(taker) for taker in sorted(set(takers))]
         by = f"table {tables[0]} takes" if len(tables) == 1 else f"tables {', '.join(tables)} take"
         raise TableError(number, f"it can never be chosen: {by} all that it is about; move it up, or remove it")
 
 
-def _taker(before: Sequence[QueueChoice], choice: QueueChoice, tenant: str) -> int:
-    """Return the number of the first choice that takes all of a tenant that another one is about; 0: none does."""
-    return next((number for number, each in enumerate(before, 1) if each.is_before(choice, tenant)), 0)
+def _taker(before: Sequence[QueueChoice], tenant: str) -> int:
+    """Return the number of the first choice that is about a tenant; 0: none is."""
+    return next((number for number, each in enumerate(before, 1) if each.fits(tenant)), 0)
 
 
 def _written_choice(choice: QueueChoice) -> str:
     parts = [f"driver = {_quote(choice.driver)}"]
     if choice.tenants:
         parts.append(f"tenants = {_quote_list(choice.tenants)}")
-    if choice.expires_within_s is not None:
-        parts.append(f"expires_within = {_quote(format_duration(choice.expires_within_s))}")
     return f"{{{', '.join(parts)}}}"
 
 

@@ -120,7 +120,7 @@ class SharedStores:
         if self.members.living and "sqlite" in queue_drivers(self._node.settings, self._node.data_dir):
             await self.members.leave()
             raise ConfigError(
-                "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase, hbase-plain or redis "
+                "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or redis "
                 f"as queues.driver and in every queues.choices; a {self._node.data_dir.queues.name} from before must go once its sessions have ended"
             )
 

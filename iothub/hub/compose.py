@@ -25,7 +25,7 @@ from iothub.base.errors import BackendError
 from iothub.base.ids import MessageIds, TenantId
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.config.sections.stores import chosen_tenants
+from iothub.config.sections.stores import chosen_tenants, driver_of
 from iothub.engine.plane import Plane
 from iothub.engine.tenant import TenantPlane
 from iothub.hub import quota_ledger
@@ -59,7 +59,7 @@ from iothub_services.hbase.metering import RegistryMeter
 from iothub_services.hbase.threaded import ThreadCaller
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.watch import Watch
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
@@ -265,8 +265,7 @@ class Node:
         self.directory = LocalDirectory()
         self.shared_stores = SharedStores(self) if self.states.is_shared else None
         self.company: Company = self.shared_stores or Alone()
-        has_several = isinstance(self.queues, SeveralQueues)
-        self.queue_admin = AwaitedQueues(self.writer, self._queue_driver if has_several else None)
+        self.queue_admin = AwaitedQueues(self.writer)
         self.retained_admin = AwaitedRetained(self.writer)
         self.unreadable_retained = UnreadableRetained(self.store_alarms)
         self.incarnation = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}"
@@ -355,6 +354,8 @@ class Node:
             backlog_bytes=self.settings.overload.session_backlog_bytes,
             shared=self.shared_quota,
         )
+        if isinstance(self.queues, RoutingStore):
+            self.queues.choose(record.id, driver_of(self.settings.queues, record.name))
         limits = allowance.limits  # in force before anything that is stored later; a disk that fails keeps nobody out
         bounded = self.queue_admin.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
         Deferred.fromCoroutine(bounded).addErrback(_closed)
@@ -390,12 +391,6 @@ class Node:
         pause: Deferred[None] = Deferred()
         self.reactor.callLater(seconds, pause.callback, None)
         return pause
-
-    def _queue_driver(self, tenant_id: int, expiry_s: int) -> str:
-        """Choose the driver of a new queue."""
-        queues, broker = self.settings.queues, self.brokers.present(tenant_id)
-        tenant = "" if broker is None else broker.record.name
-        return next((choice.driver for choice in queues.choices if choice.fits(tenant, expiry_s)), queues.driver)
 
     # --- what the parts tell
 

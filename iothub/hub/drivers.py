@@ -29,7 +29,7 @@ from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.queues.port import QueueStore
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.retained.port import RetainedStore
@@ -124,14 +124,14 @@ class Drivers:
         stores = {name: self._queues_of(name, was_on_redis=was_on_redis) for name in names}
         if len(names) == 1:
             return stores[names[0]]
-        return SeveralQueues(stores, self._settings.queues.driver)
+        return RoutingStore(stores, self._settings.queues.driver)
 
     def _queues_of(self, driver: str, *, was_on_redis: bool) -> QueueStore:
         if driver == "sqlite":
             return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
         if driver == "redis":
             return self._queues_on_redis(was_used=was_on_redis)
-        return hbase_queues(driver, self._hbase(), self._settings)
+        return hbase_queues(self._hbase(), self._settings)
 
     def _queues_on_redis(self, *, was_used: bool) -> QueueStore:
         """`was_used`: a hub worked here with queues on Redis: then they are there, or lost."""
@@ -230,15 +230,11 @@ def redis_queues(
     )
 
 
-def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:
-    """Return one of the queue drivers on HBase."""
-    if driver == "hbase":
-        from iothub_services.queues.hbase.store import HBaseQueues
+def hbase_queues(caller: Caller, settings: Config) -> QueueStore:
+    """Return the queues on HBase."""
+    from iothub_services.queues.hbase.store import HBaseQueues
 
-        return HBaseQueues(caller, Tables(settings.hbase.namespace), frame_bytes=settings.hbase.frame_limit)
-    from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
-
-    return PlainHBaseQueues(caller, Tables(settings.hbase.namespace))
+    return HBaseQueues(caller, Tables(settings.hbase.namespace), frame_bytes=settings.hbase.frame_limit)
 
 
 def hbase_states(caller: Caller, settings: Config) -> StateStore:
@@ -305,11 +301,9 @@ def _note_drivers(data_dir: DataDir, names: list[str]) -> None:
 def needed_tables(settings: Config, data_dir: DataDir) -> list[TableLayout]:
     """Return the tables in HBase that are used here."""
     names = Tables(settings.hbase.namespace)
-    queues = {
-        "hbase": (names.queues, names.queue_index, names.bodies),
-        "hbase-plain": (names.queues_plain, names.queue_index, names.bodies),
-    }
-    wanted = {table for driver in queue_drivers(settings, data_dir) for table in queues.get(driver, ())}
+    wanted = set()
+    if "hbase" in queue_drivers(settings, data_dir):
+        wanted |= {names.queues, names.queue_index, names.bodies}
     wanted |= {names.state, names.checkpoints} if settings.state.driver == "hbase" else set()
     wanted |= {names.retained} if settings.retained.driver == "hbase" else set()
     every = layouts(settings.hbase.namespace, settings.hbase.regions)

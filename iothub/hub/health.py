@@ -93,8 +93,7 @@ class NodeHealth:
             settings.queues.driver,
             *(choice.driver for choice in settings.queues.choices),
         }
-        is_needed = not drivers.isdisjoint({"hbase", "hbase-plain"})
-        return told if is_needed and hbase is not None and len(told) == len(hbase.gateways) else []
+        return told if "hbase" in drivers and hbase is not None and len(told) == len(hbase.gateways) else []
 
     def warnings(self) -> list[str]:
         """Say what the next start of this hub will be refused for."""

@@ -91,7 +91,7 @@ class Duties:
         add("watch", WATCH_INTERVAL_S, self.watch)
         if settings.events.driver == "sqlite":
             add("statistics", HOUSEKEEPING_INTERVAL_S, self._trim_statistics)
-        if settings.hbase.sweep_interval_s and {"hbase", "hbase-plain"} & {*queue_drivers(settings, node.data_dir)}:
+        if settings.hbase.sweep_interval_s and "hbase" in queue_drivers(settings, node.data_dir):
             sweep = BodySweep(settings.hbase, self._run, node.telemetry.registry, node.clock)
             add("bodies", SWEEP_INTERVAL_S, sweep.look, sweep.stop)
         add("jobs", JOBS_INTERVAL_S, self.look_at_jobs)

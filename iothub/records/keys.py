@@ -75,13 +75,6 @@ def intent_row(queue: bytes, packet_id: int) -> bytes:
     return queue + INTENT + packet_id.to_bytes(2, "big")
 
 
-def position_of(row: bytes) -> int:
-    """Return the position in a record's row key. Raises CorruptRecordError."""
-    is_record = len(row) == QUEUE_KEY_BYTES + 1 + _U64 and row[QUEUE_KEY_BYTES:].startswith(RECORD)
-    _require(is_record, "the row key of a queue's record", row)
-    return int.from_bytes(row[-_U64:], "big")
-
-
 def index_key(tenant_id: int, queue_id: int) -> bytes:
     """Return the key of a queue in the tenants' index."""
     return tenant_key(tenant_id) + queue_id.to_bytes(_U64, "big")

@@ -17,7 +17,6 @@ from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.threads import LoadedPage, Read
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.port import RetainedBody, RetainedTopic
-from iothub_services.sessions.port import NEVER_EXPIRES
 
 
 def awaited(start: Callable[[Callable[[Any], None], Callable[[Exception], None]], None]) -> Deferred[Any]:
@@ -27,9 +26,6 @@ def awaited(start: Callable[[Callable[[Any], None], Callable[[Exception], None]]
     return answer
 
 
-Choose = Callable[[int, int], str]
-"""`choose(tenant_id, expiry_s)`: the name of a driver."""
-
 _LOOKED_AT = 32  # queues that cannot be read, at once
 _PAGE_RECORDS = 128
 _PAGE_BYTES = 256 << 10
@@ -38,20 +34,11 @@ _PAGE_BYTES = 256 << 10
 class AwaitedQueues:
     """The rare verbs of the virtual queues; fulfils `iothub_services.sessions.port.QueueAdmin`."""
 
-    def __init__(self, writer: QueueWriter, choose: Choose | None = None) -> None:
-        """`choose`: where there are several drivers, which one a new queue gets."""
+    def __init__(self, writer: QueueWriter) -> None:
         self._writer = writer
-        self._choose = choose
 
-    async def create(
-        self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int, expiry_s: int = NEVER_EXPIRES
-    ) -> None:
-        """Create a queue. `expiry_s`: the Session Expiry Interval of its session, by which its driver may be chosen."""
-        if self._choose is None:
-            await self._call("create", tenant_id, queue_id, limits, first_epoch)
-        else:
-            driver = self._choose(tenant_id, expiry_s)
-            await self._call("create_with", driver, tenant_id, queue_id, limits, first_epoch)
+    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
+        await self._call("create", tenant_id, queue_id, limits, first_epoch)
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim:
         claim: Claim = await self._call("claim", queue_id, owner)

@@ -1,6 +1,6 @@
 """How fast the queue drivers append, read and acknowledge, the store alone: messages a second, and CPU of this process for each.
 
-Run by hand, alone: `.venv/bin/python tests/bench/bench_queues.py --drivers sqlite hbase hbase-plain redis`; it starts HBase and
+Run by hand, alone: `.venv/bin/python tests/bench/bench_queues.py --drivers sqlite hbase redis`; it starts HBase and
 Redis of `make services` where they do not run, and stops them again. `--regions` and `--connections` say what the tables and the client are like.
 Knows no hub: one thread uses the store, as the hub's writer does; the client of HBase has its reactor, as in a hub.
 """
@@ -11,7 +11,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,8 @@ from iothub.base.units import Endpoint
 from iothub.testing.clock import ManualClock
 from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.tables import Tables
 from iothub_services.hbase.threaded import ThreadCaller
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
@@ -37,7 +35,7 @@ from tests.support.own_tables import own_tables
 from tests.support.redis_hubs import RedisQueueHouse
 from tests.support.running import running
 
-DRIVERS = ("sqlite", "hbase", "hbase-plain", "redis")
+DRIVERS = ("sqlite", "hbase", "redis")
 QUEUES = 1_000
 BODY = bytes(1_024)
 TENANT = 1
@@ -69,7 +67,7 @@ def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
         elif driver == "redis":
             store = stack.enter_context(_on_redis())
         else:
-            store = stack.enter_context(_on_hbase(driver, shape))
+            store = stack.enter_context(_on_hbase(shape))
         yield store
         store.close()
 
@@ -85,20 +83,18 @@ def _on_redis() -> Iterator[QueueStore]:
 
 
 @contextmanager
-def _on_hbase(driver: str, shape: Shape) -> Iterator[QueueStore]:
-    table = "queues" if driver == "hbase" else "queues_plain"
-    make: Callable[[ThreadCaller, Tables], QueueStore] = HBaseQueues if driver == "hbase" else PlainHBaseQueues
+def _on_hbase(shape: Shape) -> Iterator[QueueStore]:
     services = Services(say=_say)
     with (
         running(services, "hbase"),
-        own_tables(services, shape.regions, table, "queue_index", "bodies") as tables,
+        own_tables(services, shape.regions, "queues", "queue_index", "bodies") as tables,
         ReactorThread() as reactor,
     ):
         gateways = [Endpoint(HOST, services.ports.thrift)]
         client = HBaseClient(reactor.reactor, gateways, lanes_each=shape.connections)  # type: ignore[arg-type]
         reactor.call(client.open)
         try:
-            yield make(ThreadCaller(client, reactor.reactor.callFromThread), tables)
+            yield HBaseQueues(ThreadCaller(client, reactor.reactor.callFromThread), tables)
         finally:
             reactor.call(client.close)
 

@@ -1,4 +1,4 @@
-"""Bodies that nothing refers to leave the real HBase: by the command, beside hubs that write, whichever driver's queues they were of."""
+"""Bodies that nothing refers to leave the real HBase: by the command, beside hubs that write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.hbase_bodies.in_turn import sweep_in_turn
 from iothub_services.queues.hbase_bodies.sweep import sweep
 from iothub_services.queues.hbase_bodies.turn import Turn
-from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Move, MoveKind, QueueStore
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, flush_regions, own_tables
@@ -39,7 +38,7 @@ FAR_AHEAD_MS = 1 << 50
 @pytest.fixture(scope="module")
 def _tables(_house: Services) -> Iterator[Tables]:
     _house.up()
-    with own_tables(_house, REGIONS, "queues", "queues_plain", "queue_index", "bodies") as tables:
+    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
         yield tables
 
 
@@ -47,9 +46,8 @@ def _tables(_house: Services) -> Iterator[Tables]:
 def tables(_tables: Tables, services: Services) -> Iterator[Tables]:
     yield _tables
     with caller_of(services) as caller:
-        for store in (HBaseQueues(caller, _tables), PlainHBaseQueues(caller, _tables)):
-            with closing(store):
-                store.drop_tenant(TENANT)
+        with closing(HBaseQueues(caller, _tables)) as store:
+            store.drop_tenant(TENANT)
         sweep(caller, _tables, FAR_AHEAD_MS, lambda _: None)
 
 
@@ -88,13 +86,10 @@ def test_command_deletes_what_is_old_and_loose(
         assert [record.body for record in store.read(1, epoch, 0, 2, MANY).records] == [LARGE]
 
 
-@pytest.mark.parametrize("driver", [HBaseQueues, PlainHBaseQueues], ids=["hbase", "hbase-plain"])
-def test_hub_that_writes_meanwhile_loses_no_body(
-    driver: type[HBaseQueues | PlainHBaseQueues], tables: Tables, services: Services
-) -> None:
+def test_hub_that_writes_meanwhile_loses_no_body(tables: Tables, services: Services) -> None:
     """A writer puts bodies, refers to them and acknowledges half, while sweep after sweep spares only what is younger than a second."""
-    writing, total = _Writing(driver, tables, services), 0
-    with caller_of(services) as caller, closing(driver(caller, tables)) as store:
+    writing, total = _Writing(tables, services), 0
+    with caller_of(services) as caller, closing(HBaseQueues(caller, tables)) as store:
         made(store, 5)
         thread = threading.Thread(target=writing.run)
         thread.start()
@@ -123,15 +118,14 @@ def _bodies(store: QueueStore) -> Iterator[bytes]:
 class _Writing:
     """A hub in a thread: the first half of its messages is acknowledged."""
 
-    def __init__(self, driver: type[HBaseQueues | PlainHBaseQueues], tables: Tables, services: Services) -> None:
-        self._driver = driver
+    def __init__(self, tables: Tables, services: Services) -> None:
         self._tables = tables
         self._services = services
         self.failures: list[Exception] = []
 
     def run(self) -> None:
         try:
-            with caller_of(self._services) as caller, closing(self._driver(caller, self._tables)) as store:
+            with caller_of(self._services) as caller, closing(HBaseQueues(caller, self._tables)) as store:
                 epoch = store.claim(5, b"writer").epoch
                 for number in range(1, MESSAGES + 1):
                     store.append([one(5, number, body=LARGE)])

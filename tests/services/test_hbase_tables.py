@@ -58,9 +58,9 @@ def test_tables_are_made_as_they_are_described(admin: TableAdmin, caller: Direct
 
 def test_rows_of_queues_spread_over_the_regions(admin: TableAdmin, caller: DirectCaller, namespace: str) -> None:
     """As the keys are made for; and what is written there is found by a scan of its queue alone."""
-    (plain,) = (layout for layout in layouts(namespace, REGIONS) if layout.name.endswith(":queues_plain"))
-    admin.create([plain])
-    table = plain.name.encode()
+    queues_table = layouts(namespace, REGIONS)[0]
+    admin.create([queues_table])
+    table = queues_table.name.encode()
     queues = [keys.queue_key(number, 7) for number in range(8)]
     caller.call_many(
         [calls.mutate_row(table, keys.record_row(queue, at), {b"d:b": b"x"}) for queue in queues for at in (1, 2, 256)]
@@ -71,16 +71,16 @@ def test_rows_of_queues_spread_over_the_regions(admin: TableAdmin, caller: Direc
     rows = caller.scan(calls.Scan(table, queues[3], keys.prefix_end(queues[3])))
 
     assert sorted(homes) == sorted(starts * 2)
-    assert [keys.position_of(row.key) for row in rows] == [1, 2, 256]
+    assert [row.key for row in rows] == [keys.record_row(queues[3], at) for at in (1, 2, 256)]
 
 
 def test_other_layout_is_refused_and_left_alone(admin: TableAdmin, caller: DirectCaller, namespace: str) -> None:
     """A table that somebody else made, or that another setting of ours made."""
-    wanted = layouts(namespace, REGIONS, is_plain=True)[:2]
+    wanted = layouts(namespace, REGIONS)[:2]
     admin.create(wanted[:1])
 
     with pytest.raises(ConflictError, match="4 regions, or other bounds, in place of 8"):
-        admin.create(layouts(namespace, 2 * REGIONS, is_plain=True)[:2])
+        admin.create(layouts(namespace, 2 * REGIONS)[:2])
 
     assert [status.state for status in table_status(caller, wanted)] == [TableState.OK, TableState.MISSING]
 
@@ -91,28 +91,27 @@ def test_command_creates_and_shows(
     """`iothub hbase`: 3 while tables are missing, 0 afterwards, 4 for another layout, 7 when nobody listens."""
     file = tmp_path / "iothub.toml"
 
-    def hbase(
-        *words: str, port: int = services.ports.thrift, regions: int = REGIONS, driver: str = "hbase-plain"
-    ) -> int:
+    def hbase(*words: str, port: int = services.ports.thrift, regions: int = REGIONS, queues: str = "hbase") -> int:
         file.write_text(
             f'[hbase]\nthrift = ["{HOST}:{port}"]\nnamespace = "{namespace}"\nregions = {regions}\n'
             f'admin_program = "{services.places.folder / "hbase-java"}"\n'
-            f'[queues]\ndriver = "{driver}"\n'
+            f'[queues]\ndriver = "{queues}"\n[state]\ndriver = "hbase"\n'
         )
         return run(["--config", str(file), "hbase", *words])
 
-    assert hbase("status", "--plain") == 3
+    assert hbase("status") == 3
     assert "create them: iothub hbase create-tables" in capsys.readouterr().err
-    assert hbase("create-tables", "--plain", "--dry-run", "-o", "json") == 0
-    assert len(json.loads(capsys.readouterr().out)["created"]) == 6
-    assert hbase("create-tables", "--plain") == 0
-    assert f"created {namespace}:queues_plain, " in capsys.readouterr().err
-    assert hbase("create-tables", "--plain") == 0
+    assert hbase("create-tables", "--dry-run", "-o", "json", queues="sqlite") == 0
+    assert len(json.loads(capsys.readouterr().out)["created"]) == 2  # what only queues need is left out
+    assert hbase("create-tables", queues="sqlite") == 0
+    assert f"created {namespace}:state, " in capsys.readouterr().err
+    assert hbase("create-tables", queues="sqlite") == 0
     assert "nothing to do" in capsys.readouterr().err
-    assert hbase("status", "--plain", "-o", "json") == 0
+    assert hbase("status", "-o", "json", queues="sqlite") == 0
     assert {row["state"] for row in json.loads(capsys.readouterr().out)} == {"ok"}
-    assert hbase("status") == 0  # no setting chooses the driver that needs the table of our jar
-    assert hbase("status", "--plain", regions=8) == 4
-    assert hbase("status", driver="hbase") == 3
-    assert hbase("create-tables", "--plain", port=1) == 7
+    assert hbase("status") == 3
+    assert hbase("create-tables") == 0
+    assert hbase("status") == 0
+    assert hbase("status", regions=8) == 4
+    assert hbase("create-tables", port=1) == 7
     assert "Connection refused" in capsys.readouterr().err

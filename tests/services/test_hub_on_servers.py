@@ -15,7 +15,6 @@ import pytest
 from iothub.base.units import Endpoint
 from iothub.records import keys
 from iothub_services.hbase import calls
-from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
@@ -24,10 +23,8 @@ from tests.support.clients import Door
 from tests.support.hub import Hub, free_port
 from tests.support.own_tables import caller_of, reopen_regions
 from tests.support.party import Party
-from tests.support.server_hub import PLAIN_TENANT, alarms, own_stores, server_hub
+from tests.support.server_hub import alarms, own_stores, server_hub
 from tests.support.waiting import until
-
-TENANTS = ["acme", PLAIN_TENANT]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,6 @@ def hub(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One for all tests: each has clients of its own."""
     with own_stores(_house) as stores:
         hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
-        hub.tenant(PLAIN_TENANT, "dev1", "dev2")
         hub.start()
         yield hub
         hub.close()
@@ -69,61 +65,40 @@ def again(hub: Hub, is_killed: bool) -> None:
 
 
 def test_offline_sessions_get_everything_once_and_in_order(hub: Hub, party: Party) -> None:
-    """QoS 1 and 2, through a clean restart and through kill -9; with both queue drivers; the retained message is there, too."""
-    for tenant in TENANTS:
-        subscriber = party(5, "offline", tenant=tenant, keep=True)
-        subscriber.subscribe(("room/#", 2))
-        subscriber.disconnect()
+    """QoS 1 and 2, through a clean restart and through kill -9; the retained message is there, too."""
+    subscriber = party(5, "offline", keep=True)
+    subscriber.subscribe(("room/#", 2))
+    subscriber.disconnect()
     sent = []
     for number in range(30):
         if number in (10, 20):
             again(hub, is_killed=number == 20)
         payload = f"{number}".encode()
         sent.append(payload)
-        for tenant in TENANTS:
-            version, is_kept = 5 if number % 2 else 4, number % 3 == 0
-            publisher = party(version, f"p{number % 3}", tenant=tenant, device="dev2", keep=is_kept)
-            publisher.publish("room/temperature", payload, qos=1 + number % 2, retain=number == 29)
-            publisher.disconnect()
+        version, is_kept = 5 if number % 2 else 4, number % 3 == 0
+        publisher = party(version, f"p{number % 3}", device="dev2", keep=is_kept)
+        publisher.publish("room/temperature", payload, qos=1 + number % 2, retain=number == 29)
+        publisher.disconnect()
 
-    for tenant in TENANTS:
-        back = party(5, "offline", tenant=tenant, keep=True)
-        late = party(5, tenant=tenant)
-        late.subscribe(("room/+", 1))
-        assert back.connack.session_present
-        assert back.payloads(30) == sent
-        assert late.payloads() == [b"29"]
-        back.nothing()
+    back = party(5, "offline", keep=True)
+    late = party(5)
+    late.subscribe(("room/+", 1))
+    assert back.connack.session_present
+    assert back.payloads(30) == sent
+    assert late.payloads() == [b"29"]
+    back.nothing()
 
 
-def test_queues_of_a_tenant_are_with_the_driver_that_was_chosen(hub: Hub, party: Party, caller: DirectCaller) -> None:
-    """Each in its own table."""
-    for tenant in TENANTS:
-        subscriber = party(5, "chosen", tenant=tenant, keep=True)
-        subscriber.subscribe(("chosen", 1))
-        subscriber.disconnect()
-        party(tenant=tenant, device="dev2").publish("chosen", b"x", qos=1)
-    names = Tables(hub.environment["IOTHUB_HBASE__NAMESPACE"])
-
-    def tenants_of(table: bytes) -> set[int]:
-        return {int.from_bytes(row.key[8:12]) for row in caller.scan(Scan(table)) if len(row.key) > 13}
-
-    ids = {str(row["name"]): int(str(row["id"])) for row in hub.rows("tenant", "list")}
-    assert tenants_of(names.queues) == {ids["acme"]}
-    assert tenants_of(names.queues_plain) == {ids[PLAIN_TENANT]}
-
-
-@pytest.mark.parametrize("tenant", TENANTS)
-def test_second_connection_takes_the_session_over(party: Party, tenant: str) -> None:
+def test_second_connection_takes_the_session_over(party: Party) -> None:
     """What the first has not acknowledged comes to the second, with DUP; the first hears 0x8E."""
-    first = party(5, "taken", tenant=tenant, keep=True)
+    first = party(5, "taken", keep=True)
     first.subscribe(("a", 1))
-    publisher = party(tenant=tenant, device="dev2")
+    publisher = party(device="dev2")
     for number in range(3):
         publisher.publish("a", f"{number}".encode(), qos=1)
     seen = [packet.payload for packet in first.get(3)]
 
-    second = party(5, "taken", tenant=tenant, keep=True)
+    second = party(5, "taken", keep=True)
 
     first.refused(0x8E)
     packets = second.take(3)

@@ -1,4 +1,4 @@
-"""The queue drivers on HBase while links are cut, regions move, HBase dies and owners change: nothing acknowledged is lost or doubled.
+"""The queue driver `hbase` while links are cut, regions move, HBase dies and owners change: nothing acknowledged is lost or doubled.
 
 The bytes of the coprocessor under the same faults: `test_queue_coprocessor_faults.py`.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from iothub.testing.queue_contract import MANY, made
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound
 from ops.services.house import Services
 from ops.services.places import HOST
@@ -34,25 +32,14 @@ _FIRST = iter(range(1, 1 << 20, 100))
 @pytest.fixture(scope="module")
 def _tables(_house: Services) -> Iterator[Tables]:
     _house.up()
-    with own_tables(_house, REGIONS, "queues", "queues_plain", "queue_index", "bodies") as tables:
+    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
         yield tables
 
 
 @pytest.fixture
-def coprocessor(_tables: Tables, services: Services) -> QueueHouse:
+def house(_tables: Tables, services: Services) -> QueueHouse:
     """The same tables for all tests of this file; each takes queues of its own. The servers are up."""
     return QueueHouse(services, _tables, HBaseQueues, _tables.queues)
-
-
-@pytest.fixture
-def plain(_tables: Tables, services: Services) -> QueueHouse:
-    return QueueHouse(services, _tables, PlainHBaseQueues, _tables.queues_plain)
-
-
-@pytest.fixture(params=["hbase", "hbase-plain"])
-def house(request: pytest.FixtureRequest, coprocessor: QueueHouse, plain: QueueHouse) -> QueueHouse:
-    """Each of the two drivers."""
-    return coprocessor if request.param == "hbase" else plain
 
 
 def fresh() -> range:
@@ -66,7 +53,7 @@ def test_link_is_cut_between_call_and_answer(services: Services, house: QueueHou
     queues = fresh()
     house.create(queues)
     with CutLink(HOST, services.ports.thrift) as link:
-        with house.writing(1, queues, port=link.port, is_reading=house.make is PlainHBaseQueues) as hubs:
+        with house.writing(1, queues, port=link.port) as hubs:
             for _ in range(20):
                 link.cut()
                 time.sleep(0.05)
@@ -94,59 +81,43 @@ def test_inbound_qos2_while_the_link_is_cut(services: Services, house: QueueHous
             assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 41)]
 
 
-def test_hubs_append_while_regions_close_and_open(coprocessor: QueueHouse, plain: QueueHouse) -> None:
-    """A region that is on its way refuses for a moment. Eight hubs write to one queue; with the other driver two hubs take queues from each other.
+def test_hubs_append_while_regions_close_and_open(house: QueueHouse) -> None:
+    """A region that is on its way refuses for a moment. Eight hubs write to one queue."""
+    queues = fresh()[:1]
+    house.create(queues)
 
-    Owners change in the middle there, and both append all the time.
-    """
-    queues, others = fresh()[:1], fresh()
-    coprocessor.create(queues)
-    plain.create(others)
+    with house.writing(WRITERS, queues) as hubs:
+        reopen_regions(house.services, house.table, ROUNDS)
 
-    with (
-        coprocessor.writing(WRITERS, queues) as hubs,
-        plain.writing(2, others, is_reading=True) as owners,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        list(pool.map(lambda house: reopen_regions(house.services, house.table, ROUNDS), (coprocessor, plain)))
-
-    coprocessor.check(hubs, queues)
-    plain.check(owners, others)
+    house.check(hubs, queues)
 
 
 @pytest.mark.parametrize(
-    ("writers", "count", "owners"),
-    [
-        pytest.param(2, QUEUES, 2, id="many queues, owners change"),
-        *at_night(pytest.param(WRITERS, 1, 1, id="one queue, one owner")),
-    ],
+    ("writers", "count"),
+    [pytest.param(2, QUEUES, id="many queues"), *at_night(pytest.param(WRITERS, 1, id="one queue"))],
 )
-def test_hubs_append_while_hbase_is_killed(
-    services: Services, coprocessor: QueueHouse, plain: QueueHouse, writers: int, count: int, owners: int
-) -> None:
-    """Kill -9 under load of both drivers: what may have been written is sent again, with the same bytes, or looked for."""
-    chosen, others = fresh()[:count], fresh()
-    coprocessor.create(chosen)
-    plain.create(others)
+def test_hubs_append_while_hbase_is_killed(services: Services, house: QueueHouse, writers: int, count: int) -> None:
+    """Kill -9 under load: what may have been written is sent again, with the same bytes."""
+    queues = fresh()[:count]
+    house.create(queues)
 
-    with coprocessor.writing(writers, chosen) as hubs, plain.writing(owners, others, is_reading=True) as plain_hubs:
+    with house.writing(writers, queues, is_reading=count > 1) as hubs:
         time.sleep(FLIGHT_S)
         services.kill("hbase")
         services.up("hbase")
 
-    for house, found, queues in ((coprocessor, hubs, chosen), (plain, plain_hubs, others)):
-        house.check(found, queues)
-        assert sum(hub.failures for hub in found) > 0
+    house.check(hubs, queues)
+    assert sum(hub.failures for hub in hubs) > 0
 
 
 @pytest.mark.parametrize("is_restarted", [False, *at_night(True)])
-def test_hubs_append_while_their_gateway_is_killed(services: Services, plain: QueueHouse, is_restarted: bool) -> None:
+def test_hubs_append_while_their_gateway_is_killed(services: Services, house: QueueHouse, is_restarted: bool) -> None:
     """HBase goes on; calls that the gateway had taken may be done after it has gone. At night it is restarted in good order, too."""
     services.up("gateway")
     queues = fresh()
-    plain.create(queues)
+    house.create(queues)
 
-    with plain.writing(2, queues, port=services.ports.second_thrift, is_reading=True) as hubs:
+    with house.writing(2, queues, port=services.ports.second_thrift, is_reading=True) as hubs:
         time.sleep(FLIGHT_S)
         services.kill("gateway")
         services.up("gateway")
@@ -155,5 +126,5 @@ def test_hubs_append_while_their_gateway_is_killed(services: Services, plain: Qu
             services.restart("gateway")
 
     services.down("gateway")
-    plain.check(hubs, queues)
+    house.check(hubs, queues)
     assert sum(hub.failures for hub in hubs) > 0

@@ -25,11 +25,10 @@ from tests.support.kafka_hub import readiness
 from tests.support.night import by_day
 from tests.support.packets import DISCONNECT, SUBACK
 from tests.support.party import Party
-from tests.support.server_hub import PLAIN_TENANT, own_stores
+from tests.support.server_hub import own_stores
 from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.waiting import until
 
-TENANTS = ["acme", PLAIN_TENANT]
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
 KILLS, KILLS_S = by_day((3, 15.0), (4, 32.0))
 
@@ -70,17 +69,16 @@ def row(hub: Hub, client_id: str) -> dict[str, object]:
     return next(row for row in hub.rows("session", "list", "acme") if row["name"] == client_id)
 
 
-@pytest.mark.parametrize("tenant", TENANTS)
 @pytest.mark.parametrize("is_forward", [True, False], ids=["first", "second"])
 def test_what_the_other_hub_accepts_reaches_a_session_whose_hub_was_killed(
-    pair: Pair, at: At, tenant: str, is_forward: bool
+    pair: Pair, at: At, is_forward: bool
 ) -> None:
     """A session that began after both had started; its hub is killed; the other one accepts; it comes back to either (B39)."""
     mine, other = (pair.first, pair.second) if is_forward else (pair.second, pair.first)
     client_id, topic = f"b39-{is_forward}", f"b39/{is_forward}"
-    subscriber = at(mine)(5, client_id, tenant=tenant, keep=True)
+    subscriber = at(mine)(5, client_id, keep=True)
     subscriber.subscribe((f"{topic}/#", 2))
-    publisher = at(other)(5, tenant=tenant, device="dev2")
+    publisher = at(other)(5, device="dev2")
     sent = []
     for number in range(30):
         if number == 10:
@@ -90,10 +88,10 @@ def test_what_the_other_hub_accepts_reaches_a_session_whose_hub_was_killed(
         sent.append(b"%d" % number)
         publisher.publish(f"{topic}/x", sent[-1], qos=1 + number % 2)
 
-    back = at(other)(5, client_id, tenant=tenant, keep=True)
+    back = at(other)(5, client_id, keep=True)
     first = back.payloads(15)
     back.drop()
-    home = at(mine)(5, client_id, tenant=tenant, keep=True)
+    home = at(mine)(5, client_id, keep=True)
 
     assert back.connack.session_present
     assert home.connack.session_present
@@ -101,11 +99,10 @@ def test_what_the_other_hub_accepts_reaches_a_session_whose_hub_was_killed(
     home.nothing()
 
 
-@pytest.mark.parametrize("tenant", TENANTS)
-def test_message_reaches_a_client_that_is_connected_to_the_other_hub(pair: Pair, at: At, tenant: str) -> None:
+def test_message_reaches_a_client_that_is_connected_to_the_other_hub(pair: Pair, at: At) -> None:
     """Subscribed just before it is published: from the SUBACK on every hub routes by it; in order, once."""
-    subscriber = at(pair.first)(5, "online", tenant=tenant, keep=True)
-    publishers = [at(hub)(5, tenant=tenant, device="dev2") for hub in (pair.second, pair.first)]
+    subscriber = at(pair.first)(5, "online", keep=True)
+    publishers = [at(hub)(5, device="dev2") for hub in (pair.second, pair.first)]
     sent = []
     for round_ in range(5):
         subscriber.subscribe((f"online/{round_}", 2))

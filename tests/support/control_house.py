@@ -126,9 +126,7 @@ class Queues:
     is_silent: bool = False  # nobody answers
     standing_still: dict[str, str] = field(default_factory=dict)  # their sessions
 
-    async def create(
-        self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int, expiry_s: int = 0
-    ) -> None:
+    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
         self.store.queue(queue_id).epoch = first_epoch - 1
         self.owners[queue_id] = tenant_id
         self.limits[queue_id] = limits

@@ -27,7 +27,7 @@ from iothub_services.queues.hbase.moves import require
 from iothub_services.queues.hbase.regions import Regions
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import QueueLimits
-from iothub_services.queues.remote.index import COLUMN, VERSION, Driver, all_of
+from iothub_services.queues.remote.index import CELL, COLUMN, all_of
 from iothub_services.sessions.manager import EPOCH_BITS
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.service import StateService
@@ -43,7 +43,6 @@ FIRST_QUEUE = 1_000_000  # far above those that hubs give out meanwhile
 _EXPIRY_S = 86_400
 _AT_ONCE = 1_000
 _NARROW = QueueLimits(1_000, 1 << 20)
-_CELL = bytes((VERSION, Driver.COPROCESSOR))
 
 
 def leave_many(hub: Hub, stores: Stores, count: int, narrow: int = 0) -> None:
@@ -90,7 +89,7 @@ def _make_queues(caller: DirectCaller, tables: Tables, subjects: Sequence[Subjec
     regions.load()
     for at in range(0, len(subjects), _AT_ONCE):
         part = subjects[at : at + _AT_ONCE]
-        rows = [Mutation(keys.index_key(each.tenant_id, _queue_of(each)), {COLUMN: _CELL}) for each in part]
+        rows = [Mutation(keys.index_key(each.tenant_id, _queue_of(each)), {COLUMN: CELL}) for each in part]
         all_of(caller.call_many([calls.mutate_rows(tables.queue_index, rows)]))
         made = [
             requests.create(

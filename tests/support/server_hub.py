@@ -36,17 +36,12 @@ class Stores:
     environment: dict[str, str]
 
 
-PLAIN_TENANT = "beta"
-
-
 @contextmanager
-def own_stores(services: Services, driver: str = "hbase") -> Iterator[Stores]:
-    """Names of one's own; what was made under them is gone afterwards. Queues of `PLAIN_TENANT` are with driver `hbase-plain`."""
+def own_stores(services: Services) -> Iterator[Stores]:
+    """Names of one's own; what was made under them is gone afterwards."""
     with own_topics(services) as kafka:
         namespace = f"t{uuid.uuid4().hex}"
         environment = {
-            "IOTHUB_QUEUES__DRIVER": driver,
-            "IOTHUB_QUEUES__CHOICES": f'[{{driver = "hbase-plain", tenants = ["{PLAIN_TENANT}"]}}]',
             "IOTHUB_QUEUES__GIVE_UP": "2m",
             "IOTHUB_HBASE__NAMESPACE": namespace,
             "IOTHUB_HBASE__REGIONS": str(REGIONS),

@@ -18,7 +18,7 @@ from tests.support.kills import Cast, Outcome
 from tests.support.ledger import Ledger
 from tests.support.load import drained, settle, spawn
 from tests.support.publisher import Publisher
-from tests.support.server_hub import PLAIN_TENANT, Stores, server_hub, share_accounts, sister
+from tests.support.server_hub import Stores, server_hub, share_accounts, sister
 from tests.support.subscriber import Subscriber
 from tests.support.survivor import Plan
 
@@ -39,7 +39,6 @@ class Pair:
 def pair_of_hubs(directory: Path, stores: Stores) -> Iterator[Pair]:
     """Neither is started; what runs at the end is killed."""
     first = server_hub(directory, stores)
-    first.tenant(PLAIN_TENANT, "dev1", "dev2")
     share_accounts(first)
     second_dir = sister(first, directory)
     shared = dict(first.environment)

@@ -35,7 +35,6 @@ _HUB_MODULES = (
     "iothub.hub.twisted_log",
     "iothub_services.events.kafka.log",
     "iothub_services.queues.hbase.store",
-    "iothub_services.queues.hbase_plain.store",
     "iothub_services.retained.hbase.store",
     "iothub_services.state.hbase.checkpoints",
     "iothub_services.state.hbase.store",

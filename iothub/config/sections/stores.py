@@ -8,7 +8,8 @@ from iothub.base.units import QueueChoice
 from iothub.config import value_types
 from iothub.config.sections.key import key
 
-QUEUE_DRIVERS = ("sqlite", "hbase", "hbase-plain", "redis")
+QUEUE_DRIVERS = ("sqlite", "hbase", "redis")
+_REMOVED_DRIVERS = {"hbase-plain": "use hbase (with the iothub-hbase jar on the region servers), redis or sqlite"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +17,16 @@ class Queues:
     """The virtual queues of persistent sessions. How long they may become is a quota of the plan."""
 
     driver: str = key(
-        value_types.choice(*QUEUE_DRIVERS),
+        value_types.choice(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         "sqlite",
-        "Where the queues are: `queues.db` in the data directory; HBase (section `hbase`): with our coprocessor, or plain, "
-        "where no jar of ours may be loaded and each queue has one hub at a time that appends to it; or Redis (section `redis`), in its memory "
-        "and its append-only file.",
+        "Where the queues are: `queues.db` in the data directory; HBase (section `hbase`), whose region servers need the iothub-hbase jar; "
+        "or Redis (section `redis`), in its memory and its append-only file.",
     )
     choices: tuple[QueueChoice, ...] = key(
-        value_types.queue_choices(*QUEUE_DRIVERS),
+        value_types.queue_choices(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         (),
-        "Other drivers for the queues of some tenants, or of sessions that expire within a time; the first table that fits counts. "
-        "A queue stays where it was created.",
+        "Other drivers for the queues of some tenants; the first table that fits counts. "
+        "A tenant that has queues stays with the driver that has them.",
     )
     overflow: str = key(
         value_types.choice("reject", "drop-oldest", "drop-qos0-first"),
@@ -50,6 +50,11 @@ class Queues:
     poll_interval_s: float = key(
         value_types.duration(0.1, 60), 1.0, "How often caught-up sessions look for a missed notification."
     )
+
+
+def driver_of(queues: Queues, tenant: str) -> str:
+    """Return the driver that is chosen for a tenant's queues."""
+    return next((choice.driver for choice in queues.choices if choice.fits(tenant)), queues.driver)
 
 
 def chosen_tenants(queues: Queues) -> dict[str, int]:

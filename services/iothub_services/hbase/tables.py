@@ -7,7 +7,6 @@ table             row                                    family  cells
 ================  =====================================  ======  =========================================================
 `queues`          K | 0                                  `m`     a queue's meta row; driver `hbase`, with our coprocessor
 `queues`          K | 1 | position                       `d`     its records
-`queues_plain`    the same                               `m` `d` driver `hbase-plain`, without a jar of ours
 `queue_index`     tenant | queue id                      `i`     which queues a tenant has
 `bodies`          reversed clock | tenant | rest of id   `b`     bodies that many records refer to
 `state`           tenant | client id                     `s`     the folded record of a persistent session
@@ -61,7 +60,6 @@ class Tables:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.queues = self._named("queues")
-        self.queues_plain = self._named("queues_plain")
         self.queue_index = self._named("queue_index")
         self.bodies = self._named("bodies")
         self.state = self._named(STATES_TABLE)
@@ -77,24 +75,20 @@ def split_keys(regions: int) -> tuple[bytes, ...]:
     return tuple(bytes((number * 256 // regions,)) for number in range(1, regions))
 
 
-def layouts(namespace: str, regions: int, *, is_plain: bool = False) -> tuple[TableLayout, ...]:
-    """Return the layout of every table; `is_plain`: without the one that needs our jar."""
+def layouts(namespace: str, regions: int) -> tuple[TableLayout, ...]:
+    """Return the layout of every table."""
     names, splits = Tables(namespace), split_keys(regions)
-    never_split = {"SPLIT_POLICY": NO_SPLITS}
-    observed = {**never_split, _COPROCESSOR_KEY: coprocessor(COPROCESSOR)}
+    observed = {"SPLIT_POLICY": NO_SPLITS, _COPROCESSOR_KEY: coprocessor(COPROCESSOR)}
     # Rows that are gone soon, and meta rows that change with every append: EAGER drops both before a flush writes them.
     queues = (_family("m", "ROW", "EAGER", **_EAGER_AT), _family("d", "NONE", "EAGER", **_EAGER_AT))
-    plain = (_family("m", "ROW", "BASIC"), _family("d", "ROW", "BASIC"))
-    found = (
+    return (
         TableLayout(names.queues.decode(), queues, observed, splits, is_fixed=True),
-        TableLayout(names.queues_plain.decode(), plain, never_split, splits, is_fixed=True),
         TableLayout(names.queue_index.decode(), (_family("i", "NONE", "NONE"),)),
         TableLayout(names.bodies.decode(), (_family("b", "ROW", "BASIC"),), {}, splits),
         TableLayout(names.state.decode(), (_family("s", "ROW", "BASIC"),)),
         TableLayout(names.checkpoints.decode(), (_family("c", "ROW", "NONE"),)),
         TableLayout(names.retained.decode(), (_family("r", "ROW", "NONE"),)),
     )
-    return found[1:] if is_plain else found
 
 
 def coprocessor(java_class: str) -> str:

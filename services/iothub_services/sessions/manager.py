@@ -146,7 +146,7 @@ class SessionManager:
         first_epoch, has_queue = queue_id << EPOCH_BITS, False
         limits = home.queue_limits(request.device)
         try:
-            await self._queues.create(home.tenant_id, queue_id, limits, first_epoch, request.expiry_s)
+            await self._queues.create(home.tenant_id, queue_id, limits, first_epoch)
             has_queue = True
             claim = await self._queues.claim(queue_id, self._owner)
             await self._record_created(home, request, queue_id, claim.epoch)

@@ -174,8 +174,7 @@ class SessionControl:
 class QueueAdmin(Protocol):
     """The rare verbs of the virtual queues, awaitable (each one durable when it is done)."""
 
-    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int, expiry_s: int) -> None:
-        """`expiry_s`: of the session; its driver may be chosen by it."""
+    async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None: ...
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
 

@@ -19,8 +19,18 @@ def test_without_a_gateway_the_setting_is_named(tmp_path: Path, capsys: pytest.C
 def test_unreachable_gateway_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 7, one line, with the address."""
     file = tmp_path / "iothub.toml"
-    file.write_text('[hbase]\nthrift = ["127.0.0.1:1"]\n')
+    file.write_text('[hbase]\nthrift = ["127.0.0.1:1"]\n[state]\ndriver = "hbase"\n')
 
     assert run(["--config", str(file), "hbase", "create-tables"]) == 7
 
     assert capsys.readouterr().err == "iothub: HBase's gateway 127.0.0.1:1: Connection refused\n"
+
+
+def test_settings_that_need_no_table_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing would be made, so the settings that choose HBase are named."""
+    file = tmp_path / "iothub.toml"
+    file.write_text('[hbase]\nthrift = ["127.0.0.1:1"]\n')
+
+    assert run(["--config", str(file), "hbase", "create-tables"]) == 2
+
+    assert 'set queues.driver, state.driver or retained.driver to "hbase"' in capsys.readouterr().err

@@ -86,6 +86,32 @@ def test_offline_session_gets_everything_once_and_in_order(hub: Hub, party: Part
     back.nothing()
 
 
+def test_tenant_with_a_driver_of_its_own_keeps_it(hub: Hub, party: Party) -> None:
+    """Queues of one tenant are in the file, of the other one on Redis; a tenant that has queues stays where they are."""
+    assert hub.stop() == 0
+    hub.tenant("beta", "dev1", "dev2")
+    hub.environment["IOTHUB_QUEUES__CHOICES"] = '[{driver = "sqlite", tenants = ["beta"]}]'
+    hub.start()
+    drivers = {"acme": "redis", "beta": "sqlite"}
+    for tenant in drivers:
+        subscriber = party(5, "offline", tenant=tenant, keep=True)
+        subscriber.subscribe(("room", 2))
+        subscriber.disconnect()
+        publisher = party(5, "publisher", tenant=tenant, device="dev2", keep=True)
+        for number in range(4):
+            publisher.publish("room", b"%d" % number, qos=1 + number % 2)
+        publisher.disconnect()
+
+    hub.kill()
+    del hub.environment["IOTHUB_QUEUES__CHOICES"]
+    hub.start()
+
+    for tenant, driver in drivers.items():
+        assert {row["driver"] for row in hub.rows("queue", "list", tenant)} == {driver}
+        assert party(5, "offline", tenant=tenant, keep=True).payloads(4) == [b"0", b"1", b"2", b"3"]
+    assert "the tenant's queues stay with the driver that has them" in hub.log
+
+
 def test_commands_and_doctor_look_at_the_same_queues(hub: Hub, party: Party) -> None:
     """While the hub runs and after it; no other accounts may."""
     keep(party, "away")

@@ -10,7 +10,7 @@ import pytest
 from iothub.base.errors import NotFoundError
 from iothub.cli import stores
 from iothub.config.datadir import DataDir
-from iothub.records import events, keys
+from iothub.records import events
 from iothub.records.admin_commands import Verb
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
@@ -18,14 +18,15 @@ from iothub.records.state import encode_state, fold
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.port import Append, Delivery, QueueLimits
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.sqlite.database import connect, open_database
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
 from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
-from tests.support.hbase_plain import PlainHBase
+from tests.support.hbase_queues import HBase
+from tests.support.redis_queues import PREFIX, RedisHouse
 
 NOON_MS = 1_800_000_000_000
 
@@ -272,84 +273,61 @@ def test_record_that_cannot_be_read_is_shown(busy: Cli) -> None:
 
 def test_driver_of_a_queue_is_shown(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays what it was when the queue was made, whatever the settings say now."""
-    hbase, owner = PlainHBase(), tenant_id(busy, "acme")
+    hbase, owner = HBase(), tenant_id(busy, "acme")
     store, _ = hbase.store(1)
     store.create(owner, 7, QueueLimits())
     append(busy, *born(owner, "c7", 7))
     monkeypatch.setattr(stores, "hbase_queues", lambda *_: store)
     monkeypatch.setattr(stores, "_connected", lambda *_: None)
     with (busy.data_dir / "iothub.toml").open("a") as file:
-        file.write('\n[queues]\ndriver = "hbase-plain"\n[hbase]\nthrift = ["127.0.0.1:1"]\n')
+        file.write('\n[queues]\ndriver = "hbase"\n[hbase]\nthrift = ["127.0.0.1:1"]\n')
 
     assert [(row["name"], row["driver"]) for row in busy.rows("queue", "list", "acme")] == [
         ("c1", "sqlite"),
         ("c2", "sqlite"),
-        ("c7", "hbase-plain"),
+        ("c7", "hbase"),
     ]
     assert busy("queue", "list", "acme").out.splitlines()[1].split()[:2] == ["c1", "sqlite"]
-    for client_id, driver in (("c1", "sqlite"), ("c7", "hbase-plain")):
+    for client_id, driver in (("c1", "sqlite"), ("c7", "hbase")):
         assert busy("queue", "show", "acme", client_id, "-o", "json").json["driver"] == driver
         assert busy("session", "show", "acme", client_id, "-o", "json").json["queue_driver"] == driver
 
 
 @pytest.fixture
-def rows(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
-    """The queues of acme lie in `hbase-plain`; returns the rows of its table."""
-    hbase, owner = PlainHBase(), tenant_id(busy, "acme")
-    writer, _ = hbase.store(1)
+def redis(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
+    """The queues of acme lie in Redis."""
+    redis, owner = RedisHouse(), tenant_id(busy, "acme")
+    writer = redis.store(1)
     for queue_id in (1, 2):
         writer.create(owner, queue_id, QueueLimits())
         writer.claim(queue_id, b"hub")
-    body = encode_message(StoredMessage(b"a/b", b"one", 1, False, b"", 0, b"", "c9"))
-    for number in (1, 2):
-        writer.append([Append(bytes([number]) * 16, body, 0, (Delivery(1, 1),))])
 
     @contextmanager
-    def reading(*_: object) -> Iterator[SeveralQueues]:
-        yield SeveralQueues({"hbase-plain": hbase.store(2)[0]}, "hbase-plain")
+    def reading(*_: object) -> Iterator[RoutingStore]:
+        yield RoutingStore({"redis": redis.store(2)}, "redis")
 
     monkeypatch.setattr(stores, "reading_queues", reading)
-    return hbase.rows
+    return redis
 
 
-def spoil(rows: dict[bytes, dict[bytes, tuple[bytes, int]]], row: bytes, column: bytes) -> None:
-    value, time = rows[row][column]
-    rows[row][column] = (b"\7" + value[1:], time)
-
-
-def test_last_batch_of_hbase_plain_that_cannot_be_read_is_shown(
-    busy: Cli, rows: dict[bytes, dict[bytes, tuple[bytes, int]]]
-) -> None:
-    """Of its queue and session alone; the lists of the tenant are whole."""
-    spoil(rows, keys.record_row(keys.queue_key(1, tenant_id(busy, "acme")), 2), b"d:b")
-
-    for noun in ("queue", "session"):
-        shown = busy(noun, "show", "acme", "c1", "-o", "json").json["unreadable"]
-        assert shown["position"] == 2
-        assert "version 7" in shown["why"]
-        assert names(busy, noun) == ["c1", "c2"]
-
-
-def test_queue_of_hbase_plain_of_which_nothing_can_be_read_is_told(
-    busy: Cli, rows: dict[bytes, dict[bytes, tuple[bytes, int]]]
-) -> None:
+def test_queue_of_which_nothing_can_be_read_is_told(busy: Cli, redis: RedisHouse) -> None:
     """Its session is shown; the list of queues has it with the reason, and without figures."""
-    spoil(rows, keys.meta_row(keys.queue_key(1, tenant_id(busy, "acme"))), b"m:s")
+    redis.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "9")
 
     shown = busy("session", "show", "acme", "c1", "-o", "json").json["unreadable"]
     assert shown["position"] is None
-    assert "version 7" in shown["why"]
-    assert "version 7" in busy("queue", "show", "acme", "c1", code=7).err
+    assert "version 9" in shown["why"]
+    assert "version 9" in busy("queue", "show", "acme", "c1", code=4).err
     assert names(busy, "session") == ["c1", "c2"]
     listed = busy.rows("queue", "list", "acme")
-    assert [(row["name"], "version 7" in str(row.get("unreadable")), "messages" in row) for row in listed] == [
+    assert [(row["name"], "version 9" in str(row.get("unreadable")), "messages" in row) for row in listed] == [
         ("c1", True, False),
         ("c2", False, True),
     ]
-    assert "version 7" in busy("queue", "list", "acme").out
+    assert "version 9" in busy("queue", "list", "acme").out
     assert [row["queued_messages"] for row in busy.rows("session", "list", "acme")] == [None, 0]
     assert "a queue that cannot be read" in busy("session", "discard", "acme", "c1", "--dry-run").err
-    assert "version 7" in busy("queue", "purge", "acme", "c1", "--dry-run", code=7).err
+    assert "version 9" in busy("queue", "purge", "acme", "c1", "--dry-run", code=7).err
 
 
 def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:

@@ -29,7 +29,7 @@ NOBODY = Endpoint("127.0.0.1", 1)
 THEIRS = Owner("b" * 32, "far", 0)
 COLUMNS = owner_columns(Tables("iothub"))
 ON_SERVERS = Config(
-    queues=Queues(driver="hbase-plain"),
+    queues=Queues(driver="hbase"),
     state=State(driver="hbase"),
     retained=Retained(driver="hbase"),
     events=Events(driver="kafka"),

@@ -9,6 +9,7 @@ import pytest
 from iothub.base.errors import ConfigError
 from iothub.config.loader import load, needs_on_hbase
 from iothub.config.sections import Config
+from iothub.config.sections.stores import driver_of
 from ops.services.hub_settings import hub_settings
 from ops.services.places import Ports
 
@@ -21,10 +22,13 @@ def loaded(*flags: str) -> Config:
     ("flags", "expected"),
     [
         (("queues.driver=hbase",), 'queues.driver = "hbase" needs hbase.thrift, the gateways of HBase'),
-        (("queues.driver=hbase-plain",), 'queues.driver = "hbase-plain" needs hbase.thrift'),
+        (
+            ("queues.driver=hbase-plain",),
+            "hbase-plain was removed: use hbase (with the iothub-hbase jar on the region servers), redis or sqlite",
+        ),
         (("state.driver=hbase",), 'state.driver = "hbase" needs hbase.thrift'),
         (("retained.driver=hbase",), 'retained.driver = "hbase" needs hbase.thrift'),
-        (("queues.driver=memory",), "expected one of sqlite, hbase, hbase-plain, redis"),
+        (("queues.driver=memory",), "expected one of sqlite, hbase, redis"),
         (("retained.driver=hbase-plain",), "expected one of sqlite, hbase"),
     ],
 )
@@ -55,29 +59,24 @@ def test_settings_of_the_real_servers_are_accepted(tmp_path: Path) -> None:
     assert config.events.driver == "kafka"
 
 
-def test_driver_is_chosen_by_tenant_and_by_expiry() -> None:
-    """The first table that fits counts."""
-    choices = loaded(
-        'queues.choices=[{driver = "hbase", tenants = ["acme"]}, {driver = "hbase-plain", expires_within = "1h"}]',
-        "hbase.thrift=one:9090",
-    ).queues.choices
+def test_driver_is_chosen_by_tenant() -> None:
+    """The first table that fits counts, then `queues.driver`."""
+    choices = '{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", tenants = ["acme", "beta"]}'
+    hbase = "hbase.thrift=one:9090"
+    some = loaded(f"queues.choices=[{choices}]", hbase).queues
+    every = loaded(f'queues.choices=[{choices}, {{driver = "hbase"}}]', hbase).queues
 
-    def chosen(tenant: str, expiry_s: int) -> str:
-        return next((choice.driver for choice in choices if choice.fits(tenant, expiry_s)), "sqlite")
-
-    assert chosen("acme", 60) == "hbase"
-    assert chosen("beta", 3600) == "hbase-plain"
-    assert chosen("beta", 3601) == "sqlite"
+    assert [driver_of(some, tenant) for tenant in ("acme", "beta", "other")] == ["hbase", "sqlite", "sqlite"]
+    assert driver_of(every, "other") == "hbase"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('[{tenants = ["acme"]}]', "in table 1: expected driver to be one of sqlite, hbase, hbase-plain"),
+        ('[{tenants = ["acme"]}]', "in table 1: expected driver to be one of sqlite, hbase, redis"),
         ('[{driver = "hbase"}, {driver = "bogus"}]', "in table 2: expected driver to be one of"),
-        ('[{driver = "hbase", tenant = "acme"}]', "expected driver, tenants and expires_within, not 'tenant'"),
-        ('[{driver = "hbase", expires_within = 5}]', 'expected expires_within = "1h"'),
-        ('[{driver = "hbase", expires_within = "1ms"}]', "from 1s to 49710d, not '1ms'"),
+        ('[{driver = "hbase", tenant = "acme"}]', "expected driver and tenants, not 'tenant'"),
+        ('[{driver = "hbase", expires_within = "1h"}]', "expires_within was removed"),
         (
             '[{driver = "sqlite", tenants = ["a1"]}, {driver = "hbase", tenants = ["acme"]}]',
             'in table 2: driver = "hbase" needs hbase.thrift',
@@ -94,7 +93,7 @@ def test_choices_that_cannot_be_read_are_refused(text: str, expected: str) -> No
 
 def test_choices_are_written_as_they_are_read() -> None:
     """What `iothub config show` prints can be pasted."""
-    text = '[{driver = "sqlite", tenants = ["a1", "b2"], expires_within = "1h"}]'
+    text = '[{driver = "sqlite", tenants = ["a1", "b2"]}, {driver = "sqlite"}]'
 
     file = load(file=None, environment={}, flags=(f"queues.choices={text}",))
 

@@ -38,8 +38,8 @@ driver = "sqlite"
 tenants = ["acme"]
 
 [[queues.choices]]
-expires_within = "1h"
-driver = "hbase-plain"
+tenants = ["delta"]
+driver = "hbase"
 """
 
 
@@ -59,14 +59,21 @@ def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
     ("table", "expected"),
     [
         ('driver = "bogus"\ntenants = ["beta"]', "line 17: queues.choices: in table 3: expected driver to be one of"),
-        ('driver = "sqlite"\ntenant = "beta"', "line 18: queues.choices: in table 3: expected driver, tenants and"),
+        (
+            'driver = "hbase-plain"\ntenants = ["beta"]',
+            "line 17: queues.choices: in table 3: hbase-plain was removed: use hbase (with the iothub-hbase jar",
+        ),
+        ('driver = "sqlite"\ntenant = "beta"', "line 18: queues.choices: in table 3: expected driver and tenants, not"),
         ('driver = "sqlite"\ntenants = "beta"', "line 18: queues.choices: in table 3: expected tenants to be a list"),
         ('driver = "sqlite"\ntenants = []', "or not there: for all tenants; got []"),
-        ('driver = "sqlite"\nexpires_within = "0s"', "line 18: queues.choices: in table 3: expected expires_within = "),
-        ('driver = "sqlite"\nexpires_within = "49711d"', "from 1s to 49710d, not '49711d'"),
+        (
+            'driver = "sqlite"\nexpires_within = "1h"',
+            "line 18: queues.choices: in table 3: expires_within was removed, since all queues of a tenant are with one driver: "
+            "choose by tenants, or remove the table",
+        ),
         (
             'tenants = ["beta"]',
-            "line 16: queues.choices: in table 3: expected driver to be one of sqlite, hbase, hbase-plain, redis, and it has none",
+            "line 16: queues.choices: in table 3: expected driver to be one of sqlite, hbase, redis, and it has none",
         ),
         (
             'driver = "hbase"\n[[queues.choices]]\ndriver = "sqlite"\ntenants = ["beta"]',
@@ -74,14 +81,13 @@ def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
         ),
         ('driver = "redis"\ntenants = ["beta"]', 'line 17: queues.choices: in table 3: driver = "redis" needs redis'),
         (
-            'driver = "hbase"\ntenants = ["acme"]\nexpires_within = "5m"',
+            'driver = "hbase"\ntenants = ["acme"]',
             "line 16: queues.choices: in table 3: it can never be chosen: table 1 takes all that it is about; move it up",
         ),
         (
-            'driver = "hbase"\ntenants = ["beta", "acme"]\nexpires_within = "60m"',
+            'driver = "sqlite"\ntenants = ["delta", "acme"]',
             "it can never be chosen: tables 1, 2 take all that it is about",
         ),
-        ('driver = "hbase"\nexpires_within = "59m"', "it can never be chosen: table 2 takes all"),
     ],
 )
 def test_line_and_table_are_named(tmp_path: Path, table: str, expected: str) -> None:
@@ -107,12 +113,8 @@ def test_line_of_a_table_in_a_list_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '[{driver = "hbase", tenants = ["acme"], expires_within = "1h"}, {driver = "sqlite", tenants = ["acme"]}]',
-        '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite", expires_within = "2h"}]',
         '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", tenants = ["acme", "beta"]}]',
-        '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite", expires_within = "1h"}]',
-        '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite", tenants = ["acme"]}]',
-        '[{driver = "hbase", expires_within = "1h"}, {driver = "sqlite"}]',
+        '[{driver = "hbase", tenants = ["acme"]}, {driver = "sqlite"}]',
     ],
 )
 def test_choice_that_is_about_something_of_its_own_is_accepted(text: str) -> None:

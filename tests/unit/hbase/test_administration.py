@@ -197,7 +197,6 @@ def test_status_shows_every_table(gateway: FakeGateway) -> None:
 
     assert {name: status.state for name, status in found.items()} == {
         "queues": TableState.OK,
-        "queues_plain": TableState.OK,
         "queue_index": TableState.OK,
         "bodies": TableState.OK,
         "state": TableState.DISABLED,

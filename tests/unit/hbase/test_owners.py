@@ -10,7 +10,7 @@ from iothub_services.events.port import NOWHERE
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.owners import claim, owner_columns, owners
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.remote.index import Driver, QueueIndex
+from iothub_services.queues.remote.index import QueueIndex
 from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from iothub_services.state.hbase.store import HBaseStates
@@ -64,7 +64,7 @@ def test_stores_do_not_see_the_word(caller: FakeCaller) -> None:
     """It is in a row that no scan of theirs reaches, or in a column that none asks for."""
     claim(caller, COLUMNS, OURS)
     states, retained = HBaseStates(caller, TABLES), HBaseRetained(caller, TABLES)
-    index = QueueIndex(caller, TABLES.queue_index, TABLES.queues, Driver.COPROCESSOR)
+    index = QueueIndex(caller, TABLES.queue_index, TABLES.queues)
 
     assert states.applied_offsets() == NOWHERE
     assert states.apply((7,), [])

@@ -22,7 +22,6 @@ def test_tables_have_names_families_and_one_version() -> None:
 
     assert {name: [family.name for family in layout.families] for name, layout in found.items()} == {
         "hub:queues": ["m", "d"],
-        "hub:queues_plain": ["m", "d"],
         "hub:queue_index": ["i"],
         "hub:bodies": ["b"],
         "hub:state": ["s"],
@@ -37,20 +36,17 @@ def test_tables_have_names_families_and_one_version() -> None:
 
 
 def test_only_the_main_table_has_the_coprocessor() -> None:
-    """`--plain` is for an HBase where our jar may not be loaded."""
+    """So the others can be made in an HBase that has no jar of ours."""
     observed = [layout.name for layout in layouts("hub", 4) if COPROCESSOR in str(layout.settings)]
-    plain = [layout.name for layout in layouts("hub", 4, is_plain=True)]
 
     assert observed == ["hub:queues"]
-    assert "hub:queues" not in plain
-    assert len(plain) == 6
 
 
-def test_tables_of_queues_are_never_split_by_hbase() -> None:
+def test_table_of_queues_is_never_split_by_hbase() -> None:
     """All rows of a queue stay in one region."""
     fixed = [layout for layout in layouts("hub", 4) if layout.is_fixed]
 
-    assert [layout.name for layout in fixed] == ["hub:queues", "hub:queues_plain"]
+    assert [layout.name for layout in fixed] == ["hub:queues"]
     assert all("DisabledRegionSplitPolicy" in layout.settings["SPLIT_POLICY"] for layout in fixed)
 
 
@@ -75,6 +71,6 @@ def test_differences_are_named() -> None:
 
 def test_table_that_may_split_is_not_measured_by_its_regions() -> None:
     """It grows."""
-    state = layouts("hub", 4)[4]
+    state = layouts("hub", 4)[3]
 
     assert differences(state, replace(state, splits=(b"\x01", b"\x02"))) == []

@@ -490,6 +490,6 @@ def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:
     other(node)
     node.settings.queues.driver = "sqlite"
 
-    with pytest.raises(ConfigError, match=r"queues here are in a file .* choose hbase, hbase-plain or redis"):
+    with pytest.raises(ConfigError, match=r"queues here are in a file .* choose hbase or redis"):
         node.begin()
     assert next(row.is_ended for row in hubs.read(node.accounts) if row.number == 1)

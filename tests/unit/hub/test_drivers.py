@@ -25,7 +25,7 @@ from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import layouts
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.redis.store import RedisQueues
-from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.redis import from_settings
 from iothub_services.retained.sqlite.store import SqliteRetained
@@ -75,17 +75,10 @@ def test_everything_is_in_files_without_any_setting(tmp_path: Path) -> None:
         store.close()
 
 
-@pytest.mark.parametrize(
-    ("driver", "tables"),
-    [
-        ("hbase", ["queues", "queue_index", "bodies", "state", "checkpoints", "retained"]),
-        ("hbase-plain", ["queues_plain", "queue_index", "bodies", "state", "checkpoints", "retained"]),
-    ],
-)
-def test_stores_on_hbase_share_one_way_to_it(tmp_path: Path, driver: str, tables: list[str]) -> None:
+def test_stores_on_hbase_share_one_way_to_it(tmp_path: Path) -> None:
     """It is asked for the tables that these drivers use, and nothing else is asked before; no file is made."""
     settings = Config(
-        queues=Queues(driver=driver),
+        queues=Queues(driver="hbase"),
         state=State(driver="hbase"),
         retained=Retained(driver="hbase"),
         hbase=HBase(thrift=(Endpoint("127.0.0.1", 1),)),
@@ -96,6 +89,7 @@ def test_stores_on_hbase_share_one_way_to_it(tmp_path: Path, driver: str, tables
 
     assert list(chosen.needed) == ["HBase"]
     assert callers == []
+    tables = ["queues", "queue_index", "bodies", "state", "checkpoints", "retained"]
     assert [layout.name for layout in needed_tables(settings, directory)] == [f"iothub:{table}" for table in tables]
     assert set(unused_files(settings, directory)) == {directory.queues, directory.state, directory.retained}
     assert [file.name for file in tmp_path.iterdir()] == ["queue-drivers"]
@@ -158,8 +152,8 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     require_extra("x", "y", "json")
 
 
-def test_queues_stay_with_a_driver_that_the_settings_name_no_longer(tmp_path: Path) -> None:
-    """From the file to HBase and back: both are open while both may have queues."""
+def test_driver_that_the_settings_name_no_longer_stays_open(tmp_path: Path) -> None:
+    """From the file to HBase and back: tenants that have queues stay with their driver."""
     directory, gateways = DataDir(tmp_path), HBase(thrift=(Endpoint("127.0.0.1", 1),))
     on_hbase = Config(queues=Queues(driver="hbase"), hbase=gateways)
     Drivers(Config(), directory, open_file, nobody, ours).queues().close()
@@ -167,7 +161,7 @@ def test_queues_stay_with_a_driver_that_the_settings_name_no_longer(tmp_path: Pa
     assert queue_drivers(Config(), directory) == ("sqlite",)
     assert queue_drivers(on_hbase, directory) == ("hbase", "sqlite")
     both = Drivers(on_hbase, directory, open_file, SilentCaller, ours).queues()
-    assert isinstance(both, SeveralQueues)
+    assert isinstance(both, RoutingStore)
     both.close()
     assert queue_drivers(Config(hbase=gateways), directory) == ("hbase", "sqlite")
 
@@ -176,16 +170,14 @@ def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
     """A start without them would end their sessions."""
     directory = DataDir(tmp_path)
     Drivers(
-        Config(queues=Queues(driver="hbase-plain"), hbase=HBase(thrift=(Endpoint("127.0.0.1", 1),))),
+        Config(queues=Queues(driver="hbase"), hbase=HBase(thrift=(Endpoint("127.0.0.1", 1),))),
         directory,
         open_file,
         SilentCaller,
         ours,
     ).queues()
 
-    with pytest.raises(
-        ConfigError, match=r"driver hbase-plain\).*give the --config that the hub has, or set hbase\.thrift"
-    ):
+    with pytest.raises(ConfigError, match=r"driver hbase\).*give the --config that the hub has, or set hbase\.thrift"):
         queue_drivers(Config(), directory)
 
 

@@ -62,7 +62,7 @@ def test_hub_without_any_gateway_is_not_ready(need: str) -> None:
     """Before a write has failed; one that answers is enough."""
     hub = node()
     if need == "choice":
-        hub.settings.queues.choices = (SimpleNamespace(driver="hbase-plain"),)
+        hub.settings.queues.choices = (SimpleNamespace(driver="hbase"),)
     else:
         getattr(hub.settings, need).driver = "hbase"
     health, gateways = NodeHealth(hub), Gateways()

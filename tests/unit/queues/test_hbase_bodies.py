@@ -1,6 +1,6 @@
 """Mark and sweep of the bodies in HBase, on a gateway in memory: what goes, what stays, whose turn it is.
 
-Of `iothub_services.queues.hbase_bodies`, and of `iothub_services.queues.hbase.references` and its sister of `hbase_plain`.
+Of `iothub_services.queues.hbase_bodies`, and of `iothub_services.queues.hbase.references`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
 from iothub_services.queues.hbase_bodies.marked import Marked
 from iothub_services.queues.hbase_bodies.sweep import Swept, sweep
 from iothub_services.queues.hbase_bodies.turn import LEASE_MS, Turn
-from iothub_services.queues.hbase_plain.meta import intent_column
-from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueStore
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_queues import TABLES, HBase
@@ -29,17 +27,6 @@ from tests.support.hbase_queues import TABLES, HBase
 LARGE = b"l" * (LARGE_BYTES + 1)
 HOUR_MS = 3_600_000
 AGE_S = 7200.0
-
-
-def house_of_both() -> HBase:
-    house = HBase()
-    house.gateway.tables[TABLES.queues_plain] = {}
-    return house
-
-
-def plain(house: HBase) -> tuple[PlainHBaseQueues, FakeCaller]:
-    caller = FakeCaller(house.gateway)
-    return PlainHBaseQueues(caller, TABLES, 7, house.clock), caller
 
 
 def stored(house: HBase) -> set[bytes]:
@@ -56,14 +43,14 @@ def ignore(_: Swept) -> None:
     """Watch nothing."""
 
 
-def leave_an_intent(store: QueueStore, caller: FakeCaller, verb: str, *queue_ids: int) -> None:
+def leave_an_intent(store: QueueStore, caller: FakeCaller, *queue_ids: int) -> None:
     """A publisher's message is durable, and its hub dies before it is in a queue."""
     epoch = made(store, queue_ids[0]).epoch
     made(store, queue_ids[1])
     done: list[str] = []
 
     def fault(call: calls.Call[object]) -> Fault:
-        done.extend([verb] * (call.verb.name == verb))
+        done.extend(["append"] * (call.verb.name == "append"))
         return Fault.UNSENT if len(done) > 1 else Fault.NONE
 
     caller.fault = fault
@@ -71,29 +58,26 @@ def leave_an_intent(store: QueueStore, caller: FakeCaller, verb: str, *queue_ids
         store.append([one(queue_ids[1], 1, qos=2, body=LARGE, inbound=Inbound(queue_ids[0], epoch, 9))])
 
 
-def test_body_goes_with_its_last_reference_whoever_has_it() -> None:
-    """Queues of either driver refer to bodies of one table; a body that one of them still has stays."""
-    house = house_of_both()
+def test_body_goes_with_its_last_reference() -> None:
+    """A body that a queue still refers to stays."""
+    house = HBase()
     store, _ = house.store()
-    other, _ = plain(house)
-    for queue_id in (1, 2):
+    for queue_id in (1, 2, 3):
         made(store, queue_id)
-    made(other, 11)
-    store.append([one(1, 1, body=LARGE), one(2, 2, body=LARGE)])
-    other.append([one(11, 3, body=LARGE)])
+    store.append([one(1, 1, body=LARGE), one(2, 2, body=LARGE), one(3, 3, body=LARGE)])
     assert all_of(house) == Swept(references=3, bodies=3, referenced=3)
 
     store.purge(1)
     assert all_of(house) == Swept(references=2, bodies=3, referenced=2, loose=1, deleted=1)
-    other.purge(11)
     store.purge(2)
+    store.purge(3)
     assert all_of(house).deleted == 2
     assert stored(house) == set()
 
 
 def test_body_of_many_queues_stays_for_the_last_of_them() -> None:
     """It was stored once for all of them."""
-    house = house_of_both()
+    house = HBase()
     store, _ = house.store()
     for queue_id in range(1, 7):
         made(store, queue_id)
@@ -107,22 +91,20 @@ def test_body_of_many_queues_stays_for_the_last_of_them() -> None:
 
 
 def test_open_intent_keeps_its_body() -> None:
-    """Whoever claims the publisher's queue finishes it, however late: on both drivers."""
-    house = house_of_both()
+    """Whoever claims the publisher's queue finishes it, however late."""
+    house = HBase()
     store, caller = house.store()
-    other, other_caller = plain(house)
-    leave_an_intent(store, caller, "append", 1, 2)
-    leave_an_intent(other, other_caller, "checkAndPut", 11, 12)
-    assert len(stored(house)) == 2
+    leave_an_intent(store, caller, 1, 2)
+    assert len(stored(house)) == 1
 
     assert all_of(house).deleted == 0
 
 
 def test_intent_that_is_finished_meanwhile_is_seen_among_the_records() -> None:
     """Intents are read first: its reference has moved by the time that records are read."""
-    house = house_of_both()
+    house = HBase()
     store, caller = house.store()
-    leave_an_intent(store, caller, "append", 1, 2)
+    leave_an_intent(store, caller, 1, 2)
     caller.fault = lambda _: Fault.NONE
     finished: list[int] = []
 
@@ -138,7 +120,7 @@ def test_intent_that_is_finished_meanwhile_is_seen_among_the_records() -> None:
 
 def test_young_body_is_spared_by_the_clock_of_hbase() -> None:
     """Its references may be on their way; what the hub's own clock says about its age counts for nothing."""
-    house = house_of_both()
+    house = HBase()
     house.clock.jump_wall(-1e9)
     store, caller = house.store()
     made(store, 1)
@@ -156,7 +138,7 @@ def test_young_body_is_spared_by_the_clock_of_hbase() -> None:
 
 def test_body_put_while_the_sweep_reads_is_spared() -> None:
     """A hub puts a body at every page of the sweep, and refers to it later."""
-    house = house_of_both()
+    house = HBase()
     store, caller = house.store()
     made(store, 1)
     _, own = house.store(98)
@@ -176,15 +158,13 @@ def test_body_put_while_the_sweep_reads_is_spared() -> None:
     assert caller.made
 
 
-@pytest.mark.parametrize("is_plain", [False, True], ids=["hbase", "hbase-plain"])
-def test_record_that_cannot_be_read_keeps_every_body(*, is_plain: bool) -> None:
+def test_record_that_cannot_be_read_keeps_every_body() -> None:
     """It may refer to any of them. The error names its queue, and what to do."""
-    house = house_of_both()
-    store: QueueStore
-    store, _ = plain(house) if is_plain else house.store()
+    house = HBase()
+    store, _ = house.store()
     made(store, 3)
     store.append([one(3, 1, body=LARGE), one(3, 2, body=b"small")])
-    table = house.gateway.tables[TABLES.queues_plain if is_plain else TABLES.queues]
+    table = house.gateway.tables[TABLES.queues]
     for key, cells in table.items():
         if b"d:b" in cells:
             table[key] = {b"d:b": (b"\x09" + cells[b"d:b"][0][1:], cells[b"d:b"][1])}
@@ -197,13 +177,10 @@ def test_record_that_cannot_be_read_keeps_every_body(*, is_plain: bool) -> None:
     assert len(stored(house)) == 1
 
 
-@pytest.mark.parametrize("is_plain", [False, True], ids=["hbase", "hbase-plain"])
-def test_intent_that_cannot_be_read_goes_with_its_session(*, is_plain: bool) -> None:
+def test_intent_that_cannot_be_read_goes_with_its_session() -> None:
     """No purge takes it: it is of messages that the session has sent."""
-    house = house_of_both()
-    table = house.gateway.tables[TABLES.queues_plain if is_plain else TABLES.queues]
-    column = intent_column(5) if is_plain else b"m:p"
-    table[keys.queue_key(3, TENANT) + b"\x02"] = {column: (b"\x09future", 1)}
+    house = HBase()
+    house.gateway.tables[TABLES.queues][keys.intent_row(keys.queue_key(3, TENANT), 5)] = {b"m:p": (b"\x09future", 1)}
 
     with pytest.raises(CorruptRecordError, match=rf"queue 3 of tenant {TENANT}, row [0-9a-f]+: .*session discard"):
         all_of(house)
@@ -211,7 +188,7 @@ def test_intent_that_cannot_be_read_goes_with_its_session(*, is_plain: bool) -> 
 
 def test_dry_run_deletes_nothing() -> None:
     """It counts, and takes nobody's turn."""
-    house = house_of_both()
+    house = HBase()
     store, caller = house.store()
     made(store, 1)
     store.append([one(1, 1, body=LARGE)])
@@ -224,18 +201,20 @@ def test_dry_run_deletes_nothing() -> None:
     assert (swept.loose, swept.deleted, len(stored(house))) == (1, 0, 1)
 
 
-def test_sweep_without_tables_says_which_is_missing() -> None:
+@pytest.mark.parametrize("table", [TABLES.bodies, TABLES.queues])
+def test_sweep_without_tables_says_which_is_missing(table: bytes) -> None:
+    """Without the table of queues every body would look loose."""
     house = HBase()
-    del house.gateway.tables[TABLES.bodies]
+    del house.gateway.tables[table]
     _, caller = house.store()
 
-    with pytest.raises(NotFoundError, match="test:bodies"):
+    with pytest.raises(NotFoundError, match=f"^missing in HBase: {table.decode()};"):
         dry_sweep(caller, TABLES, AGE_S, ignore)
 
 
 def test_sweep_after_a_failure_deletes_the_rest() -> None:
     """What was deleted stays so; the turn is free again."""
-    house = house_of_both()
+    house = HBase()
     store, caller = house.store()
     made(store, 1)
     for number in range(1, 31):
@@ -262,7 +241,7 @@ def test_sweep_after_a_failure_deletes_the_rest() -> None:
 
 def test_turn_is_one_process_s_at_a_time() -> None:
     """Who asks for it now hears why not; whose it is by the clock just goes without."""
-    house = house_of_both()
+    house = HBase()
     _, caller = house.store()
     first, second = Turn(caller, TABLES.queue_index), Turn(caller, TABLES.queue_index)
     assert first.take()
@@ -276,7 +255,7 @@ def test_turn_is_one_process_s_at_a_time() -> None:
 
 def test_turn_that_was_done_comes_again_when_it_is_time() -> None:
     """By the clock of HBase; a person need not wait for it."""
-    house = house_of_both()
+    house = HBase()
     _, caller = house.store()
     turn = Turn(caller, TABLES.queue_index)
     assert turn.take(24 * HOUR_MS)
@@ -290,7 +269,7 @@ def test_turn_that_was_done_comes_again_when_it_is_time() -> None:
 
 def test_turn_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
     """It was silent for a lease; a beat would have kept it."""
-    house = house_of_both()
+    house = HBase()
     _, caller = house.store()
     silent, heir = Turn(caller, TABLES.queue_index), Turn(caller, TABLES.queue_index)
     assert silent.take()
@@ -311,7 +290,7 @@ def test_turn_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
 
 def test_long_sweep_keeps_its_turn() -> None:
     """It beats while it reads."""
-    house = house_of_both()
+    house = HBase()
     store, caller = house.store()
     made(store, 1)
     for number in range(1, 40):
@@ -333,7 +312,7 @@ def test_long_sweep_keeps_its_turn() -> None:
 
 
 def test_cell_of_another_version_is_refused() -> None:
-    house = house_of_both()
+    house = HBase()
     _, caller = house.store()
     house.gateway.tables[TABLES.queue_index][keys.META] = {b"i:w": (b"\x09future", 1)}
 

@@ -15,12 +15,10 @@ from iothub_services.queues.hbase.bodies import CACHE_BYTES, PIECE_BYTES, Bodies
 from iothub_services.queues.hbase.moves import require, unreadable
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.requests import Status
-from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Appended, QueueLimits, Refused, UnreadableQueueError
-from iothub_services.queues.remote.index import COLUMN, Driver, QueueIndex, Tenant, all_of
+from iothub_services.queues.remote.index import COLUMN, QueueIndex, Tenant, all_of
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import TenantRoom
-from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError
 from tests.support.hbase_queues import TABLES, HBase
@@ -313,24 +311,13 @@ def test_which_bodies_are_stored_apart() -> None:
 # --- index
 
 
-def test_index_knows_its_driver_and_its_version() -> None:
-    """Queues of the other driver are not ours."""
-    house = HBase()
-    store, caller = house.store()
-    made(store, 1)
-    plain = QueueIndex(caller, TABLES.queue_index, TABLES.queues, Driver.PLAIN)
-
-    assert list(plain.listed()) == []
-    assert list(QueueIndex(caller, TABLES.queue_index, TABLES.queues, Driver.COPROCESSOR).listed()) == [(TENANT, 1)]
-
-
 def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
     """A list says so; whoever asks for that queue is refused by name, and nobody else."""
     house = HBase()
     store, _ = house.store()
     made(store, 1)
     made(store, 2)
-    house.gateway.table(TABLES.queue_index)[keys.index_key(TENANT, 1)] = {COLUMN: (b"\2\1", 1)}
+    house.gateway.table(TABLES.queue_index)[keys.index_key(TENANT, 1)] = {COLUMN: (b"\2", 1)}
     successor, _ = house.store(2)
 
     assert successor.append([one(2, 1)])[0].positions == (1,)
@@ -340,15 +327,13 @@ def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
     assert successor.tails([1, 2]) == {2: 2}
     with pytest.raises(UnreadableQueueError, match="has version 02"):
         successor.stats(1)
-    listed = SeveralQueues({"memory": MemoryQueues(), "hbase": successor, "again": successor}, "hbase").list_queues(
-        TENANT
-    )
+    listed = successor.list_queues(TENANT)
     assert [(stats.queue_id, "has version 02" in stats.unreadable) for stats in listed] == [(1, True), (2, False)]
 
 
 def test_dropped_queue_that_is_told_of_late_counts_for_nobody() -> None:
     """An answer that was on its way when the queue went must not come back into its tenant's sum."""
-    index = QueueIndex(FakeCaller(HBase().gateway), TABLES.queue_index, TABLES.queues, Driver.COPROCESSOR)
+    index = QueueIndex(FakeCaller(HBase().gateway), TABLES.queue_index, TABLES.queues)
     known = index.add(TENANT, 1)
     known.holds(3, 30)
     assert index.usage(TENANT) == (3, 30)

@@ -8,9 +8,8 @@ import weakref
 import pytest
 
 from iothub.records import keys
-from iothub.records.queued import encode_record, record_head
+from iothub.records.queued import Body, encode_record, record_head
 from iothub_services.queues.hbase import requests
-from iothub_services.queues.hbase.bodies import inline
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
 from iothub_services.queues.port import Appended, Delivery
 from iothub_services.queues.remote.index import KnownQueue, Tenant
@@ -37,7 +36,7 @@ def test_heads_are_those_of_whole_records(delivery: Delivery) -> None:
 
     found = [heads.of(item, item.shares[0].delivery) + item.stored for item in (*others, asked, asked)]
 
-    whole = encode_record(delivery.qos, delivery.flags, delivery.subscription_ids, 9, message_id, inline(b"abc"))
+    whole = encode_record(delivery.qos, delivery.flags, delivery.subscription_ids, 9, message_id, Body(b"abc", 3))
     assert found[2:] == [len(whole).to_bytes(4, "big") + whole] * 2
 
 

@@ -16,7 +16,6 @@ from iothub_services.queues.port import Overflow, QueueLimits, QueueStore
 from iothub_services.queues.threads import load_page
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
-from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import PREFIX, RedisHouse
 
@@ -49,17 +48,6 @@ def on_hbase() -> House:
     return House(lambda hub: house.store(hub)[0], block)
 
 
-def on_hbase_plain() -> House:
-    house = PlainHBase()
-
-    def block() -> None:
-        row = house.rows[keys.record_row(OWN_KEY, 1)]
-        raw, time = row[b"d:b"]
-        row[b"d:b"] = (b"\7" + raw[1:], time)
-
-    return House(lambda hub: house.store(hub)[0], block)
-
-
 class Hub(ManualStore):
     """A plane before a writer and a driver. Nothing is read, so that nothing leaves a queue."""
 
@@ -85,7 +73,7 @@ class Hub(ManualStore):
         return heard + client.take()
 
 
-@pytest.mark.parametrize("make", [on_redis, on_hbase, on_hbase_plain])
+@pytest.mark.parametrize("make", [on_redis, on_hbase])
 def test_message_behind_a_refused_one_is_stored(make: Callable[[], House]) -> None:
     """The intent of the refused one was recorded: the next one under its identifier must not be taken for its repeat."""
     house = make()

@@ -24,7 +24,6 @@ from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.queues.threads import LoadedPage, load_page
 from iothub_services.sqlite.database import open_database
 from tests.support.hbase_calls import Fault
-from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 
 SPOILT = 4
@@ -62,18 +61,7 @@ def on_hbase(_: Path) -> House:
     return House(house.store(1)[0], spoil, lambda: house.store(2)[0], lambda: house.coprocessor.requests)
 
 
-def on_hbase_plain(_: Path) -> House:
-    house = PlainHBase()
-
-    def spoil() -> None:
-        row = house.rows[keys.record_row(KEY, SPOILT)]
-        value, time = row[b"d:b"]
-        row[b"d:b"] = (b"\7" + value[1:], time)
-
-    return House(house.store(1)[0], spoil, lambda: house.store(2)[0])
-
-
-@pytest.fixture(params=[on_sqlite, on_hbase, on_hbase_plain])
+@pytest.fixture(params=[on_sqlite, on_hbase])
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> House:
     made_house: House = request.param(tmp_path)
     made(made_house.store, 1)
@@ -125,7 +113,7 @@ def test_queue_that_stands_still_takes_messages_and_acknowledgements(house: Hous
     assert (stats.head, stats.tail, stats.messages) == (SPOILT - 1, 7, 4)
 
 
-@pytest.mark.parametrize("house", [on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("house", [on_hbase], indirect=True)
 @pytest.mark.parametrize("small", [1, 6, 40])
 def test_message_that_must_make_room_is_refused_with_what_is_behind_it(house: House, small: int) -> None:
     """Records that may go for it cannot all be read. What has room is stored before it, with the same call, and all in other queues."""
@@ -143,7 +131,8 @@ def test_message_that_must_make_room_is_refused_with_what_is_behind_it(house: Ho
     assert {found.position for answer in answers for _, found in answer.unreadable} == {SPOILT}
 
 
-@pytest.mark.parametrize(("house", "qos"), [(on_hbase, 1), (on_hbase, 2), (on_hbase_plain, 1)], indirect=["house"])
+@pytest.mark.parametrize("house", [on_hbase], indirect=True)
+@pytest.mark.parametrize("qos", [1, 2])
 def test_publisher_that_repeats_what_was_refused_keeps_its_order(house: House, qos: int) -> None:
     """The second one would have had room, and come before the repeat of the first one [MQTT-4.6.0-5]."""
     store = house.restarted()
@@ -204,7 +193,7 @@ def test_call_that_only_looks_for_repeats_is_made_again_when_it_failed(house: Ho
     assert store.stats(1).tail == 7
 
 
-@pytest.mark.parametrize("house", [on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("house", [on_hbase], indirect=True)
 def test_refused_message_of_qos_0_takes_only_its_like_with_it(house: House) -> None:
     """Nobody sends it again, so no order is lost; what others sent behind it would cost them their connections."""
     store = house.restarted()
@@ -244,36 +233,6 @@ def test_call_that_fails_elsewhere_changes_nothing_of_it(faulty: int) -> None:
 
     assert [answer.positions for answer in answers[:2]] == [(int(Refused.UNREADABLE),)] * 2
     assert answers[-1].positions == (len(elsewhere),)
-
-
-def test_call_of_a_log_that_fails_elsewhere_changes_nothing_of_it() -> None:
-    """With `hbase-plain` one queue's rows are asked for while those of another one are planned."""
-    house = PlainHBase()
-    store, _ = house.store(1)
-    made(store, 1)
-    store.create(TENANT, 2, QueueLimits(1), 1)
-    for number in range(1, 7):
-        append(store, number)
-    row = house.rows[keys.record_row(KEY, SPOILT)]
-    row[b"d:b"] = (b"\7" + row[b"d:b"][0][1:], row[b"d:b"][1])
-    store, caller = house.store(2)
-    held = store.stats(1).bytes
-    store.set_limits([(1, QueueLimits(0, held + 1000, Overflow.DROP_OLDEST))])
-    store.append([Append(b"", b"x", 0, (Delivery(2, 1),))])
-    batch = [
-        Append(b"", b"x" * size, 0, (Delivery(queue_id, 1),)) for queue_id, size in ((1, held + 990), (2, 1), (1, 10))
-    ]
-    full = keys.queue_key(2, TENANT)
-    caller.fault = lambda call: Fault.UNSENT if full in call.frame(1) else Fault.NONE
-    with pytest.raises(BackendError), store.group():
-        store.append(batch)
-    caller.fault = lambda _: Fault.NONE
-
-    with store.group():
-        answers = store.append(batch)
-
-    refused = (int(Refused.UNREADABLE),)
-    assert [answer.positions for answer in answers] == [refused, (int(Refused.FULL),), refused]
 
 
 @pytest.mark.parametrize("house", [on_hbase], indirect=True)
@@ -322,19 +281,4 @@ def test_queue_with_an_unreadable_record_is_dropped(house: House, is_restarted: 
     store = house.restarted() if is_restarted else house.store
 
     assert store.drop(1) == 6
-    assert store.list_queues(TENANT) == []
-
-
-def test_last_batch_of_a_log_that_cannot_be_read_is_dropped_with_its_queue() -> None:
-    """Where the queue ends is not known then: nothing can be appended, and ending the session is the way out."""
-    house = on_hbase_plain(Path())
-    made(house.store, 1)
-    for number in range(1, SPOILT + 1):
-        append(house.store, number)
-    house.spoil()
-    store = house.restarted()
-    ((_, found),) = append(store, 9).unreadable
-    assert found.position == SPOILT
-
-    assert store.drop(1) == 0
     assert store.list_queues(TENANT) == []

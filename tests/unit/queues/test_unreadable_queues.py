@@ -26,9 +26,7 @@ from iothub_services.queues.port import (
     Refused,
     UnreadableQueueError,
 )
-from iothub_services.queues.several import SeveralQueues
 from iothub_services.queues.threads import QueueWrites, WriteOp
-from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
 
@@ -79,19 +77,7 @@ def on_hbase() -> House:
     )
 
 
-def on_hbase_plain() -> House:
-    house = PlainHBase()
-    hubs = iter(range(1, 9))
-
-    def version(queue_id: int, value: bytes) -> None:
-        row = house.rows[keys.meta_row(keys.queue_key(queue_id, TENANT))]
-        raw, time = row[b"m:s"]
-        row[b"m:s"] = (value + raw[1:], time)
-
-    return House(lambda: house.store(next(hubs))[0], lambda id: version(id, b"\7"), lambda id: version(id, b"\1"))
-
-
-@pytest.fixture(params=[on_redis, on_redis_damaged, on_hbase, on_hbase_plain])
+@pytest.fixture(params=[on_redis, on_redis_damaged, on_hbase])
 def house(request: pytest.FixtureRequest) -> House:
     made_house: House = request.param()
     return made_house
@@ -169,7 +155,7 @@ def test_large_message_is_stored_but_for_the_queue_that_cannot_be_read(house: Ho
     assert told(answer) == ((UNREADABLE, 1), [BROKEN])
 
 
-@pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("house", [on_redis, on_hbase], indirect=True)
 def test_verbs_of_that_queue_say_that_it_is_the_queue_and_not_the_store(house: House) -> None:
     """So that nobody takes the whole store for broken."""
     store = house.store()
@@ -192,7 +178,7 @@ def test_verbs_of_that_queue_say_that_it_is_the_queue_and_not_the_store(house: H
     assert store.list_queues(TENANT) == []
 
 
-@pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("house", [on_redis, on_hbase], indirect=True)
 def test_reader_of_that_queue_takes_no_batch_apart(house: House) -> None:
     """What others do and send stays one commit, however often that one acknowledges."""
     store = house.store()
@@ -227,7 +213,7 @@ class Counting(NamedTuple):
         return self.store.apply(moves)
 
 
-@pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("house", [on_redis, on_hbase], indirect=True)
 @pytest.mark.parametrize("is_known", [False, True])
 def test_readers_of_many_such_queues_cost_one_round_more(house: House, is_known: bool) -> None:
     """All are named at once; asking again for each would hold up the writing thread of all tenants."""
@@ -303,7 +289,7 @@ def test_qos2_message_whose_publisher_heard_of_it_is_forgotten(house: House) -> 
     assert store.claim(PUBLISHER, b"other").inbound == (7,)
 
 
-@pytest.mark.parametrize("house", [on_redis, on_hbase, on_hbase_plain], indirect=True)
+@pytest.mark.parametrize("house", [on_redis, on_hbase], indirect=True)
 def test_publisher_whose_own_queue_cannot_be_read_holds_up_nobody_else(house: House) -> None:
     """Nobody gets its message, which cannot be recorded; it is not taken for one whose session was taken over."""
     store = house.store()
@@ -335,60 +321,3 @@ def test_own_queue_that_cannot_be_read_may_have_noted_a_message_whose_answer_was
     (answer,) = store.append([op])
 
     assert (told(answer), answer.is_noted) == (((UNREADABLE,), [PUBLISHER]), True)
-
-
-def test_several_drivers_tell_of_it_too(house: House) -> None:
-    """With an intent in one driver and the queue in another one nothing closes it: the message fails as a whole, for its publisher to repeat."""
-    memory, store = PlainHBase().store(1)[0], house.store()
-    several = SeveralQueues({"other": memory, "chosen": store}, "chosen")
-    made(store, BROKEN)
-    epoch = made(memory, PUBLISHER).epoch
-    house.spoil(BROKEN)
-    several.list_queues(TENANT)
-
-    assert told(several.append([spread(BROKEN, PUBLISHER)])[0]) == ((UNREADABLE, 1), [BROKEN])
-    with pytest.raises(UnreadableQueueError) as caught, several.group():
-        several.append([spread(BROKEN, qos=2, inbound=Inbound(PUBLISHER, epoch, 7))])
-    assert caught.value.is_written
-    assert memory.claim(PUBLISHER, b"other").inbound == ()
-
-
-def test_several_drivers_take_a_repeat_for_the_same_message(house: House) -> None:
-    """Each comes with a message id of its own; when the queue can be read again all have it once, and its identifier is free for another one."""
-    other, store = PlainHBase().store(1)[0], house.store()
-    several = SeveralQueues({"chosen": store, "other": other}, "chosen")
-    broken, whole = (made(store, each).epoch for each in (BROKEN, WHOLE))
-    epoch = made(other, PUBLISHER).epoch
-    inbound = Inbound(PUBLISHER, epoch, 7)
-    house.spoil(BROKEN)
-    several.list_queues(TENANT)
-    for number in (1, 2, 3):
-        with pytest.raises(UnreadableQueueError), several.group():
-            several.append([spread(BROKEN, WHOLE, qos=2, number=number, inbound=inbound)])
-    assert positions(store, WHOLE, whole) == [1]
-
-    house.mend(BROKEN)
-    with several.group():
-        assert told(several.append([spread(BROKEN, WHOLE, qos=2, number=4, inbound=inbound)])[0]) == ((1, 1), [])
-    assert positions(store, BROKEN, broken) == [1]
-    assert several.append([spread(WHOLE, qos=2, number=5, inbound=inbound)])[0].is_duplicate
-    assert moved(several, MoveKind.FINISH_INBOUND, PUBLISHER, epoch, 7)
-    assert several.append([spread(WHOLE, qos=2, number=5, inbound=inbound)])[0].positions == (2,)
-
-
-def test_several_drivers_forget_with_the_identifier(house: House) -> None:
-    """Its publisher heard a refusal: what comes under it next is another message."""
-    other, store = PlainHBase().store(1)[0], house.store()
-    several = SeveralQueues({"chosen": store, "other": other}, "chosen")
-    _, whole = (made(store, each).epoch for each in (BROKEN, WHOLE))
-    epoch = made(other, PUBLISHER).epoch
-    inbound = Inbound(PUBLISHER, epoch, 7)
-    house.spoil(BROKEN)
-    several.list_queues(TENANT)
-    with pytest.raises(UnreadableQueueError), several.group():
-        several.append([spread(BROKEN, WHOLE, qos=2, inbound=inbound)])
-
-    assert moved(several, MoveKind.FINISH_INBOUND, PUBLISHER, epoch, 7)
-    several.append([spread(WHOLE, qos=2, number=2, inbound=inbound)])
-
-    assert positions(store, WHOLE, whole) == [1, 2]

@@ -19,9 +19,18 @@ from iothub.engine.tenant import TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.awaited import AwaitedQueues
 from iothub_services.group_thread import Bounds, Patience
-from iothub_services.queues.hbase_plain.log import damaged
 from iothub_services.queues.memory import MemoryQueues
-from iothub_services.queues.port import Append, Appended, Delivery, Move, MoveKind, Overflow, QueueLimits, Unreadable
+from iothub_services.queues.port import (
+    Append,
+    Appended,
+    Delivery,
+    Move,
+    MoveKind,
+    Overflow,
+    QueueLimits,
+    Unreadable,
+    UnreadableQueueError,
+)
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedTopic
@@ -248,7 +257,7 @@ def test_writer_tells_of_an_inbound_identifier_that_cannot_be_removed(
     publisher = house.session(2)
 
     def refuse(moves: list[Move]) -> list[bool]:
-        raise damaged(2, "version 9 is not known here")
+        raise UnreadableQueueError(2, "version 9 is not known here")
 
     monkeypatch.setattr(house.queues, "apply", refuse)
     house.writer.finish_inbound(publisher, 9)
@@ -466,8 +475,8 @@ def test_writer_says_that_a_queue_itself_cannot_be_read(house: House, monkeypatc
     ("error", "says"),
     [
         (BackendError("queues.db: database disk image is malformed", retryable=False), "purge nothing"),
-        (damaged(1, "version 9 is not known here"), "session discard"),
-        (damaged(1, "version 9 is not known here", 3), "before position 3"),
+        (UnreadableQueueError(1, "version 9 is not known here"), "session discard"),
+        (UnreadableQueueError(1, "version 9 is not known here", 3), "before position 3"),
     ],
 )
 def test_writer_tells_a_store_that_fails_from_a_queue_that_cannot_be_read(
@@ -515,7 +524,7 @@ def test_writer_tells_of_a_publisher_whose_own_queue_cannot_be_read(
     publisher, receiver = house.session(1), house.session(2)
 
     def refuse(batch: list[Append]) -> list[Appended]:
-        raise damaged(1, "version 9 is not known here")
+        raise UnreadableQueueError(1, "version 9 is not known here")
 
     monkeypatch.setattr(house.queues, "append", refuse)
     item = publish(receiver, qos=2)
@@ -590,7 +599,11 @@ def test_writer_says_whether_the_publisher_s_queue_knows_its_message(
 
 def test_queues_that_cannot_be_read_are_looked_at_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mended, or dropped by another hub; what fails of something else says nothing about them."""
-    answers: dict[int, Exception] = {1: damaged(1, "version 9"), 2: NotFoundError("gone"), 4: damaged(4, "version 9")}
+    answers: dict[int, Exception] = {
+        1: UnreadableQueueError(1, "version 9"),
+        2: NotFoundError("gone"),
+        4: UnreadableQueueError(4, "version 9"),
+    }
     stats = house.queues.stats
 
     def told(queue_id: int) -> Any:

@@ -47,7 +47,6 @@ def test_keys_are_taken_apart() -> None:
     message_id = bytes(range(16))
 
     assert keys.split_queue_key(keys.meta_row(queue)) == (99, 3)
-    assert keys.position_of(keys.record_row(queue, 77)) == 77
     assert keys.queue_of_index(keys.index_key(3, 99)) == (3, 99)
     assert keys.message_of_body(keys.body_key(message_id, 3)) == (message_id, 3)
     assert keys.after_tenant(keys.state_key(3, "métér")) == (3, "métér".encode())
@@ -73,8 +72,6 @@ def test_rows_of_nobody_come_before_those_of_tenants() -> None:
     ("take_apart", "key"),
     [
         (keys.split_queue_key, b"short"),
-        (keys.position_of, keys.meta_row(keys.queue_key(1, 1))),
-        (keys.position_of, keys.queue_key(1, 1) + b"\2" + bytes(8)),
         (keys.queue_of_index, b"x" * 11),
         (keys.message_of_body, b"x" * 19),
         (keys.after_tenant, b"abc"),

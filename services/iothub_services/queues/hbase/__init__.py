@@ -1,4 +1,4 @@
-"""The queue driver `hbase`, by the coprocessor, and what both drivers on HBase share: index, bodies, repeats.
+"""The queue driver `hbase`, by the coprocessor.
 
 What runs for every message is compiled; the same sources run as the plain twin. `IOTHUB_PURE_PYTHON=1` forces that: this package's modules
 are then found as sources only.

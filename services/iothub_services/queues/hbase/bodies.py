@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from iothub.base.clock import Clock
 from iothub.records import keys
-from iothub.records.queued import Body
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation
@@ -143,11 +142,6 @@ class Bodies:
 def is_apart(size: int, queues: int) -> bool:
     """Is a body of that size, for so many queues, stored once, with references to it?"""
     return size > LARGE_BYTES or (queues > FEW and size > SMALL_BYTES)
-
-
-def inline(octets: bytes) -> Body:
-    """Return a body that lies in its record."""
-    return Body(octets, len(octets))
 
 
 def _column(number: int) -> bytes:

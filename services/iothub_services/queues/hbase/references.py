@@ -1,4 +1,4 @@
-"""Which bodies the queues of driver `hbase` refer to: its part of the mark of mark and sweep (`hbase_bodies.sweep`).
+"""Which bodies the queues refer to: the mark of mark and sweep (`hbase_bodies.sweep`).
 
 Knows rows of table `queues`; removes nothing. It reads every record, page by page.
 """
@@ -37,10 +37,10 @@ def _body_id(row: Row, column: bytes, *, of_intents: bool) -> bytes:
     try:
         return decode_intent(raw).body.id if of_intents else decode_record(raw).body.id
     except CorruptRecordError as error:
-        raise unsettled(row.key, error, of_intents=of_intents) from None
+        raise _unsettled(row.key, error, of_intents=of_intents) from None
 
 
-def unsettled(key: bytes, error: CorruptRecordError, *, of_intents: bool) -> CorruptRecordError:
+def _unsettled(key: bytes, error: CorruptRecordError, *, of_intents: bool) -> CorruptRecordError:
     """Name the queue of a row that cannot be read. An intent is of what its session has sent: no purge takes it."""
     verb = "session discard" if of_intents else "queue purge"
     queue_id, tenant_id = keys.split_queue_key(key)

@@ -48,13 +48,13 @@ from iothub_services.queues.port import (
     in_order,
     unreadable_queue,
 )
-from iothub_services.queues.remote.index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
+from iothub_services.queues.remote.index import ROWS_AT_ONCE, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.remote.repeats import Repeats
 
 log = logging.get(__name__)
 
 COPROCESSOR_MISSING = (
-    "put the iothub-hbase jar on the region servers' class path, or choose queues.driver = hbase-plain"
+    "put the iothub-hbase jar on the region servers' class path, or choose redis or sqlite as queues.driver"
 )
 FRAME_BYTES = 16 << 20
 PAGE_BYTES = 8 << 20  # of bodies, but for a single one that is larger
@@ -85,7 +85,7 @@ class HBaseQueues:
         sequence = counted(1)
         self._caller = caller
         self._table = tables.queues
-        self._index = QueueIndex(caller, tables.queue_index, tables.queues, Driver.COPROCESSOR)
+        self._index = QueueIndex(caller, tables.queue_index, tables.queues)
         self._regions = Regions(caller, tables.queues, min(REQUEST_BYTES, frame_bytes // 2))
         self._bodies = Bodies(caller, tables.bodies, writer, clock or SystemClock())
         self._pages = Pages(caller, tables.queues, self._bodies, min(PAGE_BYTES, frame_bytes // 2))

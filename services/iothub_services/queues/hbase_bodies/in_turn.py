@@ -30,7 +30,7 @@ def sweep_in_turn(
         BackendError: HBase cannot be reached, or refused; what was deleted stays deleted.
         ConflictError: Somebody is at it, and it is asked for now; or this process was silent for too long.
         CorruptRecordError: A record, an intent or a row is damaged, or of a future version.
-        NotFoundError: There is no table of bodies.
+        NotFoundError: There is no table of queues, or of bodies.
     """
     turn = Turn(caller, tables.queue_index)
     now_ms = turn.take(int(every_s * 1000))

@@ -1,10 +1,10 @@
-"""Mark and sweep of the bodies of a namespace: what no queue of either driver refers to is deleted.
+"""Mark and sweep of the bodies of a namespace: what no queue refers to is deleted.
 
 Knows tables and what refers to bodies; knows neither whose turn it is nor when.
 
 Theory: a body is durable before anything refers to it, and its references are made within the seconds in which a hub repeats an append. So
 what is younger than `LEAST_AGE_S` is spared, by the time that HBase gave its cells. An open intent may refer to an older one: its reference
-moves to records before it is closed, so intents of both tables are read before records of both. What was consumed but is still stored counts
+moves to records before it is closed, so intents are read before records. What was consumed but is still stored counts
 as a reference; it goes with a flush. One record that cannot be read could refer to any body: nothing is swept before that is settled.
 """
 
@@ -21,10 +21,9 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase import references as of_hbase
 from iothub_services.queues.hbase.bodies import FIRST_PIECE
+from iothub_services.queues.hbase.references import referenced
 from iothub_services.queues.hbase_bodies.marked import Marked
-from iothub_services.queues.hbase_plain import references as of_plain
 
 LEAST_AGE_S = 3600.0  # no append is repeated for as long, and no pause of a hub is survived
 USUAL_AGE_S = 86_400.0
@@ -63,7 +62,7 @@ def sweep(
     Raises:
         BackendError: HBase cannot be reached, or refused.
         CorruptRecordError: A record, an intent or a row is damaged, or of a future version.
-        NotFoundError: There is no table of bodies.
+        NotFoundError: There is no table of queues, or of bodies.
     """
     swept = Swept()
     marked = Marked() if marked is None else marked
@@ -93,11 +92,8 @@ def sweep(
 
 
 def _references(caller: Caller, tables: Tables) -> References:
-    there = set(caller.call(calls.table_names()))
-    if tables.bodies not in there:
-        raise NotFoundError(missing_tables(tables.bodies.decode()))
+    missing = {tables.queues, tables.bodies}.difference(caller.call(calls.table_names()))
+    if missing:
+        raise NotFoundError(missing_tables(*sorted(name.decode() for name in missing)))
     for of_intents in (True, False):
-        if tables.queues in there:
-            yield from of_hbase.referenced(caller, tables.queues, of_intents=of_intents)
-        if tables.queues_plain in there:
-            yield from of_plain.referenced(caller, tables.queues_plain, of_intents=of_intents)
+        yield from referenced(caller, tables.queues, of_intents=of_intents)

@@ -1,20 +1,19 @@
 # cython: annotation_typing=False
-"""Which queues there are on HBase, whose they are, and what each tenant has stored: for both drivers.
+"""Which queues there are on HBase, whose they are, and what each tenant has stored.
 
-Knows the rows of table `queue_index` and keys; knows no record and no driver's state.
+Knows the rows of table `queue_index` and keys; knows no record and no queue's state.
 
 Theory: every verb of the port names a queue by its id alone, and its rows begin with id and tenant. So the queues are kept in memory, read
 from the index at the start. One that another hub has made meanwhile is found by its meta row, whose key begins with the id: the tenant is
 behind it. The index row is put before a queue is made and deleted after it was dropped, so the index may name queues that are not there,
 never miss one. A damaged row costs its own queue alone: lists leave it out and say so in the log, whoever asks for that queue is refused.
 
-Row `tenant | queue id`, cell `i:q`: version 1 | driver 1.
+Row `tenant | queue id`, cell `i:q`: version 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import TypeVar
 
 from iothub.base import log as logging
@@ -23,6 +22,7 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
+from iothub_services.hbase.replies import Row
 from iothub_services.queues.port import QueueStats, TenantUsage, UnreadableQueueError, unreadable_queue, worst_of
 
 log = logging.get(__name__)
@@ -31,15 +31,9 @@ T = TypeVar("T")
 
 COLUMN = b"i:q"
 VERSION = 1
+CELL = bytes((VERSION,))
 ROWS_AT_ONCE = 500  # of one call
 _SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other tenants may be before it
-
-
-class Driver(IntEnum):
-    """Which driver's queue it is: both may share a namespace."""
-
-    COPROCESSOR = 1
-    PLAIN = 2
 
 
 class Tenant:
@@ -83,16 +77,15 @@ class KnownQueue:
 
 
 class QueueIndex:
-    """The queues of one driver.
+    """The queues of a namespace.
 
     Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone; `find` may run in any.
     """
 
-    def __init__(self, caller: Caller, table: bytes, queues_table: bytes, driver: Driver) -> None:
+    def __init__(self, caller: Caller, table: bytes, queues_table: bytes) -> None:
         self._caller = caller
         self._table = table
         self._queues_table = queues_table
-        self._cell = bytes((VERSION, driver))
         self._known: dict[int, KnownQueue] = {}
         self._tenants: dict[int, Tenant] = {}
 
@@ -134,20 +127,19 @@ class QueueIndex:
         scan = Scan(self._table, start, keys.prefix_end(start), (COLUMN,), caching=ROWS_AT_ONCE)
         for row in self._caller.scan(scan, ROWS_AT_ONCE):
             try:
-                is_ours = self._is_ours(row.cells[COLUMN].value, row.key)
+                _check(row)
             except UnreadableQueueError as error:
                 if unreadable is None:
                     log.error("a queue is left out", why=str(error))
                 else:
                     tenant, queue_id = keys.queue_of_index(row.key)
                     unreadable.append(unreadable_queue(queue_id, tenant, str(error)))
-                continue
-            if is_ours:
+            else:
                 yield keys.queue_of_index(row.key)
 
     def enter(self, tenant_id: int, queue_id: int) -> None:
         """Put the row of a queue that is about to be made. Raises BackendError."""
-        self._caller.call(calls.mutate_row(self._table, keys.index_key(tenant_id, queue_id), {COLUMN: self._cell}))
+        self._caller.call(calls.mutate_row(self._table, keys.index_key(tenant_id, queue_id), {COLUMN: CELL}))
 
     def strike(self, queues: Iterable[tuple[int, int]]) -> None:
         """Delete the rows of queues, (tenant id, queue id), that were dropped. Raises BackendError."""
@@ -190,19 +182,21 @@ class QueueIndex:
         if rows:
             for row in self._caller.call(calls.get_rows(self._table, list(rows), (COLUMN,))):
                 try:
-                    if self._is_ours(row.cells[COLUMN].value, row.key):
-                        self.add(*rows[row.key])
+                    _check(row)
+                    self.add(*rows[row.key])
                 except UnreadableQueueError as error:
                     unreadable[error.queue_id] = error
 
-    def _is_ours(self, cell: bytes, key: bytes) -> bool:
-        if cell[:1] != self._cell[:1]:
-            raise UnreadableQueueError(
-                keys.queue_of_index(key)[1],
-                f"row {key.hex()} of the queues' index has version {cell[:1].hex() or 'nothing'}, "
-                f"this program knows {VERSION}: upgrade it, or it is damaged",
-            )
-        return cell == self._cell
+
+def _check(row: Row) -> None:
+    """Raise UnreadableQueueError for a row of the index that this program cannot read."""
+    cell = row.cells[COLUMN].value
+    if cell != CELL:
+        raise UnreadableQueueError(
+            keys.queue_of_index(row.key)[1],
+            f"row {row.key.hex()} of the queues' index has version {cell[:1].hex() or 'nothing'}, "
+            f"this program knows {VERSION}: upgrade it, or it is damaged",
+        )
 
 
 def all_of(outcomes: Iterable[T | BackendError]) -> list[T]:
