@@ -16,7 +16,7 @@ from iothub.engine.session import Session
 from iothub.errors import BackendError, IotHubError
 from iothub.reasons import Drop, Reason
 from iothub.records import events
-from iothub_services.queues.port import UnreadableQueueError
+from iothub_services.queues.port import Claim, UnreadableQueueError
 from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
@@ -101,11 +101,10 @@ class Endings:
         await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
         is_alone, is_expiry = self._company.is_alone, reason == "expired"
         try:
-            if not is_alone:
-                await self._fence(session, is_expiry=is_expiry)
+            claim = None if is_alone else await self._fence(session, is_expiry=is_expiry)
             # before anybody waits: an epoch that another hub claims meanwhile must not be ended
             subject = subject_of(session, self._clock)
-            redistributed = await self._orphaned.redistribute(session)
+            redistributed = await self._orphaned.redistribute(session, claim)
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
             if not is_alone:
@@ -124,10 +123,10 @@ class Endings:
         self._plane.discard(session)
         await self._orphaned.drop(session.queue_id, partial(self._count_lost, home, session, drop, redistributed))
 
-    async def _fence(self, session: Session, *, is_expiry: bool) -> None:
+    async def _fence(self, session: Session, *, is_expiry: bool) -> Claim | None:
         """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
 
-        Raises BackendError: it is not its time, for somebody else has claimed it since.
+        None: there is no queue, or it cannot be read. Raises BackendError: it is not its time, for somebody else has claimed it since.
         """
         if is_expiry:
             _require_here(session.control)
@@ -136,9 +135,9 @@ class Endings:
         except UnreadableQueueError:
             if is_expiry:  # a newer hub may have claimed it
                 raise
-            return  # somebody wants it gone, and there is no other way out
+            return None  # somebody wants it gone, and there is no other way out
         if claim is None:
-            return
+            return None
         if is_expiry:
             _require_here(session.control)
         place: Place | None = session.control.place
@@ -149,6 +148,7 @@ class Endings:
             # its epoch stays: what that one says must count here
             raise BackendError("another hub has claimed the session", retryable=True)
         session.epoch = max(session.epoch, claim.epoch)
+        return claim
 
     def _count_lost(self, home: SessionHome, session: Session, drop: Drop, redistributed: int, records: int) -> None:
         if records > redistributed:

@@ -49,23 +49,23 @@ class OrphanedMessages:
         except NotFoundError:
             return None
 
-    async def redistribute(self, session: Session) -> int:
+    async def redistribute(self, session: Session, claim: Claim | None = None) -> int:
         """Give unacknowledged messages of its shared subscriptions to other members, §4.8.2; return how many they have.
 
         Durable when it returns, and done once: what finds no other member is dropped with the queue. Raises BackendError: a store failed; the
-        next attempt to end the session does all of it again, so that a message may arrive twice.
+        next attempt to end the session does all of it again, so that a message may arrive twice. `claim`: if the queue was claimed just now.
         """
         if not self._plane.leave_groups(session):
             return 0
         redistributed = self._redistributed.setdefault(session.queue_id, None)
         if redistributed is None:
-            redistributed = self._redistributed[session.queue_id] = await self._redistribute_queue(session)
+            redistributed = self._redistributed[session.queue_id] = await self._redistribute_queue(session, claim)
         return redistributed
 
-    async def _redistribute_queue(self, session: Session) -> int:
+    async def _redistribute_queue(self, session: Session, claim: Claim | None) -> int:
         redistributed = 0
         try:
-            claim = await self.claim(session.queue_id)
+            claim = claim or await self.claim(session.queue_id)
             position = None if claim is None else claim.head
             while claim is not None and position is not None:
                 page = await self._queues.load(session.queue_id, claim.epoch, position)

@@ -147,3 +147,20 @@ def test_session_that_comes_to_another_hub_is_not_ended_here(
     assert house.journal.words() == []
     assert is_in_its_group(house)
     assert session.control.expires_at == 0.0
+
+
+def test_end_that_the_log_did_not_take_is_tried_again_beside_other_hubs(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim of the first attempt is this hub's own: the second one ends the session."""
+    sleeper_with_messages(house, SHARED)
+    session = house.session("c")
+    session.control.place = Place(HERE, session.epoch)
+    monkeypatch.setattr(house.sessions._endings, "_company", Company())
+    house.journal.is_down = True
+    house.pass_time(100)
+    house.journal.is_down = False
+
+    house.pass_time(RETRY_S)
+
+    assert "c" not in house.acme.plane.sessions
