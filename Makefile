@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-QUEUES := services/iothub_services/queues/hbase
-SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx $(QUEUES)/*.py $(QUEUES)/*.pxd)
+QUEUES := services/iothub_services/queues
+SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx $(foreach folder,hbase remote,$(QUEUES)/$(folder)/*.py $(QUEUES)/$(folder)/*.pxd))
 PORT ?= 1883
+DIST ?= dist
 
-.PHONY: help install run test check bench fuzz nightly services services-stop coprocessor fmt clean
+.PHONY: help install run test check bench fuzz nightly dist services services-stop coprocessor fmt clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +53,9 @@ fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)
 
 nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos
 	@bash ops/test.sh --nightly
+
+dist: install  ## build sdist and wheel into dist/ (DIST=another folder)
+	@bash ops/dist.sh '$(DIST)'
 
 services:  ## start Kafka, HBase, Redis, MariaDB and PostgreSQL here, wait until they answer, print their addresses (SHIFT=100: other ports)
 	@$(PYTHON) ops/check_python.py

@@ -15,7 +15,11 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 # Folders in which top packages lie, and the packages in them that are compiled.
-COMPILED = ((Path(), Path("iothub/engine")), (Path("services"), Path("iothub_services/queues/hbase")))
+COMPILED = (
+    (Path(), Path("iothub/engine")),
+    (Path("services"), Path("iothub_services/queues/hbase")),
+    (Path("services"), Path("iothub_services/queues/remote")),
+)
 build_stamp = runpy.run_path("iothub/net/build_stamp.py")
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Protocol, TypeAlias, cast
 
-from iothub import log
-from iothub.errors import ConfigError
+from iothub.base import log
+from iothub.base.errors import ConfigError
 
 GROUP = "iothub.hooks"
 PLACES = ("authenticate", "authorise", "publish", "deliver", "lifecycle")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import click
 
+from iothub.base.errors import ConfigError, DeniedError
 from iothub.cli.app import App, noun, verb
-from iothub.errors import ConfigError, DeniedError
 from iothub_tenants.accounts import acl_rules, verdicts
 from iothub_tenants.accounts.plain import plain
 

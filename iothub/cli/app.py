@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iothub.base.errors import BackendError, ConfigError
 from iothub.cli import output
 from iothub.cli.durations import seconds
 from iothub.cli.files import cannot_be_read
 from iothub.cli.hints import Hints
 from iothub.cli.output import Row
-from iothub.config import Loaded, load
-from iothub.datadir import DataDir
-from iothub.errors import BackendError, ConfigError
-from iothub.settings import Config
+from iothub.config.datadir import DataDir
+from iothub.config.loader import Loaded, load
+from iothub.config.sections import Config
 
 if TYPE_CHECKING:
     from iothub_tenants.accounts.store import AccountStore

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import click
 
+from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.cli.durations import seconds
-from iothub.errors import ConfigError, NotFoundError, UnavailableError
-from iothub.verbs import Verb
+from iothub.records.admin_commands import Verb
 from iothub_tenants.accounts import bans
 from iothub_tenants.accounts.plain import plain
 

@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 import click
 
+from iothub.base.errors import InterruptedWorkError
 from iothub.cli import output
 from iothub.cli.app import App
 from iothub.cli.files import DASH, cannot_be_read
 from iothub.cli.progress import Progress
 from iothub.cli.secrets_file import Secrets, SecretsFile, SecretsOutput
-from iothub.errors import InterruptedWorkError
 from iothub_tenants.accounts import imports
 
 _HEADER = "name,username,secret"

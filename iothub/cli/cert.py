@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from iothub.base.errors import ConfigError, ConflictError, UnavailableError
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath
-from iothub.errors import ConfigError, ConflictError, UnavailableError
 
 command = noun("cert", "Certificates for the listeners tls and wss.")
 ALWAYS = ("localhost", "127.0.0.1", "::1")

@@ -1,6 +1,6 @@
 """`iothub config`: check and show the configuration.
 
-Knows no key: `iothub.config` does.
+Knows no key: `iothub.config.loader` does.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import click
 
 from iothub.cli import output
 from iothub.cli.app import App, noun, verb
-from iothub.config_check import check_start
-from iothub.config_reference import render_reference
+from iothub.config.check import check_start
+from iothub.config.reference_page import render_reference
 
 command = noun("config", "Check and show the configuration: flags, environment, file and defaults together.")
 SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as `iothub serve` takes it.")

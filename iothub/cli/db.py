@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
+from iothub.base.errors import ConfigError
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read
 from iothub.cli.progress import Progress
-from iothub.errors import ConfigError
-from iothub.installation import installation_of
+from iothub.hub.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.copying import How, copy_accounts

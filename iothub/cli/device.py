@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import click
 
+from iothub.base.errors import ConfigError
 from iothub.cli import belongings, leftovers, output
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
-from iothub.errors import ConfigError
 from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.plain import plain
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import click
 
-from iothub.errors import ConfigError
-from iothub.units import parse_duration
+from iothub.base.errors import ConfigError
+from iothub.base.units import parse_duration
 
 
 def seconds(_context: click.Context, option: click.Parameter, text: str | None) -> float | None:

@@ -13,10 +13,10 @@ from heapq import nlargest
 
 import click
 
+from iothub.base.errors import CorruptRecordError, FutureRecordError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
-from iothub.errors import CorruptRecordError, FutureRecordError, NotFoundError
 from iothub.records.events import Topic, partition_of
 from iothub_services.events.port import (
     NOWHERE,

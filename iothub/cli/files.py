@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from iothub.errors import ConfigError, ConflictError, IotHubError, UnavailableError
+from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 
 JSON_LIMIT_BYTES = 256 << 20
 DASH = Path("-")

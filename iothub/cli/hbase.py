@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import click
 
+from iothub.base.clock import SystemClock
+from iothub.base.errors import ConfigError
+from iothub.base.units import format_duration
 from iothub.cli import output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.progress import LOG_INTERVAL_S
-from iothub.clock import SystemClock
-from iothub.errors import ConfigError
-from iothub.units import format_duration
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
 from iothub_services.hbase.tables import TableLayout, Tables, layouts

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
+from iothub.base.errors import BackendError, ConfigError, UnavailableError
 from iothub.cli.app import App, Command
-from iothub.config import needs_on_hbase
-from iothub.errors import BackendError, ConfigError, UnavailableError
-from iothub.profiles import PROFILES
-from iothub.settings import Config
+from iothub.config.loader import needs_on_hbase
+from iothub.config.profiles import PROFILES
+from iothub.config.sections import Config
 
 
 @click.command("init", cls=Command)

@@ -11,12 +11,8 @@ from pathlib import Path
 
 import click
 
-from iothub.cli import job_plan, output, stores
-from iothub.cli.app import App, noun, verb
-from iothub.cli.durations import seconds
-from iothub.cli.job_progress import JobProgress
-from iothub.clock import SystemClock
-from iothub.errors import (
+from iothub.base.clock import SystemClock
+from iothub.base.errors import (
     ConfigError,
     ConflictError,
     CorruptRecordError,
@@ -24,6 +20,10 @@ from iothub.errors import (
     IotHubError,
     UnavailableError,
 )
+from iothub.cli import job_plan, output, stores
+from iothub.cli.app import App, noun, verb
+from iothub.cli.durations import seconds
+from iothub.cli.job_progress import JobProgress
 from iothub.jobs import marks as job_marks
 from iothub.jobs import process, specs, timetable
 from iothub.jobs.places import Places

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import App
-from iothub.errors import CorruptRecordError, NotFoundError
 from iothub.jobs.timetable import next_at
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub_services.events.port import Offsets

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.text import printable
 from iothub.cli import output
 from iothub.cli.progress import Progress
-from iothub.clock import Clock, SystemClock
 from iothub.jobs.lines import Note, Said, Stage, as_object
-from iothub.text import printable
 
 LOG_INTERVAL_S = 10.0
 _SYSTEM_CLOCK = SystemClock()

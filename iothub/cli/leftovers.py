@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 
+from iothub.base.errors import InterruptedWorkError, NotFoundError, UnavailableError
 from iothub.cli import stream_topics
 from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.cli.stores import working_alone
-from iothub.errors import InterruptedWorkError, NotFoundError, UnavailableError
-from iothub.verbs import Verb
+from iothub.records.admin_commands import Verb
 from iothub_tenants.accounts import devices, streams, tenants
 from iothub_tenants.accounts.tenants import Deletion
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import DRY_RUN, format_window, parse_limits
 
 Values = dict[str, int | str | list[str]]

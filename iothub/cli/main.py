@@ -15,12 +15,12 @@ from typing import Any
 
 import click
 
+from iothub.base.errors import InterruptedWorkError, IotHubError
+from iothub.base.text import printable
 from iothub.cli import output
 from iothub.cli.app import App, keep_examples, output_option
 from iothub.cli.files import NamedPath
 from iothub.cli.hints import Hints
-from iothub.errors import InterruptedWorkError, IotHubError
-from iothub.text import printable
 
 # In the order of a first acquaintance. Each module has an attribute `command`.
 NOUNS = {

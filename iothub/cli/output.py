@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 
 import click
 
-from iothub.errors import UnavailableError
-from iothub.text import printable
+from iothub.base.errors import UnavailableError
+from iothub.base.text import printable
 
 Row = Mapping[str, object]
 FORMATS = ("table", "json", "jsonl", "csv")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
+from iothub.base.clock import Clock, SystemClock
 from iothub.cli import output
-from iothub.clock import Clock, SystemClock
 
 TERMINAL_INTERVAL_S = 1.0
 LOG_INTERVAL_S = 10.0  # elsewhere every line stays

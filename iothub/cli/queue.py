@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import click
 
+from iothub.base.errors import BackendError, CorruptRecordError, UnavailableError
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.session import Queue, marked, queues_of, session_of, unreadable_in
-from iothub.errors import BackendError, CorruptRecordError, UnavailableError
-from iothub.verbs import Verb
+from iothub.records.admin_commands import Verb
 from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
 from iothub_tenants.accounts import tenants
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import click
 
+from iothub.base.errors import IotHubError
 from iothub.cli.app import App, noun, verb
 from iothub.cli.limits import with_values, words_of
 from iothub.cli.output import Row
-from iothub.errors import IotHubError
-from iothub.verbs import Verb
+from iothub.records.admin_commands import Verb
 from iothub_services.quota.grammar import parse_name
 from iothub_tenants.accounts import quotas
 from iothub_tenants.accounts.plain import plain

@@ -10,13 +10,13 @@ from itertools import islice
 
 import click
 
+from iothub.base.errors import ConfigError, CorruptRecordError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, TIMEOUT, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.progress import Progress
 from iothub.engine.filters import check_topic_filter, topic_matches
-from iothub.errors import ConfigError, CorruptRecordError, NotFoundError
-from iothub.verbs import Verb
+from iothub.records.admin_commands import Verb
 from iothub_services.hbase.pages import chunks
 from iothub_services.retained.port import RetainedStore, RetainedTopic, message_in
 from iothub_tenants.accounts import tenants

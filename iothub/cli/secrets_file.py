@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from iothub.base.errors import BackendError, ConflictError, IotHubError, UnavailableError
 from iothub.cli import output
-from iothub.errors import BackendError, ConflictError, IotHubError, UnavailableError
 
 _MODE = 0o600
 _LOOK = "look with `iothub device list TENANT`"

@@ -1,18 +1,18 @@
 """`iothub serve`: check the configuration, then run the hub until it is told to stop.
 
-Knows no part of the hub: `iothub.node` builds and runs it.
+Knows no part of the hub: `iothub.hub.compose` builds and runs it.
 """
 
 from __future__ import annotations
 
 import click
 
-from iothub import log
+from iothub.base import log
 from iothub.cli import output
 from iothub.cli.app import App, Command
-from iothub.config_check import check_start
+from iothub.config.check import check_start
+from iothub.config.sections import Config
 from iothub.net.backend import require_fresh_build, select_backend
-from iothub.settings import Config
 
 
 @click.command("serve", cls=Command)
@@ -43,7 +43,7 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_f
         return
     app.require_initialised(config)
     _configure_log(config)
-    from iothub.node import serve
+    from iothub.hub.compose import serve
 
     context.exit(serve(config, app.data_dir, is_fail_fast=is_fail_fast))
 
@@ -52,7 +52,7 @@ def _configure_log(config: Config) -> None:
     rate = config.log.rate_limit
     limit = (rate.count, rate.seconds) if rate is not None else None
     log.configure(level=config.log.level, form=config.log.format, rate=limit)
-    from iothub import twisted_log
+    from iothub.hub import twisted_log
 
     twisted_log.bridge()
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import click
 
+from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
-from iothub.errors import CorruptRecordError, NotFoundError
+from iothub.records.admin_commands import Verb
 from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
-from iothub.verbs import Verb
 from iothub_services.queues.port import QueueStats, QueueStore, StaleEpochError
 from iothub_services.queues.threads import load_page
 from iothub_tenants.accounts import tenants

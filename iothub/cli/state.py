@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import click
 
+from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.progress import Progress
-from iothub.errors import CorruptRecordError, NotFoundError
 from iothub_services.state.verification import Verification
 from iothub_services.state.verification import verify as compare
 

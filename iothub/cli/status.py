@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from iothub.base.errors import IotHubError, UnavailableError
 from iothub.cli.app import App, Command
 from iothub.cli.content import time_of
-from iothub.datadir import Holder
-from iothub.errors import IotHubError, UnavailableError
-from iothub.verbs import Verb
+from iothub.config.datadir import Holder
+from iothub.records.admin_commands import Verb
 
 if TYPE_CHECKING:
     from iothub_tenants.accounts.store import AccountStore

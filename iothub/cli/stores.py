@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from iothub.base.clock import SystemClock
+from iothub.base.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
 from iothub.cli import output
-from iothub.clock import SystemClock
-from iothub.datadir import DataDir
-from iothub.drivers import (
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.hub.drivers import (
     Drivers,
     hbase_checkpoints,
     hbase_queues,
@@ -29,35 +31,33 @@ from iothub.drivers import (
     redis_queues,
     unused_files,
 )
-from iothub.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
-from iothub.installation import installation_of
+from iothub.hub.installation import installation_of
+from iothub.hub.store_alarms import report_lost
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, fold
-from iothub.settings import Config
-from iothub.store_alarms import report_lost
 from iothub_services.events.port import NOWHERE, EventLog, Offsets
 from iothub_services.events.reading import read_between, refuse_damage
-from iothub_services.events.sqlite import SCHEMA as EVENTS_SCHEMA
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS_SCHEMA
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import Caller
-from iothub_services.queues import schema as queue_schema
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.several import SeveralQueues
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite import schema as queue_schema
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedStore
-from iothub_services.retained.sqlite import SCHEMA as RETAINED_SCHEMA
-from iothub_services.retained.sqlite import SqliteRetained
+from iothub_services.retained.sqlite.store import SCHEMA as RETAINED_SCHEMA
+from iothub_services.retained.sqlite.store import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, connect, open_database
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS_SCHEMA
-from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.port import StateStore, record_in
-from iothub_services.state.sqlite import SCHEMA as STATE_SCHEMA
-from iothub_services.state.sqlite import SqliteStates
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS_SCHEMA
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
+from iothub_services.state.sqlite.store import SCHEMA as STATE_SCHEMA
+from iothub_services.state.sqlite.store import SqliteStates
 from iothub_services.state.start import newer_checkpoint
 
 _DEFAULTS = Config()

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.cli import stream_topics
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
-from iothub.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
-from iothub.verbs import Verb
+from iothub.records.admin_commands import Verb
 from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.streams import Wanted
 
 if TYPE_CHECKING:
-    from iothub_services.streams.kafka_stream_topics import StreamTopics
+    from iothub_services.streams.kafka.topics import StreamTopics
 
 command = noun("stream", "Streams: devices' messages to a topic of Kafka, and an application's records to devices.")
 COLUMNS = ("name", "direction", "filter", "topic", "partitions", "retention_s")
@@ -201,7 +201,7 @@ def _to_be_deleted(app: App, tenant: str, name: str) -> Stream:
 
 
 def _left_over(app: App, tenant: str, name: str) -> str:
-    from iothub.stream_drivers import no_kafka
+    from iothub.hub.stream_drivers import no_kafka
 
     if no_kafka(app.loaded.config):
         return ""
@@ -227,7 +227,7 @@ def _group(app: App, stream: Stream, group: str | None) -> str | None:
         return group
     if group is not None:
         raise ConfigError("--consumer-group goes with direction out: a stream in is read by the hub")
-    from iothub_services.streams.kafka_receiver import group_of
+    from iothub_services.streams.kafka.receiver import group_of
 
     return group_of(app.loaded.config.kafka.topic_prefix)
 

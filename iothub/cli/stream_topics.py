@@ -8,40 +8,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from iothub.base.errors import ConfigError, IotHubError, NotOursError, UnavailableError
 from iothub.cli.app import App
-from iothub.errors import ConfigError, IotHubError, NotOursError, UnavailableError
 from iothub_services.streams.port import Stream
 
 if TYPE_CHECKING:
-    from iothub.installation import Owned
-    from iothub_services.streams.kafka_stream_topics import StreamTopics
+    from iothub.hub.installation import Owned
+    from iothub_services.streams.kafka.topics import StreamTopics
 
 
 def reached(app: App) -> StreamTopics:
     """Raises ConfigError: no Kafka is configured, or its packages are not installed."""
-    from iothub.stream_drivers import no_kafka
+    from iothub.hub.stream_drivers import no_kafka
 
     settings = app.loaded.config
     why = no_kafka(settings)
     if why:
         raise ConfigError(f"a stream needs Kafka: {why}")
-    from iothub_services.events.kafka_cluster import KafkaCluster
-    from iothub_services.streams.kafka_stream_topics import StreamTopics
+    from iothub_services.events.kafka.cluster import KafkaCluster
+    from iothub_services.streams.kafka.topics import StreamTopics
 
     return StreamTopics(KafkaCluster(settings.kafka))
 
 
 def owned(app: App) -> Owned:
     """Return Kafka's topics of the prefix as stores that are somebody's. Needs what `reached` has seen."""
-    from iothub.installation import installation_of
-    from iothub.stream_drivers import owned_topics
+    from iothub.hub.installation import installation_of
+    from iothub.hub.stream_drivers import owned_topics
 
     return owned_topics(app.loaded.config, installation_of(app.loaded.config, app.data_dir))
 
 
 def require_kafka(app: App, tenant: str) -> None:
     """Raise ConfigError when this process, which is to delete the topics of a tenant, lacks the packages for that."""
-    from iothub.stream_drivers import no_kafka
+    from iothub.hub.stream_drivers import no_kafka
 
     why = no_kafka(app.loaded.config) if app.loaded.config.kafka.brokers else ""
     if why:

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from iothub.base.errors import ConfigError
 from iothub.cli import belongings, output
 from iothub.cli.app import DRY_RUN, App, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
-from iothub.errors import ConfigError
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, streams, tenants, token_issuers, transfer
 from iothub_tenants.accounts.plain import plain
 from iothub_tenants.accounts.store import AccountStore

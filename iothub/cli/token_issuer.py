@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import click
 
+from iothub.base.errors import ConfigError
 from iothub.cli import belongings
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
-from iothub.errors import ConfigError
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_tenants.accounts import token_issuers
 from iothub_tenants.accounts.plain import plain

@@ -12,11 +12,11 @@ from itertools import groupby
 
 import click
 
+from iothub.base.errors import ConfigError
+from iothub.base.units import format_duration
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
-from iothub.errors import ConfigError
 from iothub.records.events import GENERATION_BITS
-from iothub.units import format_duration
 from iothub_spark.catalogue import USAGE, USAGE_SEEN
 from iothub_tenants.accounts import job_runs, marks, usage_hours
 from iothub_tenants.accounts.job_runs import Run, moment

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iothub.clock import SystemClock
-from iothub.datadir import DataDir
+from iothub.base.clock import SystemClock
+from iothub.base.errors import BackendError, ConfigError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.doctor import sql
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.errors import BackendError, ConfigError
-from iothub.settings import Config
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts.bounds import bounds_of

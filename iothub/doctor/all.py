@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.config.sections.stores import chosen_tenants
 from iothub.doctor import (
     accounts,
-    doors,
     hbase,
     installation,
     kafka,
     libraries,
+    listeners,
     machine,
     queue_choices,
     quota_ledger,
@@ -23,15 +25,13 @@ from iothub.doctor import (
     streams,
 )
 from iothub.doctor.findings import Look
-from iothub.drivers import needed_tables, queue_drivers, unused_files
-from iothub.settings import Config
-from iothub.settings.stores import chosen_tenants
+from iothub.hub.drivers import needed_tables, queue_drivers, unused_files
 
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
     """Before `init` there are no files and no accounts to look at, but servers."""
     libraries.load(data_dir, settings)
-    chosen = doors.looks(data_dir, settings)
+    chosen = listeners.looks(data_dir, settings)
     chosen.append(accounts.look(data_dir, settings))
     if data_dir.is_initialised:
         unused = unused_files(settings, data_dir)

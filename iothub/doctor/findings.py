@@ -13,7 +13,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar
 
-from iothub.errors import BackendError, IotHubError
+from iothub.base.errors import BackendError, IotHubError
 
 T = TypeVar("T")
 

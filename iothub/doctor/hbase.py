@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
+from iothub.config.sections import HBase
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.errors import BackendError
 from iothub.records.layout import CREATE_TABLES
-from iothub.settings import HBase
-from iothub.units import Endpoint
 from iothub_services.hbase import calls, from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
 from iothub_services.hbase.caller import Caller

@@ -1,6 +1,6 @@
 """Whose the stores are: those of these accounts, or those of others.
 
-Knows no store: `iothub.installation` asks them. Nothing is taken here, that is the hub's.
+Knows no store: `iothub.hub.installation` asks them. Nothing is taken here, that is the hub's.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from iothub.datadir import DataDir
+from iothub.base.errors import ConflictError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.doctor import streams
 from iothub.doctor.findings import Finding, Look, State, timed, unless_away
-from iothub.drivers import needed_tables, owned_tables, queue_drivers, redis_queues, require_extra
-from iothub.errors import ConflictError
-from iothub.installation import Owned, installation_of
-from iothub.settings import Config
-from iothub.stream_drivers import owned_topics
+from iothub.hub.drivers import needed_tables, owned_tables, queue_drivers, redis_queues, require_extra
+from iothub.hub.installation import Owned, installation_of
+from iothub.hub.stream_drivers import owned_topics
 from iothub_services.hbase import calls, from_settings
 
 _SILENT_S = 5.0  # an operator waits, no message does

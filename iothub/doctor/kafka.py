@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from iothub.base.errors import BackendError, NotFoundError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.drivers import require_extra
-from iothub.errors import BackendError, NotFoundError
-from iothub.settings import Kafka
-from iothub.units import Endpoint
+from iothub.hub.drivers import require_extra
 
 if TYPE_CHECKING:
-    from iothub_services.events.kafka_topics import KafkaTopic
+    from iothub_services.events.kafka.topics import KafkaTopic
 
 _NAME = "Kafka"
 _HINT = "start it, or correct kafka.brokers"
@@ -45,8 +45,8 @@ def _broker(broker: Endpoint, settings: Kafka) -> Iterator[Finding]:
 
 def _cluster(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> Iterator[Finding]:
     require_extra("kafka.brokers", "kafka", "kafka", "crc32c")
-    from iothub_services.events.kafka_cluster import KafkaCluster
-    from iothub_services.events.kafka_topics import look_at_topics
+    from iothub_services.events.kafka.cluster import KafkaCluster
+    from iothub_services.events.kafka.topics import look_at_topics
 
     cluster = KafkaCluster(settings)
     try:

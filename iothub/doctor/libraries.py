@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 
-from iothub.datadir import DataDir
-from iothub.errors import IotHubError
-from iothub.settings import Config
+from iothub.base.errors import IotHubError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub_tenants.accounts.database import accounts_url, open_engine
 
-KAFKA = ("iothub_services.events.kafka", "iothub_services.streams.kafka_stream_topics")
+KAFKA = ("iothub_services.events.kafka.log", "iothub_services.streams.kafka.topics")
 REDIS = ("iothub_services.redis.from_settings", "iothub_services.queues.redis.store")
 
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from iothub.datadir import DataDir
+from iothub.base.errors import BackendError, IotHubError
+from iothub.base.units import format_size
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.errors import BackendError, IotHubError
-from iothub.settings import Config
-from iothub.units import format_size
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import look
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from iothub.datadir import DataDir
+from iothub.base.errors import BackendError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.config.sections.stores import chosen_tenants
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.errors import BackendError
-from iothub.settings import Config
-from iothub.settings.stores import chosen_tenants
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.store import AccountStore

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from iothub.datadir import DataDir
+from iothub.base.errors import BackendError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.drivers import require_extra
-from iothub.errors import BackendError
-from iothub.installation import installation_of
-from iothub.settings import Config
-from iothub.sharing import ledger_keys
+from iothub.hub.drivers import require_extra
+from iothub.hub.installation import installation_of
+from iothub.hub.quota_ledger import ledger_keys
 from iothub_services.quota.shared import overview
 from iothub_services.redis.calls import single
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.drivers import require_extra
-from iothub.errors import BackendError
-from iothub.settings import Redis
-from iothub.units import Endpoint
+from iothub.hub.drivers import require_extra
 from iothub_services.redis.calls import RedisUnavailableError, command
 
 _NAME = "Redis"

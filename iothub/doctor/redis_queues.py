@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+from iothub.base.errors import BackendError
+from iothub.config.sections import Config
 from iothub.doctor.findings import Finding, Look, State, timed
 from iothub.doctor.redis import HINT, in_plain_text
-from iothub.drivers import redis_queues
-from iothub.errors import BackendError
-from iothub.settings import Config
+from iothub.hub.drivers import redis_queues
 
 _NAME = "Redis queues"
 _KEPT = {

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from typing import NamedTuple
 
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.doctor.findings import Finding, Look, State, timed, unless_away
-from iothub.errors import CorruptRecordError, FutureRecordError
 from iothub.records.state import decode_state
 from iothub_services.events.port import DamagedEventError, EventLog, reached
 from iothub_services.events.reading import read_between

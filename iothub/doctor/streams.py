@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from iothub.datadir import DataDir
+from iothub.base.errors import IotHubError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.doctor.findings import Finding, Look, State, timed, unless_away
-from iothub.drivers import require_extra
-from iothub.errors import IotHubError
-from iothub.settings import Config
+from iothub.hub.drivers import require_extra
 from iothub_services.streams.port import Stream
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import accounts_url
@@ -61,8 +61,8 @@ def need_kafka(data_dir: DataDir, settings: Config) -> bool:
 
 
 def _missing(settings: Config, found: list[Stream]) -> list[str]:
-    from iothub_services.events.kafka_cluster import KafkaCluster
-    from iothub_services.streams.kafka_stream_topics import StreamTopics
+    from iothub_services.events.kafka.cluster import KafkaCluster
+    from iothub_services.streams.kafka.topics import StreamTopics
 
     names = [stream.topic(settings.kafka.topic_prefix) for stream in found]
     there = StreamTopics(KafkaCluster(settings.kafka)).there(names)

@@ -6,12 +6,12 @@ Knows no routes and no quotas: others say the Reason Code.
 
 from __future__ import annotations
 
+from iothub.base.reasons import Reason
 from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.outbox import AckSlot
 from iothub.engine.session import FINISHING, REFUSED, UNSTORED, Session
 from iothub.engine.turn import Turn
-from iothub.reasons import Reason
 
 
 class Answers:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from socket import inet_aton, inet_ntoa
 from typing import TYPE_CHECKING, Any
 
+from iothub.base.reasons import Reason
 from iothub.engine.limits import ListenerInfo
 from iothub.engine.outbox import AckSlot
 from iothub.engine.ports import Transport
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.reasons import Reason
 
 if TYPE_CHECKING:
     from iothub.engine.plane import Plane

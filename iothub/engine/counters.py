@@ -6,8 +6,8 @@ Knows no metric names and no exposition format: whoever exports them reads the a
 
 from __future__ import annotations
 
+from iothub.base.reasons import Drop
 from iothub.mqtt.constants import PacketType
-from iothub.reasons import Drop
 
 _WORDS = {kind: kind.name.lower() for kind in PacketType}
 

@@ -6,6 +6,7 @@ Knows no bytes and no acknowledgements. Transient receivers get their copy at on
 
 from __future__ import annotations
 
+from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget
@@ -13,7 +14,6 @@ from iothub.engine.router import Group, Route, Subscription, Target, without_no_
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
-from iothub.reasons import Drop
 
 _MANY = 16  # receivers; messages with fewer do not hold up a turn
 

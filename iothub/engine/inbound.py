@@ -7,6 +7,7 @@ stops until it answers.
 
 from __future__ import annotations
 
+from iothub.base.reasons import Reason
 from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
 from iothub.engine.desk import Desk
@@ -14,7 +15,6 @@ from iothub.engine.emission import Emission
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.turn import Turn
-from iothub.reasons import Reason
 
 _CONNECT = 0x10
 _AUTH = 15

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from iothub.base.reasons import Drop
 from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
@@ -16,7 +17,6 @@ from iothub.engine.outbox import RETAIN_FLAG
 from iothub.engine.session import Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import SPAN, Window
-from iothub.reasons import Drop
 
 _WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
 

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.ids import MessageIds
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
 from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.desk import Desk
@@ -35,8 +37,6 @@ from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire
-from iothub.ids import MessageIds
-from iothub.reasons import Drop, Reason
 
 _WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
 _READ_ON = 1_000  # publishers that wait for one sink, in one tick

@@ -32,7 +32,7 @@ from iothub.engine.sockets cimport (
 )
 from iothub.engine.syscalls cimport *
 
-from iothub.reasons import Reason
+from iothub.base.reasons import Reason
 
 
 log = logging.getLogger("iothub.engine.poller")

@@ -1,4 +1,4 @@
-"""What the message plane asks of others: four Protocols that higher rooms fulfil. `node.py` wires the real ones.
+"""What the message plane asks of others: four Protocols that higher rooms fulfil. `iothub.hub.compose` wires the real ones.
 
 Knows no sockets, no SQL and no asynchronous code: every call here returns at once, and answers come back as calls on the Plane,
 always on the reactor thread and never from inside the call that asked.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from iothub.reasons import Drop, Reason
+from iothub.base.reasons import Drop, Reason
 
 
 class Transport(Protocol):
@@ -31,7 +31,7 @@ class Transport(Protocol):
 
 
 class Control(Protocol):
-    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.walks.control`."""
+    """The control plane: everything that is not PUBLISH, an acknowledgement or PINGREQ. Fulfilled by `iothub_tenants.control.control`."""
 
     def opened(self, connection: Any) -> None:
         """A connection was accepted; nothing is known of it but listener and address."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from iothub.base.ids import MessageIds
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
 from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
@@ -21,8 +23,6 @@ from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Wire
-from iothub.ids import MessageIds
-from iothub.reasons import Drop, Reason
 
 REASONS = {
     0x81: Reason.MALFORMED,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from iothub.base.reasons import Drop
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Delivery, Message
@@ -18,7 +19,6 @@ from iothub.engine.session import Session
 from iothub.engine.storage import GAVE_UP, NOT_WILLING
 from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
-from iothub.reasons import Drop
 
 # how many messages other members have, or have dropped under a name of their own (full queue); how many a store failed to take
 OnRedistributed = Callable[[int, int], None]

@@ -21,7 +21,7 @@ from posix.unistd cimport close as c_close
 
 from iothub.engine.syscalls cimport *
 
-from iothub.reasons import Reason
+from iothub.base.reasons import Reason
 
 
 log = logging.getLogger("iothub.engine.sockets")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from itertools import chain
 
+from iothub.base.reasons import Reason
 from iothub.engine.connection import Connection
 from iothub.engine.turn import Turn
 from iothub.engine.wire import Wire
-from iothub.reasons import Reason
 
 READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.session import FINISHING, REFUSED, ROUTED, STORING, UNSTORED, Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import Window
-from iothub.reasons import Drop, Reason
 
 _FULL = -1
 _UNREADABLE = -3

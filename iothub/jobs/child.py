@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub.jobs import process
 from iothub.jobs.lines import LINE_LIMIT_BYTES, Said, read_line
 from iothub.jobs.places import RunLog

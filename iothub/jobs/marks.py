@@ -5,10 +5,10 @@ Knows no log and trims nothing. Marks for the log of the sessions are beside the
 
 from __future__ import annotations
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.jobs import specs
 from iothub.records.events import Topic
-from iothub.settings import Config
 from iothub_spark.spec import SqliteFile
 from iothub_spark.stores.marks import job_marks, set_job_mark
 from iothub_spark.stores.opened import opened_checkpoints

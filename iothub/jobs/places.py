@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from iothub.datadir import write_atomically
-from iothub.errors import NotFoundError, UnavailableError
+from iothub.base.errors import NotFoundError, UnavailableError
+from iothub.config.datadir import write_atomically
 from iothub.jobs import process
 
 KEPT_LOGS = 20

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from iothub.clock import Clock, SystemClock
-from iothub.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
 from iothub.jobs import process
 from iothub.jobs.child import GRACE_S, Child
 from iothub.jobs.lines import Done, Failed, Note, Said

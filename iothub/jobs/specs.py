@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from iothub.datadir import DataDir, write_atomically
-from iothub.errors import ConfigError, NotFoundError, UnavailableError
-from iothub.settings import Config
+from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.config.datadir import DataDir, write_atomically
+from iothub.config.sections import Config
 from iothub_spark.catalogue import CATALOGUE, JobEntry
 from iothub_spark.spec import (
     HBaseTables,

@@ -10,8 +10,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from iothub.errors import ConfigError
-from iothub.units import format_time_of_day
+from iothub.base.errors import ConfigError
+from iothub.base.units import format_time_of_day
 
 _DAY_S = 86400
 _MINUTE_S = 60

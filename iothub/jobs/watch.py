@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iothub.clock import Clock
-from iothub.settings import Config
+from iothub.base.clock import Clock
+from iothub.config.sections import Config
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_spark.catalogue import COMPACTION
 from iothub_tenants.accounts.job_runs import Overview, Result, Run, Summary, moment

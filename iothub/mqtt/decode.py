@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt.connect import check_authentication, check_topic_name, decode_connect
 from iothub.mqtt.constants import (
     MQTT_3_1,

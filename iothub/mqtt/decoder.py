@@ -5,7 +5,7 @@ Knows no socket and no session. It keeps what the codec must know of a connectio
 
 from __future__ import annotations
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt.constants import STANDARD_LIMITS, UNKNOWN_VERSION, Limits, PacketType, Role
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import MqttError, ProtocolError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt import connect as flags_of
 from iothub.mqtt import fields
 from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_3_1, MQTT_5_0, PROTOCOL_NAMES, PacketType

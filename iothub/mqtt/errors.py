@@ -6,8 +6,8 @@ Knows nothing of what the edge does about it; `version` says in which form a ref
 
 from __future__ import annotations
 
-from iothub.errors import IotHubError
-from iothub.reasons import Reason
+from iothub.base.errors import IotHubError
+from iothub.base.reasons import Reason
 
 
 class MqttError(IotHubError):

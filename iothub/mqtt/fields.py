@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MAXIMUM_STRING_BYTES
 from iothub.mqtt.errors import MalformedPacket
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
+from iothub.base.reasons import Reason
 from iothub.mqtt import fields
 from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, PacketType
 from iothub.mqtt.errors import LimitExceeded, MalformedPacket, MqttError, ProtocolError
 from iothub.mqtt.fields import FieldReader
-from iothub.reasons import Reason
 
 WILL_PROPERTIES: Final = 0  # a place beside the packet types: Will Properties in the payload of CONNECT
 

@@ -1,6 +1,6 @@
 """All Reason Codes of MQTT 5.0 (§2.4), and which of them each packet may carry from which side.
 
-Knows no wire layout; why the hub closes a connection is `iothub.reasons`.
+Knows no wire layout; why the hub closes a connection is `iothub.base.reasons`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.reasons import Reason
 from iothub.net.cidr import peer_name, plain_ip
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.filters import ClientFacts
@@ -16,7 +17,6 @@ from iothub.net.gate import Gate
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.ports import Channel, EnginePlane
 from iothub.net.stream import Stream
-from iothub.reasons import Reason
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub.net.build_stamp import is_stale
 
 Backend = Literal["compiled", "plain"]
 
 POLLER = "iothub.engine.poller"
-COMPILED = ("iothub.engine", "iothub_services.queues.hbase")
+COMPILED = ("iothub.engine", "iothub_services.queues.hbase", "iothub_services.queues.remote")
 """The packages with compiled modules."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 
 
 class Networks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from iothub.reasons import Reason
+from iothub.base.reasons import Reason
 
 
 class FilterClosed(Exception):  # noqa: N818 - an end, not always an error
@@ -27,7 +27,7 @@ class FilterClosed(Exception):  # noqa: N818 - an end, not always an error
 class ClientFacts:
     """Who the client is: the socket's peer, until a proxy or a certificate knows better.
 
-    `subject`: a whole subject, or "=" and the common name (`iothub.distinguished_names`).
+    `subject`: a whole subject, or "=" and the common name (`iothub.base.distinguished_names`).
     """
 
     ip: str

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.reasons import Reason
 from iothub.net.cidr import Networks
 from iothub.net.listener_info import ListenerInfo
-from iothub.reasons import Reason
 
 VISITORS = 256  # who may still ask at a narrow gate, to hear no; each for the connect time-out at most
 ACCEPTS_PER_EVENT = 64  # enough to drain a storm, few enough to let traffic in between

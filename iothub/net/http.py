@@ -19,8 +19,8 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.protocol import ServerFactory, connectionDone
 from twisted.python.failure import Failure
 
-from iothub import log
-from iothub.errors import UnavailableError
+from iothub.base import log
+from iothub.base.errors import UnavailableError
 
 MAX_CONNECTIONS = 64
 CONNECTION_LIFE_S = 30.0  # also of one that trickles its request or does not read its answer

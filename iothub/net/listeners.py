@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.net.acceptor import Acceptor
 from iothub.net.cidr import plain_ip
 from iothub.net.filter_factory import FilterFactory

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReadDescriptor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.poller import Poller
 from iothub.net.ports import ChannelAcceptor, EnginePlane
 

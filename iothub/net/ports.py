@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 from typing import Protocol
 
+from iothub.base.reasons import Reason
 from iothub.net.listener_info import ListenerInfo
-from iothub.reasons import Reason
 
 
 class EngineConnection(Protocol):

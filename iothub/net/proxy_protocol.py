@@ -9,9 +9,9 @@ import struct
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
+from iothub.base.reasons import Reason
 from iothub.net.cidr import plain_ip
 from iothub.net.filters import ClientFacts, FilterClosed
-from iothub.reasons import Reason
 
 V1_PREFIX = b"PROXY "
 V1_MAX_BYTES = 107  # with CRLF, by the protocol's own account

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from iothub.base.reasons import Reason
 from iothub.net.filters import ClientFacts, Filter, FilterClosed
 from iothub.net.ports import Channel
-from iothub.reasons import Reason
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ import ssl
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from iothub import distinguished_names
-from iothub.errors import ConfigError
+from iothub.base import distinguished_names
+from iothub.base.errors import ConfigError
+from iothub.base.reasons import Reason
 from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.listener_info import ListenerInfo
-from iothub.reasons import Reason
 
 READ_BYTES = 1 << 16
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}

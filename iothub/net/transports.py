@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from twisted.internet.epollreactor import EPollReactor
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.net.backend import Backend
 from iothub.net.ports import EnginePlane, Transports
 from iothub.net.twisted_transport import PlainReactor, TwistedTransports

@@ -18,10 +18,10 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.reasons import Reason
 from iothub.net.ports import ByteStream, ChannelAcceptor, EngineConnection, EnginePlane
 from iothub.net.sockets import set_client_options, unread_bytes
-from iothub.reasons import Reason
 
 log = logging.getLogger(__name__)
 
@@ -294,7 +294,6 @@ class TwistedTransports:
         self._watched: dict[int, PlainChannel] = {}
         self._hangups = select.poll()
         self._is_scheduled = False
-        self._is_accepting = True
         self._counters = dict.fromkeys(("turns", "events", "bytes_in", "bytes_out", "recv_calls", "send_calls"), 0)
 
     def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
@@ -304,7 +303,6 @@ class TwistedTransports:
         self._ports.append((port, factory))
 
     def stop_accepting(self) -> None:
-        self._is_accepting = False
         for port, _ in self._ports:
             port.stopListening()
         self._ports.clear()

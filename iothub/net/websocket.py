@@ -5,10 +5,10 @@ Knows no sockets and no MQTT; strictness is in `websocket_upgrade` and `websocke
 
 from __future__ import annotations
 
+from iothub.base.reasons import Reason
 from iothub.net.filters import FilterClosed
 from iothub.net.websocket_frames import CloseCode, FrameError, FrameReader, Opcode, encode_close, encode_frame
 from iothub.net.websocket_upgrade import Upgrade
-from iothub.reasons import Reason
 
 
 class WebSocketFilter:

@@ -11,8 +11,8 @@ import hashlib
 
 import h11
 
+from iothub.base.reasons import Reason
 from iothub.net.filters import FilterClosed
-from iothub.reasons import Reason
 
 MAX_HEADER_BYTES = 8192
 KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 section 1.3

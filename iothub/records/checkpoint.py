@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import GENERATION_BITS
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.json_text import read_json, require_utf8
 

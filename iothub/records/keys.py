@@ -7,7 +7,7 @@ bits in reverse, so that neighbours in time are far apart, and the tenant comes 
 
 from __future__ import annotations
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 
 TENANT_BYTES = 4
 QUEUE_KEY_BYTES = 12

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import GENERATION_BITS, Topic
 
 # --- SQLite

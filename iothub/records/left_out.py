@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, decode_event
 
 

@@ -16,7 +16,7 @@ import struct
 from binascii import crc32
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 
 MESSAGE_VERSION = 1
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.json_text import read_json, require_utf8
 

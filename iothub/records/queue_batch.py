@@ -17,7 +17,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's name is no name
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.queued import Record, decode_record
 
 VERSION = 1

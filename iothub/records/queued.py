@@ -18,11 +18,10 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's name is no name
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 
 VERSION = 1
 BODY_ID_BYTES = 16
-LARGEST_SIZE = (1 << 31) - 1
 
 _IS_REFERENCE = 1
 _HAS_ID = 2

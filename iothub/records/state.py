@@ -17,7 +17,7 @@ from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import Event, EventType
 from iothub.records.json_text import read_json, require_utf8

@@ -5,7 +5,7 @@ Knows no SQL. Records are put in as they are; `is_down` makes every question fai
 
 from __future__ import annotations
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 
 

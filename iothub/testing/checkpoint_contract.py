@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records.checkpoint import Pointer, add_checksums, row_checksum
 from iothub_services.state.checkpoints import CheckpointStore, verified
 from iothub_services.state.port import StoredState

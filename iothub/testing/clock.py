@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Fulfils `iothub.clock.Clock`; both times advance together unless `jump_wall` moves the wall clock alone."""
+    """Fulfils `iothub.base.clock.Clock`; both times advance together unless `jump_wall` moves the wall clock alone."""
 
     def __init__(self, wall: float = 1_700_000_000.0, monotonic: float = 1_000.0) -> None:
         self._wall = wall

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from iothub.base.reasons import Reason
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.ports import Channel, EngineConnection
-from iothub.reasons import Reason
 
 
 class EchoTenant:

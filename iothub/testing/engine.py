@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from iothub.base.ids import MessageIds
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
@@ -18,8 +20,6 @@ from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.ids import MessageIds
-from iothub.reasons import Drop, Reason
 from iothub.testing.clock import ManualClock
 
 CONNACK = b"\x20\x02\x00\x00"

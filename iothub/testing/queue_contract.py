@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.errors import ConflictError, NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub_services.queues.port import (
     Append,
     Appended,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from iothub.base.reasons import Reason
 from iothub.mqtt.constants import Role
-from iothub.reasons import Reason
 from iothub.testing.wire_bytes import PacketCase, connect, frame, props, text, u16
 
 _ID: Final = u16(0x1234)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from iothub.base.reasons import Reason
 from iothub.mqtt.constants import Role
 from iothub.mqtt.packets import Packet
-from iothub.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 
 SCHEMA_VERSION = 7  # what this program writes: the newest file in versions/
 COMPAT_VERSION = (

@@ -10,8 +10,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.engine.session import Session
-from iothub.errors import CorruptRecordError, NotFoundError
 from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, QueueLimits, QueueStats, Unreadable
 from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.threads import LoadedPage, Read
@@ -90,7 +90,7 @@ class AwaitedQueues:
         return tails
 
     async def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
-        """Only where the store says that it needs it (`iothub_services.queues.sqlite`)."""
+        """Only where the store says that it needs it (`iothub_services.queues.sqlite.store`)."""
         rebuilt: Rebuilt = await self._call("rebuild", places, now_us)
         return rebuilt
 

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from iothub import log as logging
-from iothub.clock import Clock
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, CorruptRecordError
 
 log = logging.get(__name__)
 

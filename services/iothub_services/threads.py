@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 
-from iothub import log as logging
-from iothub.errors import UnavailableError
+from iothub.base import log as logging
+from iothub.base.errors import UnavailableError
 
 log = logging.get(__name__)
 

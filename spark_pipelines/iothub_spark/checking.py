@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import decode_event, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold

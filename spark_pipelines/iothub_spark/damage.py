@@ -9,7 +9,7 @@ out are the live states; only what they lack, too, may be left out, and only by 
 
 from __future__ import annotations
 
-from iothub.errors import ConfigError, CorruptRecordError
+from iothub.base.errors import ConfigError, CorruptRecordError
 from iothub_spark.catalogue import COMPACTION, FROM_STATE, LEAVE_OUT_DAMAGED
 from iothub_spark.spec import Spec
 from iothub_spark.stores import marks

@@ -5,7 +5,7 @@ Knows the accounts' names of tenants alone.
 
 from __future__ import annotations
 
-from iothub.errors import ConfigError, ConflictError
+from iothub.base.errors import ConfigError, ConflictError
 from iothub_spark.spec import Spec
 from iothub_spark.stores.accounts import Accounts
 

@@ -1,6 +1,6 @@
 """An error of the house as it was before Spark wrapped it: what happened in a task or in Java comes back as text.
 
-Knows the classes of `iothub.errors` and how Python prints them, and how py4j and Spark say that a process of theirs is gone.
+Knows the classes of `iothub.base.errors` and how Python prints them, and how py4j and Spark say that a process of theirs is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from iothub.errors import (
+from iothub.base.errors import (
     ConfigError,
     ConflictError,
     CorruptRecordError,

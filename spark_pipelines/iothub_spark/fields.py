@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from iothub.errors import ConfigError
-from iothub.units import Endpoint, parse_endpoint, parse_place
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint, parse_endpoint, parse_place
 
 _MISSING = object()
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from iothub.errors import ConfigError, IotHubError
+from iothub.base.errors import ConfigError, IotHubError
 from iothub_spark import before
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import NO_JAVA, kind_of, translated

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub_spark.spec import Spec

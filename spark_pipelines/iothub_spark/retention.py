@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from iothub.errors import NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.records.checkpoint import Pointer
 from iothub_spark.spec import Spec, SqliteFile
 from iothub_spark.stores import marks

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iothub.errors import ConfigError
-from iothub.units import Endpoint
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint
 from iothub_spark.fields import Fields
 
 Option = bool | int | float | str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.events import Topic, decode_event
 from iothub_spark.planning import is_whole
 from iothub_spark.stores.log import Log, Offsets, Stretch

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from iothub.errors import ConfigError
-from iothub.ids import TENANT_NAME, TENANT_RULE
+from iothub.base.errors import ConfigError
+from iothub.base.ids import TENANT_NAME, TENANT_RULE
 
 DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}")

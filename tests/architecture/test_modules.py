@@ -22,11 +22,11 @@ WITHOUT_TEST: frozenset[str] = frozenset(
         "iothub.cli.content",
         "iothub.cli.files",
         "iothub.engine.ports",
-        "iothub.kinds",
+        "iothub.config.value_types",
         "iothub.net.poller_reactor",
         "iothub_migrations.env",
-        "iothub_services.queues.appending",
-        "iothub_services.queues.shelf",
+        "iothub_services.queues.sqlite.append",
+        "iothub_services.queues.sqlite.row_cache",
     )
 )
 

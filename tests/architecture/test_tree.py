@@ -17,6 +17,7 @@ VERBS = (
     "bench",
     "fuzz",
     "nightly",
+    "dist",
     "services",
     "services-stop",
     "coprocessor",

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from iothub import reasons
-from iothub.config import sections
+from iothub.base import reasons
+from iothub.config.loader import sections
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName
 from tests.architecture.tree import ROOT, modules
@@ -19,7 +19,9 @@ UNREAD_SETTINGS: frozenset[str] = frozenset(())
 UNFED_METRICS: frozenset[str] = frozenset(())
 UNUSED_NAMES: frozenset[str] = frozenset(())
 
-_DECLARING = frozenset(("iothub.settings", "iothub.config", "iothub.kinds", "iothub.config_reference"))
+_DECLARING = frozenset(
+    ("iothub.config.sections", "iothub.config.loader", "iothub.config.value_types", "iothub.config.reference_page")
+)
 
 
 @cache
@@ -57,7 +59,7 @@ def test_every_metric_is_fed() -> None:
 @pytest.mark.parametrize("names", [reasons.Reason, reasons.Drop, AlarmName], ids=lambda names: names.__name__)
 def test_every_name_is_given_by_somebody(names: type[Enum]) -> None:
     """The one list of names has no dead ones."""
-    source = _sources(frozenset(("iothub.reasons", "iothub_services.metrics.alarms")))
+    source = _sources(frozenset(("iothub.base.reasons", "iothub_services.metrics.alarms")))
     word = names.__name__
     unused = {f"{word}.{each.name}" for each in names if not re.search(rf"\b{word}\.{each.name}\b", source)}
     known = {name for name in UNUSED_NAMES if name.startswith(f"{word}.")}

@@ -10,7 +10,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPILED = ("iothub.engine", "iothub_services.queues.hbase")  # packages with a plain twin, as setup.py has them
+COMPILED = (
+    "iothub.engine",
+    "iothub_services.queues.hbase",
+    "iothub_services.queues.remote",
+)  # packages with a plain twin, as setup.py has them
 NOT_OURS = frozenset(("__pycache__", "node_modules", "build", "dist", "bench-results"))
 BINARY = frozenset((".so", ".pyc", ".bin", ".png", ".db"))
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub_migrations.schema import SCHEMA_VERSION
 from iothub_services.auth.secrets import hash_generated
 from iothub_tenants.accounts import tenants

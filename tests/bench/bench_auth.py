@@ -25,13 +25,13 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 from twisted.internet.defer import Deferred, DeferredList
 
-from iothub.clock import SystemClock
-from iothub.errors import IotHubError
-from iothub.settings import Redis
+from iothub.base.clock import SystemClock
+from iothub.base.errors import IotHubError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub.testing.reactor_thread import ReactorThread
-from iothub.units import Endpoint
+from iothub_services.auth.change_watermark import Horizon
 from iothub_services.auth.directory import Directory, DirectorySettings
-from iothub_services.auth.horizon import Horizon
 from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import TenantRecord
 from iothub_services.auth.secrets import hash_generated

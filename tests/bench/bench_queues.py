@@ -18,17 +18,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from iothub.base.units import Endpoint
 from iothub.testing.clock import ManualClock
 from iothub.testing.reactor_thread import ReactorThread
-from iothub.units import Endpoint
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.tables import Tables
 from iothub_services.hbase.threaded import ThreadCaller
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
-from iothub_services.queues.schema import SCHEMA
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from ops.services.errors import ServicesError
 from ops.services.house import Services

@@ -25,20 +25,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import psutil
 from pyspark.sql import SparkSession
 
-from iothub.errors import IotHubError
+from iothub.base.errors import IotHubError
+from iothub.config.sections import Kafka
 from iothub.records.checkpoint import Pointer, add_checksums, row_checksum
 from iothub.records.events import decode_event
 from iothub.records.state import SessionState, encode_state, fold
-from iothub.settings import Kafka
 from iothub.testing.clock import ManualClock
-from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.kafka.log import KafkaEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
-from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints as HubCheckpoints
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints as HubCheckpoints
 from iothub_spark.jobs import compact_events
 from iothub_spark.session import start_session
 from iothub_spark.spec import KafkaLog, SparkSettings, Spec, SqliteFile

@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from iothub.records.state import SessionState
 from iothub.testing.clock import ManualClock
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.queues.port import QueueLimits
-from iothub_services.queues.schema import SCHEMA as QUEUES
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from tests.support.event_log import EventMill, append, make_log
 from tests.support.hub import IOTHUB, Hub, iothub

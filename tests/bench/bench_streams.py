@@ -27,7 +27,7 @@ import accounts  # noqa: E402
 import brokers  # noqa: E402
 from runs import TOOLS, Broker, one_run  # noqa: E402
 
-from iothub.settings import Kafka  # noqa: E402
+from iothub.config.sections import Kafka  # noqa: E402
 from ops.services.errors import ServicesError  # noqa: E402
 from ops.services.house import Services  # noqa: E402
 from tests.support.kafka import own_topics  # noqa: E402

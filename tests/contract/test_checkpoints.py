@@ -12,9 +12,9 @@ from iothub.testing.clock import ManualClock
 from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
-from iothub_services.state.checkpoints_memory import MemoryCheckpoints
-from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
+from iothub_services.state.memory.checkpoints import MemoryCheckpoints
+from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")

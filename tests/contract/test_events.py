@@ -11,7 +11,7 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.event_contract import CASES, Case
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import EventLog
-from iothub_services.events.sqlite import SCHEMA, SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA, SqliteEvents
 from iothub_services.sqlite.database import open_database
 
 

@@ -13,9 +13,9 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import Case
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueLimits, QueueStore
-from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.several import SeveralQueues
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from tests.support.hbase_plain import PlainHBase
 from tests.support.hbase_queues import HBase

@@ -10,10 +10,10 @@ import pytest
 from iothub.testing.clock import ManualClock
 from iothub.testing.retained_contract import CASES, Case
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import HBaseRetained
+from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedStore
-from iothub_services.retained.sqlite import SCHEMA, SqliteRetained
+from iothub_services.retained.sqlite.store import SCHEMA, SqliteRetained
 from iothub_services.sqlite.database import open_database
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 

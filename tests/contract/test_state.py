@@ -11,10 +11,10 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.state_contract import CASES, Case
 from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.hbase import HBaseStates
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.hbase.store import HBaseStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateStore
-from iothub_services.state.sqlite import SCHEMA, SqliteStates
+from iothub_services.state.sqlite.store import SCHEMA, SqliteStates
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")

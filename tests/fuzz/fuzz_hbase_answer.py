@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase import calls, thrift
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.pipeline import Pipeline

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from iothub.clock import SystemClock
+from iothub.base.clock import SystemClock
 from iothub_services.quota.grammar import parse_limits
 from iothub_services.quota.names import Quota
 from iothub_services.quota.slots import SlotFile

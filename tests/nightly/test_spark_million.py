@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from iothub.testing.clock import ManualClock
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
-from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints as HubCheckpoints
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints as HubCheckpoints
 from iothub_spark.jobs import compact_events
 from iothub_spark.report import Figures
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints

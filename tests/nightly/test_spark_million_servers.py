@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.settings import Kafka
+from iothub.config.sections import Kafka
 from iothub_services.hbase.tables import Tables, layouts
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints as HubCheckpoints
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints as HubCheckpoints
 from iothub_spark.jobs import compact_events
 from iothub_spark.spec import HBaseTables, Spec
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.settings import Queues
+from iothub.config.sections import Queues
 from ops.services.house import Services
 from tests.support.hub import Hub
 from tests.support.kafka import own_topics

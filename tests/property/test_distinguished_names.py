@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.distinguished_names import canonical, common_name, write
-from iothub.errors import ConfigError
+from iothub.base.distinguished_names import canonical, common_name, write
+from iothub.base.errors import ConfigError
 
 TYPES = st.sampled_from(["commonName", "organizationName", "countryName", "domainComponent", "userId"])
 VALUES = st.one_of(

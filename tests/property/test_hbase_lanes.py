@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.tickets import Bounds
+from iothub_services.hbase.pending_calls import Bounds
 from tests.unit.hbase.conftest import TWO, World
 
 IN_FLIGHT = 3

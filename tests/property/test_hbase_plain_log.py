@@ -14,7 +14,7 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.refusals import Effect
 from iothub_services.queues.hbase_plain.store import PlainHBaseQueues

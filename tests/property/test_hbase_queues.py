@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, Refused

@@ -9,12 +9,12 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.events import partition_of
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import HBaseRetained
+from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
-from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 

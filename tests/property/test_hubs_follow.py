@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
-from iothub_tenants.duties.abroad import Abroad
+from iothub_tenants.background.remote_sessions import Abroad
 from tests.support.control_house import House, now, run
 
 _NUMBERS = count()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from iothub.base.errors import ConfigError
+from iothub.base.ids import TENANT_NAME
 from iothub.engine.filters import check_topic_filter
-from iothub.errors import ConfigError
-from iothub.ids import TENANT_NAME
 from iothub_tenants import identity
 from iothub_tenants.accounts import acl_rules
 

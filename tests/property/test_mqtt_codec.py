@@ -7,6 +7,7 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from iothub.base.reasons import Reason
 from iothub.mqtt.constants import UNKNOWN_VERSION, PacketType, Role
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.decoder import Decoder
@@ -14,7 +15,6 @@ from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.outbound import encode_within
 from iothub.mqtt.packets import Connect, Packet
-from iothub.reasons import Reason
 from iothub.testing.packet_cases import PACKET_CASES
 from iothub.testing.strategies import client_packets, client_streams, connects, server_packets, versions
 

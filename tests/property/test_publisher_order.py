@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iothub.base.errors import BackendError
 from iothub.engine.message import Message
 from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.errors import BackendError
 from iothub.records.message import decode_message
 from iothub.testing.clock import ManualClock
 from iothub_services.group_thread import Bounds, Patience

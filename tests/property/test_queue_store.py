@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, Overflow, QueueLimits
-from iothub_services.queues.schema import SCHEMA
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 
 QUEUES = range(1, 5)

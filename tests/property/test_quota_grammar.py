@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import DURABLE_WINDOWS_S, Limits, Window, format_limits, parse_limits
 from iothub_services.quota.names import Kind, Quota
 from iothub_services.quota.resolve import resolve

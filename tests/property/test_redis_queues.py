@@ -9,7 +9,7 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
     Append,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records import events
 from iothub.records.events import Event, Subject, decode_event, encode_event
 from iothub.records.state import SessionState, encode_state, fold

@@ -12,7 +12,12 @@ import pytest
 from tests.support.hub import Hub, free_port
 
 HERE = Path(__file__).parent
-NEEDS = {"test_mosquitto.py": "mosquitto_sub", "test_make_run.py": "mosquitto_sub", "test_mqtt_js.py": "node"}
+NEEDS = {
+    "test_mosquitto.py": "mosquitto_sub",
+    "test_make_run.py": "mosquitto_sub",
+    "test_dist.py": "mosquitto_sub",
+    "test_mqtt_js.py": "node",
+}
 IS_LEFT_OUT = os.environ.get("IOTHUB_TESTS_LEFT_OUT") == "1"
 # ops/test.sh names what it leaves out; nothing is left out silently, and nothing at all in CI.
 collect_ignore = [name for name, program in NEEDS.items() if IS_LEFT_OUT and shutil.which(program) is None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.settings import Kafka
+from iothub.config.sections import Kafka
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services

@@ -9,7 +9,7 @@ import pytest
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from ops.services.house import Services
 from tests.support.hbase_tables import caller
 

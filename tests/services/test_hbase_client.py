@@ -9,17 +9,17 @@ from threading import Thread
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub.testing.reactor_thread import ReactorThread
-from iothub.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.pending_calls import Bounds
 from iothub_services.hbase.refusals import HBaseError
 from iothub_services.hbase.replies import Cell
 from iothub_services.hbase.threaded import ThreadCaller
-from iothub_services.hbase.tickets import Bounds
 from ops.services.house import Services
 from ops.services.places import HOST
 

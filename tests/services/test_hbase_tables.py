@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.errors import ConflictError
+from iothub.base.units import Endpoint
 from iothub.cli.main import run
-from iothub.errors import ConflictError
 from iothub.records import keys
-from iothub.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin, TableState, table_status
 from iothub_services.hbase.direct import DirectCaller

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.clients import Door

@@ -1,4 +1,7 @@
-"""What attempts at brokers that are gone leave behind: nothing. kafka-python alone would leave descriptors, and a thread with each consumer."""
+"""What attempts at brokers that are gone leave behind: nothing (`iothub_services.events.kafka.connections`).
+
+kafka-python alone would leave descriptors, and a thread with each consumer.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import NewTopic
 
-from iothub.errors import BackendError
-from iothub.settings import Kafka
-from iothub.units import Endpoint
-from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.kafka_cluster import KafkaCluster
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
+from iothub_services.events.kafka.cluster import KafkaCluster
+from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.statistics import StatisticsLane
 from ops.services.house import Services
 from ops.services.places import HOST

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError
+from iothub.base.errors import BackendError, ConflictError
+from iothub.config.sections import Kafka
 from iothub.records import events
 from iothub.records.events import Event, Subject, Topic, encode_event, partition_of
-from iothub.settings import Kafka
 from iothub.testing.event_contract import CASES, Case, event, sample
-from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.kafka_cluster import KafkaCluster
-from iothub_services.events.kafka_topics import open_topics, topic_name
-from iothub_services.events.kafka_writer import KafkaWriter, Record
+from iothub_services.events.kafka.cluster import KafkaCluster
+from iothub_services.events.kafka.log import KafkaEvents
+from iothub_services.events.kafka.topics import open_topics, topic_name
+from iothub_services.events.kafka.writer import KafkaWriter, Record
 from iothub_services.events.port import NOWHERE, FutureEventError
 from iothub_services.events.reading import read_between, refuse_damage
 from iothub_services.events.statistics import StatisticsLane
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from ops.services.house import Services
 from tests.support.kafka import change_topic, delete_topic

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import IotHubError
+from iothub.base.errors import IotHubError
+from iothub.config.sections import Kafka
 from iothub.records.events import EventType, Topic
-from iothub.settings import Kafka
-from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.kafka_topics import topic_name
+from iothub_services.events.kafka.log import KafkaEvents
+from iothub_services.events.kafka.topics import topic_name
 from iothub_services.events.port import NOWHERE
 from ops.services.house import Services
 from tests.support.hub import Hub

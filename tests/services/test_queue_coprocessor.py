@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.direct import DirectCaller

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.testing import queue_contract, queue_expiry_contract
 from iothub.testing.queue_contract import MANY, TENANT, Case, identified, made, moved, one, positions

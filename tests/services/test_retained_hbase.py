@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.testing.retained_contract import CASES, Case
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import HBaseRetained
+from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from ops.services.house import Services
 from tests.support.retained_writers import check, written_by_all

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
 from iothub.records.events import Event, Topic
-from iothub.settings import Kafka
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
-from iothub.units import Endpoint
-from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.kafka_topics import topic_name
+from iothub_services.events.kafka.log import KafkaEvents
+from iothub_services.events.kafka.topics import topic_name
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints as HubCheckpoints
-from iothub_services.state.hbase import HBaseStates
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints as HubCheckpoints
+from iothub_services.state.hbase.store import HBaseStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.spec import HBaseTables, KafkaLog

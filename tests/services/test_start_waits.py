@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.units import Endpoint
 from iothub.records import keys
-from iothub.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.tables import layouts

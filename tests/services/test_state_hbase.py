@@ -13,7 +13,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Mutation
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from ops.services.house import Services
 from tests.support.hbase_tables import caller, until_done

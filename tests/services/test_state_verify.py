@@ -10,16 +10,16 @@ import pytest
 
 from iothub.cli import stores
 from iothub.cli.main import run
-from iothub.config import load
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
+from iothub.config.loader import load
+from iothub.config.sections import Kafka
 from iothub.records import events, keys
 from iothub.records.events import Event, Subject
 from iothub.records.layout import encode_state_cell
-from iothub.settings import Kafka
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.hbase import calls
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.service import StateService
 from ops.services.house import Services
 from ops.services.places import HOST

@@ -17,11 +17,11 @@ from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import HBaseRetained
+from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from iothub_services.state.checkpoints import verified
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
-from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
+from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from ops.services.house import Services

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from iothub.settings import Kafka
-from iothub_services.events.kafka_cluster import KafkaCluster
-from iothub_services.streams.kafka_receiver import KafkaReceiver, group_of
-from iothub_services.streams.kafka_sender import KafkaSender
-from iothub_services.streams.kafka_stream_topics import StreamTopics
+from iothub.config.sections import Kafka
+from iothub_services.events.kafka.cluster import KafkaCluster
+from iothub_services.streams.kafka.receiver import KafkaReceiver, group_of
+from iothub_services.streams.kafka.sender import KafkaSender
+from iothub_services.streams.kafka.topics import StreamTopics
 from iothub_services.streams.port import Direction, Incoming, Outgoing, Stream
 from ops.services.house import Services
 from tests.support.kafka import own_topics

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from iothub.settings import Kafka
-from iothub.units import Endpoint
-from iothub_services.events.kafka_cluster import KafkaCluster
-from iothub_services.streams.kafka_stream_topics import StreamTopics
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
+from iothub_services.events.kafka.cluster import KafkaCluster
+from iothub_services.streams.kafka.topics import StreamTopics
 from ops.services.house import Services
 from tests.support.hub import Hub
 from tests.support.kafka import own_topics

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.settings import Kafka
+from iothub.config.sections import Kafka
 from ops.services.house import Services
 from tests.support.hub import Hub
 from tests.support.kafka import own_topics

@@ -14,8 +14,8 @@ from functools import partial
 
 import pytest
 
-from iothub.company import SETTLE_S
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
+from iothub.hub.cluster import SETTLE_S
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.clients import Door

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from iothub.datadir import DataDir
-from iothub.errors import IotHubError
+from iothub.base.errors import IotHubError
+from iothub.config.datadir import DataDir
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.commands import Command, Json
 from iothub_tenants.accounts.database import sqlite_url

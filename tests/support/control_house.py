@@ -13,17 +13,17 @@ from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
+from iothub.base.errors import BackendError, NotFoundError
+from iothub.base.ids import MessageIds, TenantId
+from iothub.base.reasons import Reason
+from iothub.config.sections import Auth, Config
 from iothub.engine.limits import ListenerInfo, PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.errors import BackendError, NotFoundError
 from iothub.hooks import Hooks, PlugIn
-from iothub.ids import MessageIds, TenantId
-from iothub.peers.directory import LocalDirectory
-from iothub.reasons import Reason
+from iothub.hub.session_locks import LocalDirectory
 from iothub.records.events import Event
-from iothub.settings import Auth, Config
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Claim, LoopbackTransport, ManualStore, RecordingObserver
@@ -49,7 +49,7 @@ from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.broker.traffic import PastTraffic
 from iothub_tenants.broker.unreadable import UnreadableRetained
-from iothub_tenants.walks.control import ControlPlane
+from iothub_tenants.control.control import ControlPlane
 from tests.support.party import Guest
 
 PEPPER = bytes(32)

@@ -15,9 +15,9 @@ from typing import Any
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
 
-from iothub.settings import Kafka
-from iothub.units import Endpoint
-from iothub_services.events.kafka_cluster import FETCH_WAIT_MS, KafkaCluster
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
+from iothub_services.events.kafka.cluster import FETCH_WAIT_MS, KafkaCluster
 
 SETTINGS = Kafka((Endpoint("kafka-1", 9092),), partitions=3, replication=1, timeout_s=0.5)
 

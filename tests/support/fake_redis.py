@@ -8,8 +8,8 @@ from fakeredis import FakeServer
 from fakeredis._clients._sync import FakeRedisConnection
 from redis import exceptions
 
+from iothub.base.units import Endpoint
 from iothub.testing.clock import ManualClock
-from iothub.units import Endpoint
 from iothub_services.redis.blocking import BlockingRedis, Pauses
 from iothub_services.redis.calls import Call, RedisUnavailableError, Reply
 from iothub_services.redis.link import Link

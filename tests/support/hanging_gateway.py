@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 
 
 class HangingGateway:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TypeVar
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.refusals import Effect, LostError

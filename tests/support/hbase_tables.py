@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import TableLayout, Tables, layouts

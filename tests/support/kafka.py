@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from iothub.settings import Kafka
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
 from ops.services.house import Services
 
 WAIT_S = 30.0

@@ -11,10 +11,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from iothub.config.sections import Kafka
 from iothub.records.events import EventType
 from iothub.records.state import SessionState, fold
-from iothub.settings import Kafka
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE, LoggedEvent
 from iothub_services.events.reading import read_between, refuse_damage
 from tests.support.datadirs import fresh_hub

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.pending_calls import Bounds
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
-from iothub_services.hbase.tickets import Bounds
 from ops.services.house import Services
 from ops.services.places import HOST
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts

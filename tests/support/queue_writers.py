@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.testing.queue_contract import MANY, TENANT
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables

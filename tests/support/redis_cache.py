@@ -14,12 +14,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub.clock import SystemClock
-from iothub.settings import Redis
+from iothub.base.clock import SystemClock
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub.testing.reactor_thread import ReactorThread
-from iothub.units import Endpoint
 from iothub_services.auth.authenticator import Authenticated, Authenticator, AuthSettings, Credentials, Refusal
-from iothub_services.auth.horizon import Horizon
+from iothub_services.auth.change_watermark import Horizon
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.auth.secrets import hash_generated
 from iothub_services.auth.shared import SharedRecords, SharedSettings

@@ -12,9 +12,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iothub.settings import Redis
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub.testing.queue_contract import TENANT
-from iothub.units import Endpoint
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.redis.blocking import BlockingRedis

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import HBaseRetained
+from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from ops.services.house import Services
 from tests.support.hbase_tables import caller, until_done

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.direct import DirectCaller
 from ops.services.house import Services

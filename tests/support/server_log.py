@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from iothub.base.units import Endpoint
+from iothub.config.sections import Kafka
 from iothub.records.events import Event
-from iothub.settings import Kafka
-from iothub.units import Endpoint
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka.log import KafkaEvents
 from iothub_spark.spec import HBaseTables, KafkaLog, Spec
 from ops.services.house import Services
 from ops.services.places import HOST

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock
+from iothub_services.auth.change_watermark import AsOf, Horizon, Line
 from iothub_services.auth.directory import Directory, DirectorySettings
-from iothub_services.auth.horizon import AsOf, Horizon, Line
 from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.auth.shared import SharedRecords, SharedSettings

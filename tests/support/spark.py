@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 from iothub.records.state import SessionState, decode_state
 from iothub.testing.clock import ManualClock
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints import CheckpointStore, verified
-from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
 from iothub_services.state.service import StateService
-from iothub_services.state.sqlite import SCHEMA as STATES
-from iothub_services.state.sqlite import SqliteStates
+from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
+from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub_services.state.sqlite.store import SqliteStates
 from iothub_spark.report import Report
 from iothub_spark.session import start_session
 from iothub_spark.spec import Option, SparkSettings, Spec, SqliteFile

@@ -16,7 +16,7 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
-from iothub.settings import Kafka
+from iothub.config.sections import Kafka
 from ops.services.house import Services
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.refusals import Effect

@@ -25,20 +25,20 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from iothub import entry
+from iothub.cli import entry
 
 _SERVE = "serve"
 _HUB_MODULES = (
     "iothub.cli.serve",
     "iothub.cli.version",
-    "iothub.node",
-    "iothub.twisted_log",
-    "iothub_services.events.kafka",
+    "iothub.hub.compose",
+    "iothub.hub.twisted_log",
+    "iothub_services.events.kafka.log",
     "iothub_services.queues.hbase.store",
     "iothub_services.queues.hbase_plain.store",
-    "iothub_services.retained.hbase",
-    "iothub_services.state.checkpoints_hbase",
-    "iothub_services.state.hbase",
+    "iothub_services.retained.hbase.store",
+    "iothub_services.state.hbase.checkpoints",
+    "iothub_services.state.hbase.store",
 )
 _FROM_THE_START = (
     "PYTHON",

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from iothub.clock import Clock
-from iothub.distinguished_names import fits
-from iothub.reasons import Reason
+from iothub.base.clock import Clock
+from iothub.base.distinguished_names import fits
+from iothub.base.reasons import Reason
 from iothub_services.auth.bans import find_ban, is_address_permitted
 from iothub_services.auth.check_pool import (
     FAILED_REPLY_S,
@@ -53,7 +53,7 @@ class AuthSettings:
 class Credentials:
     """What a CONNECT shows of its sender. `address`: the IP address; `certificate_subject`: what the listener verified.
 
-    Its form: `iothub.distinguished_names`.
+    Its form: `iothub.base.distinguished_names`.
     """
 
     tenant: str

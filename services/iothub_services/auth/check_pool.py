@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import Run
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from iothub.clock import Clock
-from iothub.errors import UnavailableError
-from iothub_services.auth.flights import Flights
-from iothub_services.auth.horizon import AsOf, Horizon
+from iothub.base.clock import Clock
+from iothub.base.errors import UnavailableError
+from iothub_services.auth.change_watermark import AsOf, Horizon
+from iothub_services.auth.fair_queue import Turns
 from iothub_services.auth.lru import Lru, LruSettings, Missing
 from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
-from iothub_services.auth.turns import Turns
+from iothub_services.auth.single_flight import Flights
 
 T = TypeVar("T")
 _Answer = tuple[T | None, float, int]

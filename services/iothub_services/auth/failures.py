@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

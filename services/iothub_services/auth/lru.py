@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hmac
 
 from iothub_services.auth.check_pool import Asker, CheckPool
-from iothub_services.auth.flights import Flights
 from iothub_services.auth.lru import Lru
 from iothub_services.auth.secrets import verify_password
+from iothub_services.auth.single_flight import Flights
 
 KIND = "password"
 

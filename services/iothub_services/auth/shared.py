@@ -21,13 +21,13 @@ from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.clock import Clock
-from iothub.errors import BackendError
-from iothub_services.auth.horizon import NOTHING_SEEN, AsOf, Horizon
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError
+from iothub_services.auth.change_watermark import NOTHING_SEEN, AsOf, Horizon
 from iothub_services.auth.lru import MISSING, Missing
 from iothub_services.auth.port import DeviceRecord, TenantRecord
-from iothub_services.auth.sealed import FORM, MOST_BYTES, ForgedError, Seal, Sealed
+from iothub_services.auth.signed_entries import FORM, MOST_BYTES, ForgedError, Seal, Sealed
 from iothub_services.redis.calls import Call, Reply, command
 
 log = logging.get(__name__)

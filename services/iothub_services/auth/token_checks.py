@@ -9,9 +9,9 @@ from __future__ import annotations
 import hmac
 
 from iothub_services.auth.check_pool import Asker, CheckPool
-from iothub_services.auth.flights import Flights
 from iothub_services.auth.lru import Lru
 from iothub_services.auth.port import TenantRecord, TokenIssuer
+from iothub_services.auth.single_flight import Flights
 from iothub_services.auth.token_proof import MAX_TOKEN_BYTES, TokenFault, TokenProof
 
 KIND = "token"

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jwt.algorithms import Algorithm, ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import InvalidKeyError
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.auth.port import TokenAlgorithm, TokenKey
 
 PublicKey: TypeAlias = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from iothub import log as logging
+from iothub.base import log as logging
 from iothub_services.events.port import NOWHERE, DamagedEventError, Offsets, raised, reached
 from iothub_services.group_thread import CallInReactor
 

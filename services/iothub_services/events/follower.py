@@ -17,9 +17,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.clock import Clock
-from iothub.errors import BackendError, FutureRecordError, IotHubError, UnavailableError
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, FutureRecordError, IotHubError, UnavailableError
 from iothub.records.events import Event
 from iothub_services.events.damage import OnDamage, untold
 from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached

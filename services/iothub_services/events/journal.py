@@ -10,8 +10,8 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.errors import BackendError
+from iothub.base import log as logging
+from iothub.base.errors import BackendError
 from iothub.records.events import Event
 from iothub_services.events.retention import TrimStatistics
 from iothub_services.group_thread import FOREVER_S

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic
 
 Offsets = tuple[int, ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from iothub.errors import FutureRecordError
+from iothub.base.errors import FutureRecordError
 from iothub.records.events import Topic
 from iothub_services.events.port import DamagedEventError, EventLog, reached
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from iothub.clock import Clock
-from iothub.errors import BackendError, ConflictError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, ConflictError
 from iothub.records.events import Event, Topic
 from iothub_services.events.journal import answer_of
 from iothub_services.events.port import LoggedEvent

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from iothub.errors import BackendError, ConflictError, NotFoundError, UnavailableError
+from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
 from iothub.records.layout import missing_tables
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller

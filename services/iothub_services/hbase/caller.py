@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.calls import Call, Scan, close_scan, next_rows, open_scan
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Row, Scanner

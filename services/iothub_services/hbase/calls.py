@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from iothub.errors import BackendError, LocalProtocolError
+from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import refusals, replies, thrift
 from iothub_services.hbase.refusals import Effect
 from iothub_services.hbase.replies import Family, Region, Row, Scanner
@@ -152,9 +152,6 @@ ENABLE_TABLE = _verb("enableTable", Effect.ROW, STOP, replies.read_nothing)
 DISABLE_TABLE = _verb("disableTable", Effect.ROW, STOP, replies.read_nothing)
 DELETE_TABLE = _verb("deleteTable", Effect.ROW, STOP, replies.read_nothing)
 SERVER_TYPE = _verb("getThriftServerType", Effect.NONE, I32, replies.read_i32)
-
-VERBS = tuple(dict.fromkeys(value.name for value in list(globals().values()) if isinstance(value, Verb)))
-"""Names of all verbs."""
 
 Attributes = Mapping[bytes, bytes]
 Columns = Mapping[bytes, bytes]

@@ -13,13 +13,13 @@ from zlib import crc32
 
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
-from iothub.units import Endpoint
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub_services.hbase.calls import Call
+from iothub_services.hbase.connection import Lane
+from iothub_services.hbase.gateway_prober import Scout
 from iothub_services.hbase.gateways import Gateways
-from iothub_services.hbase.lane import Lane
-from iothub_services.hbase.scout import Scout
-from iothub_services.hbase.tickets import Bounds, Meter, Sink, Ticket
+from iothub_services.hbase.pending_calls import Bounds, Meter, Sink, Ticket
 from iothub_services.hbase.wire import Reactor
 
 T = TypeVar("T")

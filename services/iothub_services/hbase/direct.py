@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
-from iothub import log as logging
-from iothub.errors import BackendError
-from iothub.units import Endpoint
+from iothub.base import log as logging
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub_services.hbase.caller import Caller, asked_again
 from iothub_services.hbase.calls import Call, server_type
 from iothub_services.hbase.client import too_large
+from iothub_services.hbase.pending_calls import SCANNER_GONE, Bounds
 from iothub_services.hbase.pipeline import Pipeline
 from iothub_services.hbase.refusals import Effect, LostError
-from iothub_services.hbase.tickets import SCANNER_GONE, Bounds
 
 log = logging.get(__name__)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iothub.errors import ConfigError
-from iothub.settings import HBase
-from iothub.units import Endpoint
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint
+from iothub.config.sections import HBase
 from iothub_services.hbase.administration import TableAdmin
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.tickets import Bounds, Meter
+from iothub_services.hbase.pending_calls import Bounds, Meter
 from iothub_services.hbase.wire import Reactor
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from iothub import log as logging
-from iothub.units import Endpoint
+from iothub.base import log as logging
+from iothub.base.units import Endpoint
 
 log = logging.get(__name__)
 

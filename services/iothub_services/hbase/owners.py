@@ -1,6 +1,6 @@
 """Whose the stores of a namespace are: a cell in each store, put by compare-and-swap by the first installation that uses it.
 
-Knows tables and cells; what follows from another owner is `iothub.installation`'s. The cell is in the row before all others of a table.
+Knows tables and cells; what follows from another owner is `iothub.hub.installation`'s. The cell is in the row before all others of a table.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from iothub.errors import NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.records import keys
 from iothub.records.layout import missing_tables
 from iothub.records.owner import Owner, decode_owner, encode_owner

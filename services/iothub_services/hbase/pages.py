@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from iothub.errors import BackendError, LocalProtocolError
+from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Scan, close_scan, next_rows, open_scan
 from iothub_services.hbase.replies import Row

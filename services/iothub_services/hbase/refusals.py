@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.layout import CREATE_TABLES
 
 NO_TABLE = "TableNotFoundException"

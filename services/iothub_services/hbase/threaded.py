@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from twisted.python.threadable import isInIOThread
 
-from iothub.errors import BackendError, LocalProtocolError
+from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase.caller import Caller, asked_again
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.client import HBaseClient

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from iothub import log
-from iothub.clock import Clock
+from iothub.base import log
+from iothub.base.clock import Clock
 
 Severity = Literal["warning", "critical"]
 

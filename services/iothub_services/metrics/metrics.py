@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from iothub.base.reasons import Drop, Reason
 from iothub.mqtt.constants import PacketType
-from iothub.reasons import Drop, Reason
 
 LISTENERS = ("tcp", "tls", "ws", "wss")
 PROTOCOLS = ("3.1", "3.1.1", "5")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from iothub.clock import Clock
-from iothub.errors import ConfigError
-from iothub.settings import AlarmLevels
-from iothub.units import format_size
+from iothub.base.clock import Clock
+from iothub.base.errors import ConfigError
+from iothub.base.units import format_size
+from iothub.config.sections import AlarmLevels
 from iothub_services.metrics import probes
 from iothub_services.metrics.alarms import AlarmName, Alarms
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from iothub.base.reasons import Drop
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.session import Session
-from iothub.reasons import Drop
 from iothub_services.queues.threads import LoadedRecord
 
 Alarm = Callable[[str, str], None]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from iothub.errors import ConflictError, NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub_services.queues.port import (
     EARLIEST,
     Append,

@@ -13,7 +13,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 
 
 class Refused(IntEnum):

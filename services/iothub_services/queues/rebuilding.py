@@ -15,9 +15,9 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from iothub_services.queues import schema
 from iothub_services.queues.port import QueueLimits
-from iothub_services.queues.shelf import QueueRow, Shelf
+from iothub_services.queues.sqlite import schema
+from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf
 
 _GAP = 1 << 17  # twice the span of a window: 65,535 Packet Identifiers
 _CLAIMS = 1_000  # claims that may have been made without the session's state knowing it

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from operator import add
 from typing import TypeVar, cast
 
-from iothub.errors import CorruptRecordError, NotFoundError
+from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub_services.queues.port import (
     EARLIEST,
     Append,

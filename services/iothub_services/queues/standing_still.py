@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.session import Session
 from iothub_services.queues.listeners import Alarm
 from iothub_services.queues.port import Unreadable

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError, IotHubError
 from iothub.engine.message import Message
-from iothub.errors import BackendError, CorruptRecordError, FutureRecordError, IotHubError
 from iothub.records.message import decode_message
 from iothub_services.queues.port import (
     Append,

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.buckets import Meter
 from iothub_services.quota.grammar import Window
 from iothub_services.quota.names import Kind, Quota, Scope

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
 
 SLOTS = 16_384  # 512 KiB; counters beyond are as durable as the database: at most one flush is lost
 _WORDS = 4

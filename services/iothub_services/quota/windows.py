@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.quota.grammar import Window
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Cell, Usage, UsageKey, usage_key

@@ -9,7 +9,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.redis.calls import (
     Argument,
     Call,

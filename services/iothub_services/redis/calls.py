@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 
 Argument: TypeAlias = "bytes | str | int | float"
 Reply: TypeAlias = "bytes | int | list[Reply] | BackendError | None"

@@ -20,8 +20,8 @@ from typing import Protocol, cast
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
-from iothub import log as logging
-from iothub.errors import BackendError
+from iothub.base import log as logging
+from iothub.base.errors import BackendError
 from iothub_services.redis.blocking import Pauses
 from iothub_services.redis.calls import (
     Argument,

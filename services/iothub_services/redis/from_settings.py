@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from iothub.clock import Clock, SystemClock
-from iothub.errors import ConfigError
-from iothub.settings import Redis
-from iothub.units import Endpoint
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.client import Meter, Reactor, RedisClient
 from iothub_services.redis.link import Link

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 from iothub_services.redis.wire import NoScriptRefusedError, ReadOnlyRefusedError, Wire
 

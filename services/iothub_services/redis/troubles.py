@@ -11,7 +11,7 @@ from typing import Protocol
 
 from redis import exceptions
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from iothub_services.redis.calls import RedisUnavailableError
 
 _SAID_BY_REDIS = (

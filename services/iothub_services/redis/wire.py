@@ -18,8 +18,8 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
 from redis.retry import Retry
 
-from iothub.errors import BackendError
-from iothub.units import Endpoint
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply
 from iothub_services.redis.troubles import not_connected, right_missing, told
 

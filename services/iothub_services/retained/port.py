@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.message import StoredMessage, decode_message
 
 

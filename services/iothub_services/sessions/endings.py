@@ -9,12 +9,12 @@ from functools import partial
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.clock import Clock
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, IotHubError
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
-from iothub.errors import BackendError, IotHubError
-from iothub.reasons import Drop, Reason
 from iothub.records import events
 from iothub_services.queues.port import Claim, UnreadableQueueError
 from iothub_services.sessions.deadlines import Deadlines

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.clock import Clock
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, IotHubError, NotFoundError
+from iothub.base.reasons import Reason
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
-from iothub.errors import BackendError, IotHubError, NotFoundError
-from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.queues.port import QueueLimits, UnreadableQueueError

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
+from iothub.base import log as logging
+from iothub.base.errors import BackendError, NotFoundError
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
-from iothub.errors import BackendError, NotFoundError
 from iothub_services.queues.port import Claim, StaleEpochError, UnreadableQueueError
 from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin

@@ -1,7 +1,7 @@
 """What the session manager asks of others, and the values it is asked with.
 
 Knows no packets: the control plane has decoded and checked them. The session directory is a Protocol because a worker of many asks its
-peers; on one worker `iothub.peers.directory` answers from memory.
+peers; on one worker `iothub.hub.session_locks` answers from memory.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from iothub.base.reasons import Reason
 from iothub.engine.connection import Connection
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.reasons import Reason
 from iothub.records.events import Event
 from iothub_services.queues.port import Claim, QueueLimits, Unreadable
 from iothub_services.queues.threads import LoadedPage

@@ -5,7 +5,7 @@ Knows no event.
 
 from __future__ import annotations
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.session import Session
 from iothub.records.events import Subject
 

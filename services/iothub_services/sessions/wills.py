@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from functools import partial
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.session import Session
 from iothub.records import events
 from iothub.records.events import Event, Subject

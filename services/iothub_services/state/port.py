@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub_services.events.port import Offsets
 
 

@@ -17,9 +17,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeAlias
 
-from iothub.clock import Clock
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
-from iothub.garbage import uncollected
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
+from iothub.base.gc_tuning import uncollected
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_services.events.damage import OnDamage, untold

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.checkpoint import Pointer
 from iothub.records.state import SessionState, decode_state
 from iothub_services.events.port import EventLog, Offsets

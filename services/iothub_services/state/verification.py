@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records.events import Event
 from iothub.records.state import SessionState, decode_state, fold
 from iothub_services.events.port import NOWHERE, EventLog, Offsets, reached

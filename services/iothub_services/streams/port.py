@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.auth.port import Rule
 
 Headers = list[tuple[str, bytes]]

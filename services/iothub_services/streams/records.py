@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from iothub.base.errors import LocalProtocolError
 from iothub.engine.filters import check_topic_name
 from iothub.engine.message import Message
-from iothub.errors import LocalProtocolError
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.fields import FieldReader, write_variable_byte_integer

@@ -10,7 +10,7 @@ import time
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records.events import Topic
 from iothub_spark import trimmed
 from iothub_spark.planning import plan_copy

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
 from iothub_spark import checking, damage
 from iothub_spark.planning import Plan, planned

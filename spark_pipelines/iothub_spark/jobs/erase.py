@@ -11,7 +11,7 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
 from iothub_spark import checking
 from iothub_spark.erasing import require_gone, tenant_of

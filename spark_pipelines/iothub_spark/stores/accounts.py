@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from iothub.errors import BackendError, ConfigError
+from iothub.base.errors import BackendError, ConfigError
 from iothub_spark.schemas.statistics import USAGE_HOURS
 from iothub_spark.stores.log import Offsets
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from iothub.errors import BackendError, ConfigError, CorruptRecordError
+from iothub.base.errors import BackendError, ConfigError, CorruptRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import Topic
 from iothub_spark.stores.accounts import Mark

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.records.events import Topic
 
 Offsets = tuple[int, ...]

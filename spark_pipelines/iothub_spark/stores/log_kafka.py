@@ -21,7 +21,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from iothub.errors import BackendError, ConfigError, NotFoundError
+from iothub.base.errors import BackendError, ConfigError, NotFoundError
 from iothub.records.events import Topic, partition_of
 from iothub.records.layout import kafka_base, kafka_topic, newest_generation
 from iothub_spark.spec import KafkaLog, KafkaSecurity

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from iothub.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.records.events import Topic
 from iothub.records.layout import EVENT_TABLES
 from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.checkpoint import Pointer, decode_pointer, encode_pointer
 from iothub.records.events import Topic

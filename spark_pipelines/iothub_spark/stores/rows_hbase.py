@@ -15,7 +15,7 @@ from Hbase_thrift import AlreadyExists, IllegalArgument, Mutation
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 
-from iothub.errors import BackendError, ConflictError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, NotFoundError
 from iothub.records import keys as row_keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
 from iothub.records.layout import (

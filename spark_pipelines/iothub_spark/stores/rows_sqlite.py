@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from iothub.errors import ConflictError, NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub.records import keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
 from iothub.records.layout import (

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import decode_event, partition_of
 from iothub.records.left_out import at_place
 from iothub.records.state import SessionState, decode_state, encode_state, fold_all

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, and_, insert, select
 from sqlalchemy import delete as delete_from
 
-from iothub.errors import ConfigError, NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub_services.auth.port import Action, Effect, Scope
 from iothub_tenants.accounts import devices, streams, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer

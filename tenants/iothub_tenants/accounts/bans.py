@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select
 
-from iothub.errors import ConfigError, NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub_services.auth.port import BanKind
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind

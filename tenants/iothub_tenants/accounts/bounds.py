@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iothub.settings import Sql
+from iothub.config.sections import Sql
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select
 
-from iothub.errors import IotHubError
-from iothub_services.auth.horizon import MOST, AsOf, Line
+from iothub.base.errors import IotHubError
+from iothub_services.auth.change_watermark import MOST, AsOf, Line
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import change_log as table
 

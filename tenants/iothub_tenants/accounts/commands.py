@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
-from iothub.errors import (
+from iothub.base.errors import (
     ConfigError,
     ConflictError,
     DeniedError,

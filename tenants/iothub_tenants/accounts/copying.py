@@ -18,7 +18,7 @@ from enum import Enum, auto
 
 from sqlalchemy import Connection, Engine, Row, Table, func, inspect, select, text
 
-from iothub.errors import BackendError, ConflictError, IotHubError
+from iothub.base.errors import BackendError, ConflictError, IotHubError
 from iothub_migrations import schema
 from iothub_tenants.accounts import counters, tables
 from iothub_tenants.accounts.bounds import SqlBounds

@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
-from iothub.errors import BackendError, ConfigError, UnavailableError
+from iothub.base.errors import BackendError, ConfigError, UnavailableError
 from iothub_services.sqlite.database import keep_private
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.servers import server_engine

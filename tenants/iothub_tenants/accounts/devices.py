@@ -24,8 +24,8 @@ from sqlalchemy import (
     delete as delete_from,
 )
 
-from iothub.distinguished_names import canonical
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.distinguished_names import canonical
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import BanKind, Scope
 from iothub_services.auth.secrets import MAX_SECRET_BYTES, generate_secret, hash_generated, hash_password, is_acceptable
 from iothub_tenants.accounts import streams, tenants

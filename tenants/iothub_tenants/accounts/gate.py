@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from iothub.clock import Clock
-from iothub.errors import BackendError, ConfigError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, ConfigError
 
 PROBE_S = 1.0
 OUR_URL = "the url in the file of sql.url_file"  # what errors call it

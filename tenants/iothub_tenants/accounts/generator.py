@@ -10,7 +10,7 @@ from threading import Lock
 
 from sqlalchemy import select, update
 
-from iothub.ids import QueueId, TenantId
+from iothub.base.ids import QueueId, TenantId
 from iothub_tenants.accounts.database import WRITE
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import id_block

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import and_, insert, select
 from sqlalchemy import delete as delete_from
 
-from iothub.errors import ConflictError, NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub_services.auth.port import Scope
 from iothub_tenants.accounts import devices, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from sqlalchemy import Connection, select
 
 from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.csv_rows import Sheet, read_sheet
 from iothub_tenants.accounts.devices import Credential, insert_devices, make_credential
-from iothub_tenants.accounts.sheets import Sheet, read_sheet
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import device as table
 

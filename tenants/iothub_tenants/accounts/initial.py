@@ -5,7 +5,7 @@ Knows no data directory and no configuration file: the CLI's `init` makes those.
 
 from __future__ import annotations
 
-from iothub.clock import Clock, SystemClock
+from iothub.base.clock import Clock, SystemClock
 from iothub_services.quota.grammar import standard_limits
 from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.store import AccountStore, create_schema

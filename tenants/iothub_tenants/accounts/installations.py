@@ -1,6 +1,6 @@
 """Which installation an accounts database is of: an id that stores on servers have, too.
 
-Knows no such store: `iothub.installation` compares. Raises BackendError, as every verb of the accounts.
+Knows no such store: `iothub.hub.installation` compares. Raises BackendError, as every verb of the accounts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from sqlalchemy import func, select, update
 
-from iothub.errors import ConfigError, ConflictError
+from iothub.base.errors import ConfigError, ConflictError
 from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.store import AccountStore
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
 
-from iothub.errors import ConflictError, NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import job_run as table
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import Limits, format_limits, parse_limits, parse_name
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy.engine import URL
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.gate import OUR_URL, RefusedError
 

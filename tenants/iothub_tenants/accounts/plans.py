@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
 from sqlalchemy import delete as delete_from
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.quota.grammar import Limits, parse_limits
 from iothub_tenants.accounts import limits as stored
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer

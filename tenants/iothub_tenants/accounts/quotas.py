@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, and_, select
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import DRY_RUN, Limits, parse_limits
 from iothub_services.quota.names import Scope
 from iothub_services.quota.resolve import Explanation, explain

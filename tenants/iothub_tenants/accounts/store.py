@@ -16,8 +16,8 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError, TimeoutError
 
-from iothub.clock import Clock, SystemClock
-from iothub.errors import BackendError, ConfigError, ConflictError, IotHubError
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub_migrations import schema
 from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.bounds import SqlBounds

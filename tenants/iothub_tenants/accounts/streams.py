@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, select
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
 from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantState
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, RowMapping, func, insert, select
 from sqlalchemy import delete as delete_from
 from sqlalchemy import update as update_table
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import ClientIdPolicy, TenantState
 from iothub_tenants.accounts.counters import next_id
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer

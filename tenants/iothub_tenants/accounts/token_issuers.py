@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, insert, select, update
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, select
 
-from iothub.errors import ConfigError
-from iothub_tenants.accounts import arrivals, devices, streams, tenants, token_issuers
+from iothub.base.errors import ConfigError
+from iothub_tenants.accounts import device_import, devices, streams, tenants, token_issuers
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import acl_rule, ban, device, device_group, quota_override
 
@@ -75,16 +75,16 @@ def import_tenant(
         ConflictError: the name is taken.
         NotFoundError: this hub has no plan of that name.
     """
-    whole = arrivals.mapping(document, "document")
+    whole = device_import.mapping(document, "document")
     _check_form(whole)
-    settings = arrivals.mapping(whole.get("tenant"), "tenant")
-    name = arrivals.text(settings, "name", "tenant") if name is None else name
+    settings = device_import.mapping(whole.get("tenant"), "tenant")
+    name = device_import.text(settings, "name", "tenant") if name is None else name
     is_foreign = whole.get("pepper") != fingerprint(store.pepper)
     try:
         with store.write() as writer:
-            owner = arrivals.create_tenant(writer, name, settings)
+            owner = device_import.create_tenant(writer, name, settings)
             without, keyless = _fill(writer, owner, whole, is_foreign=is_foreign)
-            count = len(arrivals.rows(whole, "devices"))
+            count = len(device_import.rows(whole, "devices"))
             imported = Imported(tenants.find(writer.connection, name), count, without, keyless)
             if is_dry_run:
                 raise _Undone(imported)
@@ -109,14 +109,16 @@ def _fill(
     writer: Writer, owner: tenants.Tenant, whole: Mapping[str, object], *, is_foreign: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write all parts; returns the devices and the issuers that are without their secret here."""
-    arrivals.create_groups(writer, owner, arrivals.rows(whole, "groups"))
-    without = arrivals.create_devices(writer, owner, arrivals.rows(whole, "devices"), is_foreign=is_foreign)
-    arrivals.create_streams(writer, owner, arrivals.rows(whole, "streams") if "streams" in whole else ())  # as issuers
-    arrivals.create_rules(writer, owner, arrivals.rows(whole, "rules"))
-    arrivals.create_limits(writer, owner, arrivals.rows(whole, "limits"))
-    arrivals.create_bans(writer, owner, arrivals.rows(whole, "bans"))
-    issuers = arrivals.rows(whole, "token_issuers") if "token_issuers" in whole else ()  # older exports have none
-    return without, arrivals.create_token_issuers(writer, owner, issuers, is_foreign=is_foreign)
+    device_import.create_groups(writer, owner, device_import.rows(whole, "groups"))
+    without = device_import.create_devices(writer, owner, device_import.rows(whole, "devices"), is_foreign=is_foreign)
+    device_import.create_streams(
+        writer, owner, device_import.rows(whole, "streams") if "streams" in whole else ()
+    )  # as issuers
+    device_import.create_rules(writer, owner, device_import.rows(whole, "rules"))
+    device_import.create_limits(writer, owner, device_import.rows(whole, "limits"))
+    device_import.create_bans(writer, owner, device_import.rows(whole, "bans"))
+    issuers = device_import.rows(whole, "token_issuers") if "token_issuers" in whole else ()  # older exports have none
+    return without, device_import.create_token_issuers(writer, owner, issuers, is_foreign=is_foreign)
 
 
 def _settings(owner: tenants.Tenant) -> dict[str, object]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub.engine.filters import check_topic_filter, check_topic_name, split_share
-from iothub.errors import ConfigError, NotFoundError
 from iothub_services.auth import acl
 from iothub_services.auth.port import Action, Rule, Scope
 from iothub_tenants.accounts import acl_rules

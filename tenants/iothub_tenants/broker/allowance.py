@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.limits import DeviceMeters, TenantLimits
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session

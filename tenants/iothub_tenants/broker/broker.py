@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.reasons import Reason
+from iothub.config.sections import Config, Mqtt
 from iothub.engine.connection import Connection
 from iothub.engine.filters import check_topic_filter, check_topic_name
 from iothub.engine.limits import ConnectionSettings
@@ -22,10 +24,8 @@ from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.mqtt.constants import MQTT_5_0, Limits
 from iothub.mqtt.packets import Connect
-from iothub.reasons import Reason
 from iothub.records import events
 from iothub.records.events import Subject
-from iothub.settings import Config, Mqtt
 from iothub_services.auth.port import DeviceRecord, Run, TenantRecord
 from iothub_services.queues.port import Overflow, QueueLimits
 from iothub_services.quota.names import MOST_LEVELS, Quota

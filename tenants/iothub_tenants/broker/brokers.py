@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from iothub_services.auth.flights import Flights
 from iothub_services.auth.port import TenantRecord
+from iothub_services.auth.single_flight import Flights
 from iothub_tenants.broker.broker import TenantBroker
 
 Make = Callable[[TenantRecord], Awaitable[TenantBroker]]

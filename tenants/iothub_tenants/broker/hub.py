@@ -1,4 +1,4 @@
-"""The services that the control plane's walks call, in one place: made by `node.py`, passed to every walk.
+"""The services that the packet handlers of the control plane call, in one place: made by `iothub.hub.compose`, passed to every handler.
 
 Knows no concrete back end and starts nothing.
 """
@@ -11,14 +11,14 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.ids import MessageIds
+from iothub.base.reasons import Reason
+from iothub.config.sections import Config
 from iothub.engine.connection import Connection
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.hooks import Client, HookedPolicy, Hooks
-from iothub.ids import MessageIds
-from iothub.reasons import Reason
-from iothub.settings import Config
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.sessions.manager import SessionManager

@@ -5,7 +5,7 @@ Knows no connection: it is told when a place of `connections` is taken and when 
 
 from __future__ import annotations
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 
 
 class PlaceTime:

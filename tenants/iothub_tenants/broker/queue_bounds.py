@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.errors import IotHubError
+from iothub.base import log as logging
+from iothub.base.errors import IotHubError
 from iothub_services.awaited import AwaitedQueues
 from iothub_services.queues.port import QueueStats
 from iothub_tenants.broker.broker import TenantBroker

@@ -12,15 +12,15 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.errors import CorruptRecordError
+from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.replay import Running
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.errors import CorruptRecordError
-from iothub.reasons import Drop
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.retained.index import Matches, RetainedIndex

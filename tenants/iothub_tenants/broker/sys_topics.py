@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from iothub.base.reasons import Drop
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
-from iothub.reasons import Drop
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota, Scope
 from iothub_tenants.broker.broker import TenantBroker

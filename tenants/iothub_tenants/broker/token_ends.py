@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.connection import Connection
 
 TICK_S = 0.25

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 
-from iothub import log as logging
+from iothub.base import log as logging
 
 log = logging.get(__name__)
 

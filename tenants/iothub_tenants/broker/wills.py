@@ -14,15 +14,15 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
+from iothub.base.errors import UnavailableError
+from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.engine.session import Session
 from iothub.engine.storage import GAVE_UP, NOT_WILLING
 from iothub.engine.tenant import TenantPlane
-from iothub.errors import UnavailableError
-from iothub.reasons import Drop
 
 WAITING = 1_000  # Wills of one tenant that may wait for a rate
 WAITING_BYTES = 16 << 20

@@ -1,4 +1,4 @@
-"""`iothub.entry`: signals that come while the hub is still starting; there is no moment in which they have no meaning."""
+"""`iothub.cli.entry`: signals that come while the hub is still starting; there is no moment in which they have no meaning."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from iothub.errors import BackendError
-from iothub.units import Endpoint
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.pending_calls import Bounds
 from iothub_services.hbase.refusals import LostError
-from iothub_services.hbase.tickets import Bounds
 from tests.support.hbase_gateway import FakeGateway, framed, split_frames
 
 QUESTION = calls.SERVER_TYPE.name.encode()

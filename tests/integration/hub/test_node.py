@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from twisted.internet.epollreactor import EPollReactor
 
-from iothub.datadir import DataDir
-from iothub.duties import Duties
-from iothub.errors import ConflictError
-from iothub.health import NodeHealth
-from iothub.node import Node
-from iothub.settings import Config, Http, Listeners, TcpListener
+from iothub.base.errors import ConflictError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Http, Listeners, TcpListener
+from iothub.hub.compose import Node
+from iothub.hub.health import NodeHealth
+from iothub.hub.periodic_tasks import Duties
 from iothub_services.quota.names import Quota
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iothub.cli import stores
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.jobs import process
 from iothub.records import events
 from iothub.records.events import Event, Subject

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from iothub.clock import SystemClock
+from iothub.base.clock import SystemClock
 from iothub.net.backend import Backend, is_compiled_built
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.net.listeners import Listeners

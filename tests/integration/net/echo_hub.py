@@ -7,7 +7,7 @@ import sys
 
 from twisted.internet.epollreactor import EPollReactor
 
-from iothub.clock import SystemClock
+from iothub.base.clock import SystemClock
 from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub.clock import SystemClock
+from iothub.base.clock import SystemClock
+from iothub.base.ids import MessageIds
+from iothub.base.reasons import Reason
 from iothub.engine.limits import ConnectionSettings, PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.tenant import TenantPlane
-from iothub.ids import MessageIds
 from iothub.net.backend import Backend
 from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
-from iothub.reasons import Reason
 from iothub.testing.engine import CONNACK, ManualStore, Permissive, RecordingControl, RecordingObserver
 from iothub.testing.reactor_thread import ReactorThread
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
+from iothub.base.reasons import Reason
 from iothub.net.listener_info import ListenerInfo, listener_info
-from iothub.reasons import Reason
 
 Start = Callable[..., object]
 

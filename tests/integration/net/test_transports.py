@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from iothub.reasons import Reason
+from iothub.base.reasons import Reason
 from iothub.testing.byte_clients import ByteClient
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import IotHubError
+from iothub.base.errors import IotHubError
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
 from iothub_spark.spec import Spec

@@ -13,7 +13,7 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub_tenants.accounts import devices, tenants, token_issuers
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore

@@ -19,7 +19,7 @@ from iothub_tenants.accounts.store import AccountStore
 
 PREPARE = """
 import os, sys
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.store import AccountStore, ChangeKind

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from iothub.clock import SystemClock
+from iothub.base.clock import SystemClock
 from iothub.doctor import sql
 from iothub.doctor.findings import State
 from iothub_tenants.accounts import devices, groups, installations, tenants

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.settings import Redis
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.from_settings import blocking
 from ops.services.house import Services

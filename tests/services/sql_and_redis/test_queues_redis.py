@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.testing import queue_contract, queue_expiry_contract
 from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, made, moved, one, positions
 from iothub_services.queues.port import (

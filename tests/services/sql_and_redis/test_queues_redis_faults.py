@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.testing.queue_contract import MANY, made
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound
 from iothub_services.queues.redis.store import RedisQueues

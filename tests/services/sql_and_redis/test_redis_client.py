@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from iothub.clock import SystemClock
-from iothub.errors import BackendError
-from iothub.settings import Redis
-from iothub.units import Endpoint
+from iothub.base.clock import SystemClock
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub_services.redis import from_settings
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.calls import RedisUnavailableError, Script, command

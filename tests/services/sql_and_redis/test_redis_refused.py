@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub.doctor import redis
-from iothub.settings import Redis
 from iothub.testing.certificates import Authority
-from iothub.units import Endpoint
 from tests.support.hub import free_port
 from tests.support.waiting import until
 

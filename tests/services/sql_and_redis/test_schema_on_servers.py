@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event, select, text
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts import tenants

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.settings import Redis
+from iothub.config.sections import Redis
 from iothub_services.auth.authenticator import Authenticated, Refusal
 from iothub_services.redis import from_settings
 from iothub_tenants.accounts import devices

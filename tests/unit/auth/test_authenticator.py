@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
-from iothub.errors import BackendError
-from iothub.reasons import Reason
+from iothub.base.errors import BackendError
+from iothub.base.reasons import Reason
 from iothub.testing.clock import ManualClock
 from iothub_services.auth import passwords
 from iothub_services.auth.authenticator import (

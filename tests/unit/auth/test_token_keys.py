@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.auth import token_keys
 from iothub_services.auth.port import TokenAlgorithm, TokenKey
 from tests.support.tokens import EDDSA, ES256, HS256, PUBLIC, RS256, jwk, pem_of, private_pem, public_pem

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from iothub.cli.main import run
-from iothub_services.events.kafka_troubles import LastWords
+from iothub_services.events.kafka.troubles import LastWords
 from iothub_services.sqlite.database import Database
 from iothub_tenants.accounts import database
 from tests.support.command import Cli, Result

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated, verify_password
 from tests.support.command import Cli
 

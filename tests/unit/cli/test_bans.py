@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.errors import ConfigError, NotFoundError
-from iothub.verbs import Verb
+from iothub.base.errors import ConfigError, NotFoundError
+from iothub.records.admin_commands import Verb
 from iothub_tenants.accounts.commands import Command, Json
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli

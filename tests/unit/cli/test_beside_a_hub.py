@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from iothub.base.errors import UnavailableError
 from iothub.cli.app import App
 from iothub.cli.status import ACCOUNTS_TIMEOUT_S
-from iothub.datadir import DataDir
-from iothub.errors import UnavailableError
+from iothub.config.datadir import DataDir
 from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.errors import BackendError
 from iothub.cli.bulk import Shield
-from iothub.datadir import DataDir
-from iothub.errors import BackendError
+from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated
 from iothub_tenants.accounts import devices as devices_of_accounts
 from iothub_tenants.accounts import imports

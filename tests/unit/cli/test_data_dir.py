@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from iothub.datadir import DataDir
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
+from iothub.config.datadir import DataDir
 from tests.support.command import Cli, Result
 
 

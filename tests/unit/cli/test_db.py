@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
-from iothub.installation import installation_of
-from iothub.settings import Config
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.hub.installation import installation_of
 from iothub_tenants.accounts import copying
 from iothub_tenants.accounts.database import sqlite_url
 from tests.support.command import Cli

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
+from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated, verify_password
 from tests.support.command import Cli
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from iothub.cli import stores
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Subject
 from tests.support.answering import AnsweringHub

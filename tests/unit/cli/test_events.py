@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from iothub.cli import stores
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka.log import KafkaEvents
 from tests.support.command import Cli
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 

@@ -14,7 +14,7 @@ import pytest
 
 from iothub.cli import main, stores
 from iothub.cli.main import run
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.jobs.places import Places
 from iothub.records import events
 from iothub.records.events import Subject

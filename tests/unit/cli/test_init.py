@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load, needs_on_hbase, needs_on_redis
-from iothub.config_check import check_start
-from iothub.datadir import DataDir
-from iothub.errors import BackendError
-from iothub.profiles import PROFILES
-from iothub.settings import Config
+from iothub.base.errors import BackendError
+from iothub.config.check import check_start
+from iothub.config.datadir import DataDir
+from iothub.config.loader import load, needs_on_hbase, needs_on_redis
+from iothub.config.profiles import PROFILES
+from iothub.config.sections import Config
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.gate import RefusedError

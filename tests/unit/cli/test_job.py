@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
+from iothub.config.sections import NIGHTLY_JOBS, Config
 from iothub.jobs import process, specs
-from iothub.settings import NIGHTLY_JOBS, Config
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.spec import Spec, SqliteFile, read_spec
 from iothub_tenants.accounts import job_runs, tenants

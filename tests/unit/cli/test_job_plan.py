@@ -8,15 +8,15 @@ from contextlib import closing
 import pytest
 from sqlalchemy import insert
 
+from iothub.base.clock import SystemClock
 from iothub.cli import stores
-from iothub.clock import SystemClock
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.analytics import Metered, Period, usage_counted
 from iothub.records.events import Subject
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark

@@ -13,10 +13,10 @@ import click
 import pytest
 from cryptography import x509
 
+from iothub.base.errors import UnavailableError
 from iothub.cli import main
-from iothub.config_reference import render_reference
-from iothub.datadir import DataDir
-from iothub.errors import UnavailableError
+from iothub.config.datadir import DataDir
+from iothub.config.reference_page import render_reference
 from tests.support.command import Cli, Result
 
 SNAPSHOT = Path(__file__).with_name("help.txt")

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
+from iothub.base.clock import SystemClock
+from iothub.base.errors import ConfigError
 from iothub.cli.progress import Progress
-from iothub.clock import SystemClock
-from iothub.datadir import DataDir
-from iothub.errors import ConfigError
+from iothub.config.datadir import DataDir
 from iothub.records.message import StoredMessage, encode_message
 from iothub_services.retained.port import RetainedWrite
-from iothub_services.retained.sqlite import SCHEMA, SqliteRetained
+from iothub_services.retained.sqlite.store import SCHEMA, SqliteRetained
 from iothub_services.sqlite.database import open_database
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.commands import Command, Json

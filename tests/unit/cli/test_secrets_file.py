@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub.cli.secrets_file import SecretsFile, SecretsOutput
-from iothub.errors import BackendError, ConflictError, UnavailableError
 
 
 def test_file_is_private_from_its_first_moment(tmp_path: Path) -> None:

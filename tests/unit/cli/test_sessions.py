@@ -7,22 +7,22 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from iothub.base.errors import NotFoundError
 from iothub.cli import stores
-from iothub.datadir import DataDir
-from iothub.errors import NotFoundError
+from iothub.config.datadir import DataDir
 from iothub.records import events, keys
+from iothub.records.admin_commands import Verb
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import encode_state, fold
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
-from iothub.verbs import Verb
 from iothub_services.queues.port import Append, Delivery, QueueLimits
 from iothub_services.queues.several import SeveralQueues
 from iothub_services.sqlite.database import connect, open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
-from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
 from iothub_services.state.port import StateWrite, StoredState
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
 from tests.support.hbase_plain import PlainHBase

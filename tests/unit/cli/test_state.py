@@ -6,21 +6,21 @@ import sqlite3
 
 import pytest
 
+from iothub.base.clock import SystemClock
 from iothub.cli import state as state_command
 from iothub.cli import stores
 from iothub.cli.progress import Progress
-from iothub.clock import SystemClock
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
-from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from iothub_services.state.service import StateService
+from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from tests.support.command import Cli
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 

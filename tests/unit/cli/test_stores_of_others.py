@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 
+from iothub.base.errors import ConflictError
+from iothub.base.units import Endpoint
 from iothub.cli import stores
-from iothub.datadir import DataDir
-from iothub.errors import ConflictError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
 from iothub.jobs import marks
 from iothub.records.owner import Owner, encode_owner
-from iothub.settings import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
-from iothub.units import Endpoint
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables
@@ -49,7 +49,7 @@ class House:
         self.gateway = TimedGateway(*COLUMNS)
         self.cluster = FakeCluster()
         monkeypatch.setattr(from_settings, "direct_caller", lambda _settings: Borrowed(self.gateway))
-        monkeypatch.setattr("iothub.drivers.kafka_log", self._log)
+        monkeypatch.setattr("iothub.hub.drivers.kafka_log", self._log)
         monkeypatch.setattr(stores, "kafka_log", self._log)
 
     def _log(self, _settings: Config, *, is_read_only: bool = False) -> KafkaEvents:

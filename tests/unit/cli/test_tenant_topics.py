@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from iothub.cli import stores, stream_topics
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.owner import Owner
-from iothub_services.events import kafka_cluster
-from iothub_services.events.kafka_owner import PrefixOwner
+from iothub_services.events.kafka import cluster as kafka_cluster
+from iothub_services.events.kafka.owner import PrefixOwner
 from iothub_services.retained.port import RetainedWrite
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
@@ -91,7 +91,7 @@ def test_without_its_packages_nothing_is_deleted(
     acme: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But a tenant without streams, and any that a running hub deletes."""
-    monkeypatch.setattr("iothub.stream_drivers.find_spec", lambda _package: None)
+    monkeypatch.setattr("iothub.hub.stream_drivers.find_spec", lambda _package: None)
     monkeypatch.setattr(stream_topics, "reached", lambda _app: pytest.fail("Kafka is not asked"))
     monkeypatch.setattr("iothub.cli.leftovers.COMMAND_TIMEOUT_S", 0.0)
     acme("tenant", "create", "plain")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load
-from iothub.datadir import DataDir, Holder
-from iothub.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from iothub.config.datadir import DataDir, Holder
+from iothub.config.loader import load
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_second_lock_is_refused_with_the_holder(made: DataDir) -> None:
 def test_lock_of_a_killed_process_is_free(made: DataDir) -> None:
     """The kernel releases it: no stale lock file ever has to be removed by hand."""
     code = (
-        "import os, sys; from pathlib import Path; from iothub.datadir import DataDir\n"
+        "import os, sys; from pathlib import Path; from iothub.config.datadir import DataDir\n"
         "lock = DataDir(Path(sys.argv[1])).lock('iothub serve'); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(made.path)], check=False, timeout=30)

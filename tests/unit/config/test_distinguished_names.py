@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.distinguished_names import canonical, common_name, write
-from iothub.errors import ConfigError
+from iothub.base.distinguished_names import canonical, common_name, write
+from iothub.base.errors import ConfigError
 
 
 def test_subject_is_written_from_the_leaf_up() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load, needs_on_hbase
-from iothub.errors import ConfigError
-from iothub.settings import Config
+from iothub.base.errors import ConfigError
+from iothub.config.loader import load, needs_on_hbase
+from iothub.config.sections import Config
 from ops.services.hub_settings import hub_settings
 from ops.services.places import Ports
 

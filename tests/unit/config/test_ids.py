@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from iothub.ids import MessageIds
+from iothub.base.ids import MessageIds
 from iothub.testing.clock import ManualClock
 
 

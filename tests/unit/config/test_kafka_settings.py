@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load
-from iothub.config_check import check_start
-from iothub.errors import ConfigError
-from iothub.settings import Config
-from iothub.units import Endpoint
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint
+from iothub.config.check import check_start
+from iothub.config.loader import load
+from iothub.config.sections import Config
 
 CHOSEN = ("events.driver=kafka", "kafka.brokers=kafka-1:9092,[::1]:9093")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from iothub import log
+from iothub.base import log
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load
-from iothub.config_lines import line_numbers, nearest_line
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
+from iothub.config.loader import load
+from iothub.config.toml_lines import line_numbers, nearest_line
 
 SERVERS = """
 [hbase]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.config import load, needs_on_redis
-from iothub.errors import ConfigError
-from iothub.settings import Config
+from iothub.base.errors import ConfigError
+from iothub.config.loader import load, needs_on_redis
+from iothub.config.sections import Config
 
 
 def loaded(*flags: str) -> Config:

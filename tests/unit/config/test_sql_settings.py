@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load
-from iothub.config_check import check_start
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
+from iothub.config.check import check_start
+from iothub.config.loader import load
 
 
 def test_url_file_is_there_and_its_owners_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iothub.text import clean, printable
+from iothub.base.text import clean, printable
 
 
 @given(st.text())

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 
-from iothub.twisted_log import Observer
+from iothub.hub.twisted_log import Observer
 
 
 def test_failure_is_one_error_with_its_kind() -> None:

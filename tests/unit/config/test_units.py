@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub import units
+from iothub.base import units
 
 
 @pytest.mark.parametrize(

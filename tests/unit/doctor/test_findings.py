@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from iothub.base.errors import BackendError, UnavailableError
 from iothub.doctor.findings import Finding, Look, State, take, unless_away
-from iothub.errors import BackendError, UnavailableError
 
 
 def good(name: str) -> Look:

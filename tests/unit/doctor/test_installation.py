@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
+from iothub.base.units import Endpoint
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Events, HBase, Kafka, Retained
 from iothub.doctor import installation
 from iothub.doctor.findings import Finding, State, take
 from iothub.records.owner import Owner
-from iothub.settings import Config, Events, HBase, Kafka, Retained
-from iothub.units import Endpoint
-from iothub_services.events.kafka_owner import PrefixOwner
+from iothub_services.events.kafka.owner import PrefixOwner
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Sql
 from iothub.doctor.libraries import load
-from iothub.settings import Config, Sql
 
 _LOADED = """
 import sys
 from pathlib import Path
-from iothub.config import load as read
-from iothub.datadir import DataDir
+from iothub.config.loader import load as read
+from iothub.config.datadir import DataDir
 from iothub.doctor.libraries import load
 
 load(DataDir(Path(sys.argv[1])), read(flags=sys.argv[2:]).config)

@@ -15,14 +15,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from iothub.datadir import DataDir
-from iothub.doctor import accounts, doors, hbase, kafka, machine
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
+from iothub.doctor import accounts, hbase, kafka, listeners, machine
 from iothub.doctor.all import looks
 from iothub.doctor.findings import Finding, Look, State, take
-from iothub.errors import BackendError
-from iothub.settings import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
 from iothub.testing.certificates import Authority
-from iothub.units import Endpoint
 from iothub_services.hbase.refusals import HBaseError
 from iothub_services.metrics import probes
 from iothub_tenants.accounts import streams, tenants
@@ -118,7 +118,7 @@ def test_clock(last_beat: float | None, answer: bool | None, state: State, text:
 def test_port_of_another_program_fails(data_dir: DataDir, taken_port: int) -> None:
     settings = Config(listeners=Listeners(tcp=TcpListener(port=taken_port)))
 
-    finding = found(*doors.looks(data_dir, settings))["listener tcp"]
+    finding = found(*listeners.looks(data_dir, settings))["listener tcp"]
 
     assert finding.state is State.FAIL
     assert f"ss -ltnp sport = :{taken_port}" in finding.advice
@@ -130,7 +130,7 @@ def test_port_of_the_running_hub_is_in_order(data_dir: DataDir, taken_port: int)
     data_dir.write_hub({"tcp": f"127.0.0.1:{taken_port}"})
     lock = data_dir.lock("iothub serve")
     try:
-        finding = found(*doors.looks(data_dir, settings))["listener tcp"]
+        finding = found(*listeners.looks(data_dir, settings))["listener tcp"]
     finally:
         lock.release()
 
@@ -143,14 +143,14 @@ def test_certificate_that_ends_is_named(tmp_path: Path) -> None:
     now = time.time()
 
     def state(in_s: float) -> State:
-        (finding,) = doors.certificate("tls", file, Config(), now + in_s)
+        (finding,) = listeners.certificate("tls", file, Config(), now + in_s)
         return finding.state
 
     end_s = probes.certificate_end(file) - now
     assert state(end_s - 31 * 86400) is State.OK
     assert state(end_s - 86400) is State.WARN
     assert state(end_s + 86400) is State.FAIL
-    (broken,) = doors.certificate("tls", tmp_path / "none.pem", Config(), now)
+    (broken,) = listeners.certificate("tls", tmp_path / "none.pem", Config(), now)
     assert broken.state is State.FAIL
 
 
@@ -226,7 +226,7 @@ def _say_only_that_it_is_there(listener: socket.socket) -> None:
 def test_cluster_that_refuses_is_told_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """It need not be started."""
     refused = BackendError("no connection", retryable=True, remedy="correct kafka.sasl_mechanism")
-    monkeypatch.setattr("iothub_services.events.kafka_cluster.KafkaCluster.admin", Mock(side_effect=refused))
+    monkeypatch.setattr("iothub_services.events.kafka.cluster.KafkaCluster.admin", Mock(side_effect=refused))
     *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,)), has_log=False, is_needed=lambda: True)
 
     finding = found(cluster)["Kafka"]

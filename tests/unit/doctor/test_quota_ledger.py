@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
+from iothub.base.units import Endpoint
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Redis
 from iothub.doctor import quota_ledger
 from iothub.doctor.findings import Finding, State
-from iothub.installation import Installation
-from iothub.settings import Config, Redis
-from iothub.sharing import ledger_keys
-from iothub.units import Endpoint
+from iothub.hub.installation import Installation
+from iothub.hub.quota_ledger import ledger_keys
 from iothub_services.redis import from_settings
 from tests.support.redis_queues import Fault, RedisHouse
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.units import Endpoint
+from iothub.config.sections import Redis
 from iothub.doctor import redis
 from iothub.doctor.findings import State
-from iothub.settings import Redis
-from iothub.units import Endpoint
 from iothub_services.redis.calls import RedisUnavailableError
 
 GOOD = {

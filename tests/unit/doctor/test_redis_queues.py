@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.units import Endpoint
+from iothub.config.sections import Config, Queues, Redis
 from iothub.doctor.findings import State
 from iothub.doctor.redis_queues import look
-from iothub.settings import Config, Queues, Redis
-from iothub.units import Endpoint
 from iothub_services.redis import from_settings
 from iothub_services.redis.calls import RedisUnavailableError
 from tests.support.redis_queues import RedisHouse

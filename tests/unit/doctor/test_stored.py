@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.doctor import stored
 from iothub.doctor.findings import Finding, State
 from iothub.doctor.stored import Stored
-from iothub.errors import BackendError, CorruptRecordError
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import Topic
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets
-from iothub_services.state.checkpoints_memory import MemoryCheckpoints
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.checkpoints import MemoryCheckpoints
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState, UnreadableState
 from iothub_services.state.service import StateService
 from tests.unit.state.conftest import created, resumed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.counters import Counters
 from iothub.engine.limits import TenantLimits
 from iothub.engine.message import Message, blocks
-from iothub.reasons import Drop, Reason
 from iothub.testing.engine import Bench, ack, publish
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from iothub.base.reasons import Drop
 from iothub.engine.message import Message
-from iothub.reasons import Drop
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 

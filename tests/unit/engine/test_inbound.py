@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.buckets import Meter
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.message import Message
 from iothub.engine.tenant import TenantPlane
-from iothub.reasons import Drop, Reason
 from iothub.testing.engine import Bench, ManualStore, TopicPolicy, ack, packets, publish
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.buckets import Meter
 from iothub.engine.limits import PlaneLimits, TenantLimits
-from iothub.reasons import Drop, Reason
 from iothub.testing.engine import Bench, TopicPolicy, ack, packets, publish
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.limits import ConnectionSettings, PlaneLimits
 from iothub.engine.message import Message
-from iothub.reasons import Drop, Reason
 from iothub.testing.engine import CONNACK, CONNECT, Bench, Permissive, ack, packets, publish
 
 

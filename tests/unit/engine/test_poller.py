@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.engine.connection import NOTHING
 from iothub.engine.poller import Poller
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import listener_info
-from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoConnection, EchoPlane
 from iothub.testing.engine import Bench as PlaneBench

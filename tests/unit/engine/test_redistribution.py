@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop
 from iothub.engine.limits import TenantLimits
 from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, QueueTarget
-from iothub.reasons import Drop
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from iothub.base.reasons import Drop
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.tenant import TenantPlane
-from iothub.reasons import Drop
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 

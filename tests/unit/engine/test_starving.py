@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.starving import READ_AHEAD_BYTES
-from iothub.reasons import Reason
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 FULL = 110_000

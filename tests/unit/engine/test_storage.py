@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from iothub.base.reasons import Drop
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.message import Message
-from iothub.reasons import Drop
 from iothub.testing.engine import Bench, Client, ManualStore, ack, packets, publish
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Drop
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.turn import Turn
-from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Bench, ManualStore, RecordingObserver, ack, packets, publish
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError, CorruptRecordError, FutureRecordError, UnavailableError
+from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError, UnavailableError
 from iothub.records.events import Event, Subject, session_expired
 from iothub.testing.clock import ManualClock
 from iothub_services.events.follower import Follower

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.events import Event, Subject, session_discarded, will_set
 from iothub_services.events.journal import GATHER, ThreadJournal
 from iothub_services.events.retention import TrimStatistics

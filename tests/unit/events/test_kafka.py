@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kafka.structs import TopicPartition
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.events import Event, Topic, encode_event, partition_of
 from iothub.testing.event_contract import CASES, Case, event, sample
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE, DamagedEventError, FutureEventError, Offsets, raised
 from iothub_services.events.reading import read_between, refuse_damage
 from tests.support.fake_kafka import SETTINGS, FakeCluster, FakeConsumer

@@ -10,7 +10,7 @@ import pytest
 from iothub.records.events import Event, EventType, Topic
 from iothub.testing.clock import ManualClock
 from iothub_services.events.retention import SLICE, TrimStatistics, trim_statistics
-from iothub_services.events.sqlite import SCHEMA, SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA, SqliteEvents
 from iothub_services.sqlite.database import open_database
 
 FAR = 1 << 40

@@ -6,11 +6,11 @@ import pytest
 from kafka.errors import PolicyViolationError, TopicAuthorizationFailedError
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.events import Event, Topic
 from iothub.testing.clock import ManualClock
 from iothub.testing.event_contract import event, sample
-from iothub_services.events.kafka import KafkaEvents
+from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.statistics import StatisticsJournal, StatisticsLane, StatisticsThread, statistics_thread
 from iothub_services.group_thread import Patience

@@ -11,11 +11,11 @@ from twisted.internet.protocol import ClientFactory
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from iothub_services.hbase import calls, wire
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.scout import Scout
-from iothub_services.hbase.tickets import Bounds
+from iothub_services.hbase.gateway_prober import Scout
+from iothub_services.hbase.pending_calls import Bounds
 from tests.support.hbase_gateway import FakeGateway, framed, split_frames
 
 ONE = (Endpoint("one", 9090),)

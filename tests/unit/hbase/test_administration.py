@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, UnavailableError
+from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub_services.hbase import thrift
 from iothub_services.hbase.administration import TableAdmin, TableState, decode, encode, table_status
 from iothub_services.hbase.caller import Caller

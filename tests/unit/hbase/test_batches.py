@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.calls import Mutation
 from tests.support.timed_gateway import GatewayCaller, TimedGateway

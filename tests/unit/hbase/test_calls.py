@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from iothub.errors import BackendError, LocalProtocolError
+from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import calls, thrift
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.refusals import HBaseError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.config import load
-from iothub.errors import ConfigError
-from iothub.settings import HBase
-from iothub.units import Endpoint
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint
+from iothub.config.loader import load
+from iothub.config.sections import HBase
 from iothub_services.hbase import from_settings
 from tests.unit.hbase.conftest import World
 

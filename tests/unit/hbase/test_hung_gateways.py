@@ -7,13 +7,13 @@ from typing import cast
 from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
-from iothub.units import Endpoint
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
+from iothub_services.hbase.gateway_prober import PAUSE_S, Scout
 from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Scanner
-from iothub_services.hbase.scout import PAUSE_S, Scout
 from iothub_services.hbase.wire import Attempt, Owner, Wire
 from tests.support.hbase_gateway import framed
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World

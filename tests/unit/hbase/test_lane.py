@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from tests.unit.hbase.conftest import TWO, MakeClient, World

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError, NotFoundError
+from iothub.base.errors import BackendError, NotFoundError
 from iothub.records.owner import Owner
 from iothub_services.events.port import NOWHERE
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.owners import claim, owner_columns, owners
 from iothub_services.hbase.tables import Tables
-from iothub_services.queues.hbase.index import Driver, QueueIndex
-from iothub_services.retained.hbase import HBaseRetained
+from iothub_services.queues.remote.index import Driver, QueueIndex
+from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
-from iothub_services.state.hbase import HBaseStates
+from iothub_services.state.hbase.store import HBaseStates
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.timed_gateway import TimedGateway
 

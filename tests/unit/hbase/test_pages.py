@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.calls import Mutation, Scan, mutate_rows
 from iothub_services.hbase.pages import chunks, pages, row_bytes
 from iothub_services.hbase.replies import Cell, Row

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
-from iothub.units import Endpoint
+from iothub.base.errors import BackendError
+from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.client import HBaseClient
+from iothub_services.hbase.gateway_prober import PAUSE_S
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Row, Scanner
-from iothub_services.hbase.scout import PAUSE_S
 from iothub_services.hbase.threaded import ThreadCaller
 from tests.support.hbase_gateway import FakeGateway
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World

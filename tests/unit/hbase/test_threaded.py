@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from twisted.python import threadable
 
-from iothub.errors import BackendError, LocalProtocolError
+from iothub.base.errors import BackendError, LocalProtocolError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.threaded import ThreadCaller

@@ -12,7 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from iothub import hooks
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub.hooks import Attempt, Client, Happening, HookedPolicy, Hooks, PlugIn, Publication
 
 CLIENT = Client("acme", "dev1", "c1")

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.body_sweep import BodySweep
-from iothub.settings import HBase as Settings
+from iothub.config.sections import HBase as Settings
+from iothub.hub.body_sweep import BodySweep
 from iothub.testing.queue_contract import made, one
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import Caller

@@ -8,29 +8,29 @@ from typing import TypeVar, cast
 
 import pytest
 
-from iothub import drivers
-from iothub.datadir import DataDir
-from iothub.drivers import Drivers, needed_tables, queue_drivers, require_extra, unused_files
-from iothub.errors import BackendError, ConfigError, ConflictError, NotFoundError, UnavailableError
-from iothub.installation import Installation
+from iothub.base.errors import BackendError, ConfigError, ConflictError, NotFoundError, UnavailableError
+from iothub.base.units import Endpoint
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
+from iothub.hub import drivers
+from iothub.hub.drivers import Drivers, needed_tables, queue_drivers, require_extra, unused_files
+from iothub.hub.installation import Installation
 from iothub.records import keys
 from iothub.records.owner import Owner
-from iothub.settings import Config, Events, HBase, Kafka, Queues, Redis, Retained, State
 from iothub.testing.clock import ManualClock
-from iothub.units import Endpoint
-from iothub_services.events.kafka import KafkaEvents
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.kafka.log import KafkaEvents
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import layouts
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.several import SeveralQueues
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.redis import from_settings
-from iothub_services.retained.sqlite import SqliteRetained
+from iothub_services.retained.sqlite.store import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, open_database
-from iothub_services.state.sqlite import SqliteStates
+from iothub_services.state.sqlite.store import SqliteStates
 from tests.support.fake_kafka import FakeCluster
 from tests.support.hbase_calls import FakeCaller
 from tests.support.redis_queues import PREFIX, RedisHouse

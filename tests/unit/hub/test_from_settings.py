@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from iothub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
-from iothub.settings import Auth, Config, Listeners, Overload, TcpListener, TlsListener, WssListener
+from iothub.config.sections import Auth, Config, Listeners, Overload, TcpListener, TlsListener, WssListener
+from iothub.hub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
 
 
 def test_door_without_a_port_is_off() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.testing.clock import ManualClock
 from iothub_services import group_thread as group_module
 from iothub_services.group_thread import FOREVER_S, Bounds, GroupThread, Patience, Source

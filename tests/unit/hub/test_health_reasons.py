@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iothub.health import NodeHealth
+from iothub.hub.health import NodeHealth
 
 
 def node() -> Any:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from iothub.datadir import DataDir
-from iothub.errors import BackendError, ConflictError, NotOursError
-from iothub.installation import Installation, installation_of
+from iothub.base.errors import BackendError, ConflictError, NotOursError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Node
+from iothub.hub.installation import Installation, installation_of
 from iothub.records.owner import Owner
-from iothub.settings import Config, Node
 from iothub.testing.clock import ManualClock
 from iothub_services.hbase.owners import claim, owner_columns
 from iothub_services.hbase.tables import Tables

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from iothub.life import Life
+from iothub.hub.start import Life
 from iothub.testing.clock import ManualClock
 
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
-from iothub.metering import Metering
-from iothub.reasons import Drop
+from iothub.base.errors import BackendError
+from iothub.base.reasons import Drop
+from iothub.hub.metering import Metering
 from iothub.records.events import Event, EventType
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.tallies import Tally

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.store_alarms import StoreAlarms
+from iothub.hub.store_alarms import StoreAlarms
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
 

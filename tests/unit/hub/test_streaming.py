@@ -11,20 +11,20 @@ from unittest.mock import Mock
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError, ConflictError, IotHubError, NotOursError
-from iothub.installation import Installation
-from iothub.settings import Config, Kafka, Queues
-from iothub.stream_drivers import no_kafka, stream_drivers
-from iothub.streaming import Pace, Streaming, Work
+from iothub.base.errors import BackendError, ConflictError, IotHubError, NotOursError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Config, Kafka, Queues
+from iothub.hub.installation import Installation
+from iothub.hub.stream_drivers import no_kafka, stream_drivers
+from iothub.hub.streaming import Pace, Streaming, Work
 from iothub.testing.clock import ManualClock
-from iothub.units import Endpoint
-from iothub_services.events.kafka_cluster import KafkaCluster
-from iothub_services.streams.kafka_stream_topics import StreamTopics
+from iothub_services.events.kafka.cluster import KafkaCluster
+from iothub_services.streams.kafka.topics import StreamTopics
 from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
-from iothub_tenants.duties.errands import Others
+from iothub_tenants.background.admin_commands import Others
 from tests.support.control_house import House
 
 STREAMS = [Stream(number, 7, "acme", f"s{number}", Direction.IN, "#", 1, 1000) for number in range(20)]

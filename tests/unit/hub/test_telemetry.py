@@ -7,11 +7,11 @@ import re
 
 import pytest
 
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.reasons import Drop, Reason
+from iothub.hub.telemetry import AuthTelemetry, ByTenant, Telemetry
 from iothub.records.events import Event, EventType
-from iothub.telemetry import AuthTelemetry, ByTenant, Telemetry
 from iothub.testing.clock import ManualClock
 from iothub_services.auth import authenticator
 from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal

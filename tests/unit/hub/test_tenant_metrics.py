@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from iothub.health import NodeHealth
-from iothub.settings import Config, Metrics
-from iothub.telemetry import Telemetry
+from iothub.config.sections import Config, Metrics
+from iothub.hub.health import NodeHealth
+from iothub.hub.telemetry import Telemetry
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import TenantRecord
 from iothub_services.metrics.alarms import Alarms

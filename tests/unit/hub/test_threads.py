@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from twisted.python.failure import Failure
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub_services.threads import Threads
 
 

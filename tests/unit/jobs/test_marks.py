@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from iothub.datadir import DataDir
-from iothub.errors import NotFoundError
+from iothub.base.errors import NotFoundError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.jobs import marks as held
 from iothub.records.events import Topic
-from iothub.settings import Config
 from iothub_spark.stores import marks as beside
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from iothub_tenants.accounts import marks

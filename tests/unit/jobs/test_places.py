@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import NotFoundError, UnavailableError
+from iothub.base.errors import NotFoundError, UnavailableError
 from iothub.jobs import places as module
 from iothub.jobs import process
 from iothub.jobs.places import Places, RunLog, note_process

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
+from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
 from iothub.jobs import process
 from iothub.jobs.lines import Done, Note, Said, Stage
 from iothub.jobs.places import Places

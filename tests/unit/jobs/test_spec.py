@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError
-from iothub.units import Endpoint
+from iothub.base.errors import ConfigError
+from iothub.base.units import Endpoint
 from iothub_spark.spec import (
     HBaseTables,
     KafkaLog,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load
-from iothub.datadir import DataDir
-from iothub.errors import ConfigError, UnavailableError
+from iothub.base.errors import ConfigError, UnavailableError
+from iothub.base.units import Endpoint
+from iothub.config.datadir import DataDir
+from iothub.config.loader import load
+from iothub.config.sections import Config, Spark
 from iothub.jobs import specs
-from iothub.settings import Config, Spark
-from iothub.units import Endpoint
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.spec import HBaseTables, KafkaLog, KafkaSecurity, Spec, SqliteFile, read_spec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub.jobs.timetable import USUAL_AT, Installation, cron_line, next_at, systemd_service, systemd_timer
 
 ROOT = Path(__file__).parents[3]

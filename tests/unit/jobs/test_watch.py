@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.config import load
+from iothub.config.loader import load
 from iothub.jobs.watch import JobWatch
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError
-from iothub.settings import AlarmLevels
+from iothub.base.errors import ConfigError
+from iothub.config.sections import AlarmLevels
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import CALM_S, CERTIFICATE_INTERVAL_S, Probes, Watch
 

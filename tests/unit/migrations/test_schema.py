@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_migrations.versions import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
+from iothub.base.reasons import Reason
 from iothub.mqtt.constants import Limits, Role
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import LimitExceeded, MqttError, ProtocolError
 from iothub.mqtt.packets import Connect, Packet, Publish, Subscribe
-from iothub.reasons import Reason
 from iothub.testing.packet_cases import ACCEPTED, PacketCase
 from iothub.testing.wire_bytes import connect, props, text, u16
 

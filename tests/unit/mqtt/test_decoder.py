@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
+from iothub.base.reasons import Reason
 from iothub.mqtt.constants import Limits, Role
 from iothub.mqtt.decoder import Decoder
 from iothub.mqtt.errors import MalformedPacket, MqttError, PacketTooLarge, ProtocolError
 from iothub.mqtt.packets import Connack, Connect, Pingreq, Publish
-from iothub.reasons import Reason
 from iothub.testing.packet_cases import PACKET_CASES, PacketCase
 from iothub.testing.wire_bytes import connect, frame, text
 

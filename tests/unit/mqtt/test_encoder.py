@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.packets import (
     Auth,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import IotHubError
+from iothub.base.errors import IotHubError
+from iothub.base.reasons import Reason
 from iothub.mqtt import errors
-from iothub.reasons import Reason
 
 
 @pytest.mark.parametrize(

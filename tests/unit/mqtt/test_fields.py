@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt import fields
 from iothub.mqtt.errors import MalformedPacket
 from iothub.mqtt.fields import FieldReader

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.decoder import Decoder
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Connect
-from iothub.reasons import Reason
 from iothub.testing.packet_cases import ACCEPTED, PACKET_CASES, REFUSED, REMAINING_LENGTHS, PacketCase
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields as dataclass_fields
 
 import pytest
 
-from iothub.errors import LocalProtocolError
+from iothub.base.errors import LocalProtocolError
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import LimitExceeded, MalformedPacket, MqttError, ProtocolError
 from iothub.mqtt.fields import FieldReader

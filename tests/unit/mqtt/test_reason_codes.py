@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.mqtt.constants import PacketType, Role
 from iothub.mqtt.reason_codes import ReasonCode, allowed_codes, sendable_codes
-from iothub.reasons import Reason
 
 
 def test_reason_codes_are_those_of_section_2_4() -> None:

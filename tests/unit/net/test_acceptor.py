@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from iothub.base.reasons import Reason
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import ListenerInfo, listener_info
-from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoPlane
 

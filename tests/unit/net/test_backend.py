@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub.net.backend import require_fresh_build, select_backend
 from iothub.net.build_stamp import STAMP, fingerprint
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from iothub.base.reasons import Reason
 from iothub.net.gate import VISITORS, Gate
 from iothub.net.listener_info import listener_info
-from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
 
 

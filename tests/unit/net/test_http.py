@@ -11,7 +11,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub.net import http
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock as TwistedClock
 
-from iothub.errors import ConfigError, UnavailableError
+from iothub.base.errors import ConfigError, UnavailableError
 from iothub.net import listeners as module
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.net.listeners import Listeners

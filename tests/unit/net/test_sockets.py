@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from iothub.errors import ConfigError, UnavailableError
+from iothub.base.errors import ConfigError, UnavailableError
 from iothub.net import sockets as module
 from iothub.net.listener_info import listener_info
 from iothub.net.sockets import open_listening, try_port, unread_bytes

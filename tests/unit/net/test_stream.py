@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from iothub.base.reasons import Reason
 from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.listener_info import listener_info
 from iothub.net.ports import Channel
 from iothub.net.stream import CHUNK_BYTES, Stream
-from iothub.reasons import Reason
 from iothub.testing.echo_plane import EchoConnection, EchoPlane
 
 

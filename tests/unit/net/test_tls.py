@@ -10,11 +10,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
+from iothub.base.reasons import Reason
 from iothub.net.filters import ClientFacts, FilterClosed
 from iothub.net.listener_info import listener_info
 from iothub.net.tls import TlsFiles, TlsFilter
-from iothub.reasons import Reason
 from iothub.testing.certificates import Authority, Pair
 
 

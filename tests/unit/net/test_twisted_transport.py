@@ -10,12 +10,12 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock as TwistedClock
 from twisted.python.failure import Failure
 
+from iothub.base.reasons import Reason
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import listener_info
 from iothub.net.twisted_transport import PlainChannel, TwistedTransports
-from iothub.reasons import Reason
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoConnection, EchoPlane
 

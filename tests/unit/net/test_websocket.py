@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.net.filters import FilterClosed
 from iothub.net.websocket import WebSocketFilter
 from iothub.net.websocket_frames import FrameReader, Opcode, encode_frame, unmask
-from iothub.reasons import Reason
 
 KEY = b"\x01\x02\x03\x04"
 UPGRADE = (

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from iothub.cli.main import run
+from iothub.config.sections import Jobs
 from iothub.jobs.timetable import USUAL_AT
-from iothub.settings import Jobs
 from tests.support.command import Cli, Result
 
 SCHEDULES = Path(__file__).parents[3] / "ops/schedules"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub_services.queues import bodies as module
-from iothub_services.queues.bodies import Bodies
-from iothub_services.queues.schema import SCHEMA
+from iothub_services.queues.sqlite import bodies as module
+from iothub_services.queues.sqlite.bodies import Bodies
+from iothub_services.queues.sqlite.schema import SCHEMA
 
 
 @pytest.fixture

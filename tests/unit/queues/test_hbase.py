@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase import thrift

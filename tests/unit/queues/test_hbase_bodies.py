@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records import keys
 from iothub.testing.queue_contract import TENANT, identified, made, one
 from iothub_services.hbase import calls

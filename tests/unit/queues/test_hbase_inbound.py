@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.testing.queue_contract import MANY, TENANT, made, one
 from iothub_services.queues.hbase.store import HBaseQueues

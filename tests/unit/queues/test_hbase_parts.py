@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
@@ -12,14 +12,14 @@ from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import split_keys
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import CACHE_BYTES, PIECE_BYTES, Bodies, Wanted, is_apart
-from iothub_services.queues.hbase.index import COLUMN, Driver, QueueIndex, Tenant, all_of
 from iothub_services.queues.hbase.moves import require, unreadable
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
-from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
-from iothub_services.queues.hbase.room import TenantRoom
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Appended, QueueLimits, Refused, UnreadableQueueError
+from iothub_services.queues.remote.index import COLUMN, Driver, QueueIndex, Tenant, all_of
+from iothub_services.queues.remote.repeats import Repeats
+from iothub_services.queues.remote.room import TenantRoom
 from iothub_services.queues.several import SeveralQueues
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError

@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError
+from iothub.base.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub.testing.queue_contract import GONE, MANY, TENANT, identified, made, moved, one, positions
 from iothub_services.hbase.calls import Call

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
+from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records.queue_batch import Batch, Known, decode_batch
 from iothub.records.queued import encode_record
 from iothub.testing.queue_contract import TENANT, identified, made, one
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase.bodies import inline
-from iothub_services.queues.hbase.index import KnownQueue, Tenant
 from iothub_services.queues.hbase_plain.doomed import MOST, Doomed
 from iothub_services.queues.hbase_plain.limits import full, may_drop, victims
 from iothub_services.queues.hbase_plain.meta import (
@@ -32,6 +31,7 @@ from iothub_services.queues.hbase_plain.queue import LogQueue, cut, holds, joine
 from iothub_services.queues.hbase_plain.references import referenced
 from iothub_services.queues.hbase_plain.slots import Course, Moving, Slots
 from iothub_services.queues.port import Append, Delivery, Inbound, Overflow, QueueLimits
+from iothub_services.queues.remote.index import KnownQueue, Tenant
 from tests.support.hbase_calls import Fault
 from tests.support.hbase_plain import TABLES, PlainHBase
 

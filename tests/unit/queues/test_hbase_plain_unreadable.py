@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.testing.queue_contract import MANY, TENANT, made, moved, one, positions
 from iothub_services.queues.hbase_plain.appending import ROW_BYTES

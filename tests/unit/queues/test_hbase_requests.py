@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.queued import encode_record, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import inline

@@ -11,9 +11,9 @@ from iothub.records import keys
 from iothub.records.queued import encode_record, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import inline
-from iothub_services.queues.hbase.index import KnownQueue, Tenant
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
 from iothub_services.queues.port import Appended, Delivery
+from iothub_services.queues.remote.index import KnownQueue, Tenant
 
 ROOM = (-1, -1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
 from iothub.records.owner import Owner
 from iothub.testing.queue_contract import GONE, MANY, TENANT, due, made, moved, one, positions
 from iothub_services.queues.port import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one, positions
 from iothub_services.group_thread import GroupThread

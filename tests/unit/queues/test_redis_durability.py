@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.queues.redis.durability import faults, questions
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Reply
 

@@ -7,8 +7,7 @@ from itertools import count
 
 import pytest
 
-from iothub.errors import BackendError, NotFoundError
-from iothub_services.queues.hbase.index import Tenant
+from iothub.base.errors import BackendError, NotFoundError
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits
 from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex
@@ -17,6 +16,7 @@ from iothub_services.queues.redis.moves import Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.sending import PART_BYTES, PART_CALLS, Sender, require
+from iothub_services.queues.remote.index import Tenant
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
 

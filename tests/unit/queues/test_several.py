@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_services.queues import several
 from iothub_services.queues.memory import MemoryQueues
@@ -25,9 +25,9 @@ from iothub_services.queues.port import (
     refused_by_own,
 )
 from iothub_services.queues.rebuilding import Place, Rebuilt
-from iothub_services.queues.schema import SCHEMA
 from iothub_services.queues.several import SeveralQueues
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 
 TENANT = 7

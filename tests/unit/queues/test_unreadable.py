@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.records.message import StoredMessage, encode_message
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import MANY, TENANT, made, moved
 from iothub_services.queues.hbase.requests import MOST_RECORDS
 from iothub_services.queues.port import Append, Appended, Delivery, MoveKind, Overflow, QueueLimits, QueueStore, Refused
-from iothub_services.queues.schema import SCHEMA
-from iothub_services.queues.sqlite import SqliteQueues
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.queues.threads import LoadedPage, load_page
 from iothub_services.sqlite.database import open_database
 from tests.support.hbase_calls import Fault

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, identified, made, moved, one, positions

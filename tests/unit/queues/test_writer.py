@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
-from iothub.errors import BackendError, CorruptRecordError, NotFoundError
-from iothub.reasons import Drop
 from iothub.testing.clock import ManualClock
 from iothub_services.awaited import AwaitedQueues
 from iothub_services.group_thread import Bounds, Patience

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import Window, format_limits, parse_limits, parse_name, standard_limits
 from iothub_services.quota.names import Quota
 

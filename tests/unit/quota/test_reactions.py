@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.reasons import Reason
+from iothub.base.reasons import Reason
 from iothub_services.quota.names import Quota
 from iothub_services.quota.reactions import (
     HITS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import Window, parse_limits, standard_limits
 from iothub_services.quota.names import Kind, Quota
 from iothub_services.quota.resolve import NOTHING, EffectiveLimits, explain, resolve, resolve_texts

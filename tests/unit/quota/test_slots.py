@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub_services.quota.slots import SLOTS, SlotFile
 
 

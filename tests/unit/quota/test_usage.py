@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from iothub.errors import ConflictError, UnavailableError
+from iothub.base.errors import ConflictError, UnavailableError
 from iothub.testing.clock import ManualClock
 from iothub_services.quota.names import Quota
 from iothub_services.quota.slots import SlotFile

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
 from iothub_services.quota.grammar import parse_limits
 from iothub_services.quota.names import Quota

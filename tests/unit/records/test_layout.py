@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Topic
 from iothub.records.layout import (
     CHECKPOINTS_FILE,
@@ -22,7 +22,7 @@ from iothub.records.layout import (
 )
 from iothub.testing.clock import ManualClock
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 
 
 @pytest.mark.parametrize("value", [b"\1", b"\1x", b"\2x"])

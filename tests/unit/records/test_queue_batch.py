@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.queue_batch import Batch, Known, decode_batch, encode_batch, records_of
 from iothub.records.queued import Body, encode_record
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.queued import (
     Body,
     Intent,

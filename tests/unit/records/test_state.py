@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
 from iothub.records.state import SessionState, SubscriptionState, WillState, decode_state, encode_state, fold

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from iothub.config import load
-from iothub.config_check import check_start
-from iothub.errors import ConfigError
-from iothub.settings import Config, Redis
+from iothub.base.errors import ConfigError
+from iothub.config.check import check_start
+from iothub.config.loader import load
+from iothub.config.sections import Config, Redis
 from iothub_services.redis import from_settings
 
 HERE = "redis.addresses=one:6379,[::1]:6380"

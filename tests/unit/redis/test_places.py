@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from iothub_services.redis.calls import RedisUnavailableError, Reply
 from iothub_services.redis.places import OpenWire, Places
 from iothub_services.redis.wire import Wire, WireOptions

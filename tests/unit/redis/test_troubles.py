@@ -7,8 +7,8 @@ import ssl
 import pytest
 from redis import exceptions
 
+from iothub.base.units import Endpoint
 from iothub.testing.clock import ManualClock
-from iothub.units import Endpoint
 from iothub_services.redis.calls import RedisUnavailableError, command
 from iothub_services.redis.link import Link, LinkLostError
 from iothub_services.redis.places import Places

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from redis import exceptions
 
-from iothub.units import Endpoint
+from iothub.base.units import Endpoint
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, command
 from iothub_services.redis.wire import ReadOnlyRefusedError, RedisWire, WireOptions, open_wire, refusal
 from tests.support.fake_redis import FakeRedis

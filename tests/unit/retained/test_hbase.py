@@ -6,11 +6,11 @@ from collections import deque
 
 import pytest
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
-from iothub_services.retained.hbase import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
+from iothub_services.retained.hbase.store import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 

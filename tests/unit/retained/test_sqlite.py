@@ -10,7 +10,7 @@ import pytest
 
 from iothub.testing.clock import ManualClock
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedWrite
-from iothub_services.retained.sqlite import SCHEMA, SqliteRetained
+from iothub_services.retained.sqlite.store import SCHEMA, SqliteRetained
 from iothub_services.sqlite.database import open_database
 
 WHY = "damaged (a value of another type than its column's)"

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import BackendError, ConfigError, ConflictError, CorruptRecordError
+from iothub.base.errors import BackendError, ConfigError, ConflictError, CorruptRecordError
 from iothub.records.events import Event, EventType, Topic
 from iothub.records.layout import EVENT_TABLES
 from iothub_spark.jobs import archive, compact_events, erase

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError, ConflictError, CorruptRecordError, IotHubError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError, IotHubError, NotFoundError
 from iothub_spark import before, main
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.spec import write_spec

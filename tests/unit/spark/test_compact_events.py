@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import ConfigError, ConflictError, CorruptRecordError
+from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError
 from iothub.records.checkpoint import encode_row
 from iothub.records.events import Event
 from iothub.records.state import SessionState, encode_state, fold

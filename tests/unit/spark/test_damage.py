@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError, CorruptRecordError
+from iothub.base.errors import ConfigError, CorruptRecordError
 from iothub.records import events
 from iothub.records.events import Subject, encode_event
 from iothub.records.state import SessionState, decode_state, encode_state

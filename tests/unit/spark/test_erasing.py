@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConfigError, ConflictError
+from iothub.base.errors import ConfigError, ConflictError
 from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.stores.accounts import opened_accounts
 from tests.support.spark import sqlite_spec

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import ConflictError, NotFoundError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub.records.events import Topic, decode_event, encode_event
 from iothub_spark.failures import translated
 from iothub_spark.schemas.events import EVENTS, STORED_EVENTS

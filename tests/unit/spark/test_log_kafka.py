@@ -11,10 +11,10 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from iothub.errors import BackendError, ConfigError
+from iothub.base.errors import BackendError, ConfigError
+from iothub.base.units import Endpoint
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub.records.layout import kafka_base
-from iothub.units import Endpoint
 from iothub_spark.spec import KafkaLog
 from iothub_spark.stores import log_kafka
 from iothub_spark.stores.log import Offsets

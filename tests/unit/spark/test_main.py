@@ -15,7 +15,14 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from iothub.errors import BackendError, ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError
+from iothub.base.errors import (
+    BackendError,
+    ConfigError,
+    ConflictError,
+    CorruptRecordError,
+    FutureRecordError,
+    NotFoundError,
+)
 from iothub_spark import main
 from iothub_spark.catalogue import CATALOGUE
 from iothub_spark.failures import kind_of, translated
@@ -84,8 +91,8 @@ def test_error_of_a_task_is_told_as_it_was_raised() -> None:
     found = translated(RuntimeError(text))
     assert isinstance(found, FutureRecordError)
     assert str(found) == "event of format version 2"
-    assert kind_of(translated(RuntimeError("iothub.errors.BackendError: no answer"))) == "unavailable"
-    assert kind_of(translated(RuntimeError("iothub.errors.NoSuchError: x"))) == "unavailable"
+    assert kind_of(translated(RuntimeError("iothub.base.errors.BackendError: no answer"))) == "unavailable"
+    assert kind_of(translated(RuntimeError("iothub.base.errors.NoSuchError: x"))) == "unavailable"
     assert kind_of(NotFoundError("x")) == kind_of(ConfigError("x")) == "config"
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
+from iothub.base.units import Endpoint
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
-from iothub.units import Endpoint
 from iothub_spark import retention
 from iothub_spark.planning import plan_compaction, plan_from_states, plan_usage
 from iothub_spark.retention import Removal, plan_removal, remove

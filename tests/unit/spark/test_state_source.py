@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.testing.checkpoint_contract import rows_of
 from iothub_spark.failures import translated
 from iothub_spark.schemas.states import STATES

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.layout import CHECKPOINTS_FILE, MARK_TABLE
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
 from iothub.testing.clock import ManualClock
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_sqlite import SCHEMA
-from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints as HubCheckpoints
+from iothub_services.state.sqlite.checkpoints import SCHEMA
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints as HubCheckpoints
 from iothub_spark.stores import log_sqlite, marks, rows_sqlite
 from iothub_spark.stores.log_sqlite import connect, errors_translated
 from iothub_spark.stores.marks import Written

@@ -7,7 +7,7 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.errors import FutureRecordError
+from iothub.base.errors import FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import add_checksums, row_checksum
 from iothub.records.events import Event, Subject, encode_event, partition_of

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlalchemy import BigInteger, String
 from sqlalchemy.dialects.postgresql import psycopg
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
+from iothub.base.units import Endpoint
 from iothub.records.events import Event, EventType, Topic, encode_event
 from iothub.records.layout import EVENT_TABLES
-from iothub.units import Endpoint
 from iothub_spark.jobs import usage as job
 from iothub_spark.report import Report
 from iothub_spark.schemas.events import EVENTS

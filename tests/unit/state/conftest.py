@@ -10,8 +10,8 @@ from iothub.testing.checkpoint_contract import pointer_to
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import NOWHERE, Offsets
 from iothub_services.events.reading import read_between, refuse_damage
-from iothub_services.state.checkpoints_memory import MemoryCheckpoints
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.checkpoints import MemoryCheckpoints
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 

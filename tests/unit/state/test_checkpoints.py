@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, FutureRecordError
+from iothub.base.errors import BackendError, FutureRecordError
 from iothub.records import keys
 from iothub.records.checkpoint import encode_pointer
 from iothub.records.layout import CHECKPOINT_COLUMN, POINTER_COLUMN
@@ -16,9 +16,9 @@ from iothub.testing.clock import ManualClock
 from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.checkpoints_hbase import HBaseCheckpoints
-from iothub_services.state.checkpoints_sqlite import SCHEMA, SqliteCheckpoints
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.port import StoredState
+from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")

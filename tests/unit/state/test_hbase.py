@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from iothub.errors import BackendError, CorruptRecordError, FutureRecordError
+from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError
 from iothub.records import events, keys
 from iothub.records.events import Event, Subject
 from iothub.records.layout import APPLIED_COLUMN, STATE_COLUMN, decode_applied, encode_applied
@@ -16,8 +16,8 @@ from iothub_services.events.memory import MemoryEvents
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.checkpoints_memory import MemoryCheckpoints
-from iothub_services.state.hbase import HBaseStates, _put
+from iothub_services.state.hbase.store import HBaseStates, _put
+from iothub_services.state.memory.checkpoints import MemoryCheckpoints
 from iothub_services.state.port import StateWrite, StoredState, UnreadableState, record_in
 from iothub_services.state.service import StateService
 from tests.support.timed_gateway import GatewayCaller, TimedGateway

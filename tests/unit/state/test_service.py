@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, Topic
 from iothub.records.state import SessionState, encode_state
@@ -16,15 +16,15 @@ from iothub.testing.clock import ManualClock
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import LoggedEvent, Offsets
 from iothub_services.events.retention import TrimStatistics
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.sqlite.database import open_database
 from iothub_services.state import service as state_service
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import DropTenant, StateService, journal_thread
-from iothub_services.state.sqlite import SCHEMA as STATES
-from iothub_services.state.sqlite import SqliteStates
+from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub_services.state.sqlite.store import SqliteStates
 
 
 def created(client_id: str = "c", epoch: int = 1) -> Event:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iothub.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import Pointer
 from iothub.records.events import Subject, Topic
@@ -20,17 +20,17 @@ from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets
-from iothub_services.events.sqlite import SCHEMA as EVENTS
-from iothub_services.events.sqlite import SqliteEvents
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.sqlite.database import open_database
-from iothub_services.state.checkpoints_memory import MemoryCheckpoints
-from iothub_services.state.checkpoints_sqlite import SCHEMA as CHECKPOINTS
-from iothub_services.state.checkpoints_sqlite import SqliteCheckpoints
-from iothub_services.state.memory import MemoryStates
+from iothub_services.state.memory.checkpoints import MemoryCheckpoints
+from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import DropTenant, StateService
-from iothub_services.state.sqlite import SCHEMA as STATES
-from iothub_services.state.sqlite import SqliteStates
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
+from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub_services.state.sqlite.store import SqliteStates
 from iothub_services.state.start import obstacle
 from tests.unit.state.conftest import House, created, resumed
 

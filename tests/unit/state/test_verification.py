@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub_services.events.memory import MemoryEvents

@@ -20,18 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, Target, reference
 from iothub_services.queues.behind import Behind
 from iothub_services.queues.hbase.bodies import FEW, LARGE_BYTES, Bodies, is_apart
-from iothub_services.queues.hbase.index import KnownQueue, QueueIndex, Tenant
 from iothub_services.queues.hbase.moves import unreadable
 from iothub_services.queues.hbase.regions import Outcome, Regions
-from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import Status
-from iothub_services.queues.hbase.room import UNBOUND, TenantRoom
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
 from iothub_services.queues.port import Append, Delivery, Refused, Unreadable, UnreadableQueueError, worst_of
+from iothub_services.queues.remote.index import KnownQueue, QueueIndex, Tenant
+from iothub_services.queues.remote.repeats import Repeats
+from iothub_services.queues.remote.room import UNBOUND, TenantRoom
 
 _GONE = int(Refused.GONE)
 _DONE = int(Status.DONE)

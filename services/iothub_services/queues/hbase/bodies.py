@@ -16,14 +16,14 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.records import keys
 from iothub.records.queued import Body
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase.index import all_of
+from iothub_services.queues.remote.index import all_of
 
 FEW = 4  # so many queues get copies: a reference costs a second read
 SMALL_BYTES = 256  # a copy is hardly more than a reference

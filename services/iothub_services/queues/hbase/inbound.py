@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from iothub import log as logging
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base import log as logging
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import Body, Intent, Target, decode_intent, encode_intent
 from iothub_services.hbase import calls
@@ -23,10 +23,10 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
-from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.moves import Reader, Readers
 from iothub_services.queues.hbase.shares import Item, Progress
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
+from iothub_services.queues.remote.index import KnownQueue
 
 log = logging.get(__name__)
 

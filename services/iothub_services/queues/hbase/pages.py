@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import Record, decode_record
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
-from iothub_services.queues.hbase.index import KnownQueue, unknown
 from iothub_services.queues.hbase.moves import unreadable
 from iothub_services.queues.hbase.requests import PageTold, Status
 from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable
+from iothub_services.queues.remote.index import KnownQueue, unknown
 
 
 class Pages:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import decode_intent, decode_record
 from iothub_services.hbase.caller import Caller

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.hbase import requests
-from iothub_services.queues.hbase.index import all_of
 from iothub_services.queues.hbase.requests import Step, Told
+from iothub_services.queues.remote.index import all_of
 
 REQUEST_BYTES = 4 << 20  # of one call, but for a single message that is larger
 _MOVED = "is not in region"

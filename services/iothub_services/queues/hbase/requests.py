@@ -12,7 +12,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's name is no name
 from typing import NamedTuple
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub_services.queues.port import Move, Overflow, QueueLimits, Refused
 
 CHANGE = b"m:mul"

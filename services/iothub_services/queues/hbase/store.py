@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count as counted
 
-from iothub import log as logging
-from iothub.clock import Clock, SystemClock
-from iothub.errors import BackendError, ConflictError, CorruptRecordError
+from iothub.base import log as logging
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
@@ -28,11 +28,9 @@ from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
 from iothub_services.queues.hbase.inbound import Inbounds, Publish
-from iothub_services.queues.hbase.index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.hbase.moves import Readers, damaged, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
-from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase.requests import StatsTold, Status, Step, Told
 from iothub_services.queues.port import (
     EARLIEST,
@@ -50,6 +48,8 @@ from iothub_services.queues.port import (
     in_order,
     unreadable_queue,
 )
+from iothub_services.queues.remote.index import ROWS_AT_ONCE, Driver, KnownQueue, QueueIndex, all_of, unknown
+from iothub_services.queues.remote.repeats import Repeats
 
 log = logging.get(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase_bodies.sweep import Swept, Watch, sweep

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from iothub.errors import NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.records import keys
 from iothub.records.layout import missing_tables
 from iothub_services.hbase import calls

@@ -15,7 +15,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's name is no name
 from typing import NamedTuple
 
-from iothub.errors import ConflictError, CorruptRecordError
+from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller

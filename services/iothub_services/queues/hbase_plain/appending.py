@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.queue_batch import Batch, Known
 from iothub.records.queued import Body, encode_record
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.behind import Behind
 from iothub_services.queues.hbase.bodies import Bodies, inline, is_apart
-from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase_plain.inbound import Item, Opening, Routing
 from iothub_services.queues.hbase_plain.limits import full, may_drop, victims
 from iothub_services.queues.hbase_plain.log import Damage, QueueLog, raise_first
@@ -43,6 +42,7 @@ from iothub_services.queues.port import (
     UnreadableQueueError,
     refused_by_own,
 )
+from iothub_services.queues.remote.repeats import Repeats
 
 ROW_BYTES = 256 << 10  # of one batch: a page of rows must fit into a frame
 _ROW_RECORDS = 1024

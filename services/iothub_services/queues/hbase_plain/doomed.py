@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import TypeVar
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation

@@ -16,20 +16,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from iothub import log as logging
-from iothub.clock import Clock
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.records.queue_batch import Batch, Known, decode_batch
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Scan
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.hbase.index import KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.hbase_plain.doomed import Doomed, parts
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta, encode_meta
 from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import UnreadableQueueError, worst_of
+from iothub_services.queues.remote.index import KnownQueue, QueueIndex, all_of, unknown
 
 log = logging.get(__name__)
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's name is no name
 from typing import Any, NamedTuple
 
-from iothub.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub_services.queues.port import Overflow, QueueLimits
 
 VERSION = 1

@@ -11,14 +11,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from iothub import log as logging
-from iothub.errors import BackendError
+from iothub.base import log as logging
+from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub.records.queued import decode_intent
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call, Mutation, Scan
-from iothub_services.queues.hbase.index import unknown
-from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.hbase_plain.appending import Appending
 from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.inbound import Item
@@ -36,6 +34,8 @@ from iothub_services.queues.hbase_plain.meta import (
 )
 from iothub_services.queues.hbase_plain.queue import LogQueue
 from iothub_services.queues.port import Append, Claim, Delivery, Move, MoveKind
+from iothub_services.queues.remote.index import unknown
+from iothub_services.queues.remote.repeats import Repeats
 
 log = logging.get(__name__)
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from iothub.records.queue_batch import Batch, Known
-from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase_plain.meta import Consumed, Meta, Run
 from iothub_services.queues.port import QueueStats
+from iothub_services.queues.remote.index import KnownQueue
 
 _END = 1 << 64
 _WRITER_FORGOTTEN_MS = 600_000  # a batch is repeated for seconds, never so long

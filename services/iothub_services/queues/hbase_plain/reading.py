@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import cast
 
-from iothub import log as logging
+from iothub.base import log as logging
 from iothub.records import keys
 from iothub.records.queue_batch import records_of
 from iothub.records.queued import Record
@@ -17,7 +17,6 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
-from iothub_services.queues.hbase.index import all_of, unknown
 from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.log import ROWS_AT_ONCE, QueueLog
 from iothub_services.queues.hbase_plain.meta import BATCH, STATE, Meta, decode_meta
@@ -32,6 +31,7 @@ from iothub_services.queues.port import (
     in_order,
     unreadable_queue,
 )
+from iothub_services.queues.remote.index import all_of, unknown
 
 log = logging.get(__name__)
 

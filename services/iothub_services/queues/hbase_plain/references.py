@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iothub.errors import CorruptRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records import keys
 from iothub.records.queue_batch import records_of
 from iothub.records.queued import decode_intent

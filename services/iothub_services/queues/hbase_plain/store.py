@@ -17,15 +17,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from iothub.clock import Clock, SystemClock
-from iothub.errors import BackendError, ConflictError
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.bodies import Bodies
-from iothub_services.queues.hbase.index import Driver, KnownQueue, QueueIndex, all_of
 from iothub_services.queues.hbase_plain.appending import Appending
 from iothub_services.queues.hbase_plain.doomed import parts
 from iothub_services.queues.hbase_plain.expiry import Removing
@@ -49,6 +48,7 @@ from iothub_services.queues.port import (
     TenantUsage,
     UnreadableQueueError,
 )
+from iothub_services.queues.remote.index import Driver, KnownQueue, QueueIndex, all_of
 
 _COUNTED_AT_ONCE = 64  # queues whose sums are read in one slice of idle time
 _ROWS_AT_ONCE = 500

@@ -17,17 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
-from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError
 from iothub.records.queued import Intent
-from iothub_services.queues.hbase.index import Tenant
-from iothub_services.queues.hbase.repeats import Repeats
-from iothub_services.queues.hbase.room import UNBOUND, TenantRoom
 from iothub_services.queues.port import Append, Refused, UnreadableQueueError, worst_of
 from iothub_services.queues.redis.index import QueueIndex
 from iothub_services.queues.redis.messages import Item, Operation, Share
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender, of_queue
+from iothub_services.queues.remote.index import Tenant
+from iothub_services.queues.remote.repeats import Repeats
+from iothub_services.queues.remote.room import UNBOUND, TenantRoom
 from iothub_services.redis.calls import Argument, Call, Reply, command
 
 _GONE = int(Refused.GONE)

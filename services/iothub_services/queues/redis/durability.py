@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.redis.calls import Call, Reply, command
 
 LEAST_VERSION = (6, 2)

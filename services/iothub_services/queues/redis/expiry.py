@@ -15,7 +15,7 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import cast
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.queues.port import EARLIEST, DueRecord, Expired, ExpiryMark
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex
 from iothub_services.queues.redis.names import Names

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple, cast
 
-from iothub import log as logging
-from iothub.clock import Clock
-from iothub.errors import BackendError, CorruptRecordError
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, Target, decode_intent, encode_intent
 from iothub_services.queues.port import (
     Appended,

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
-from iothub import log as logging
-from iothub.errors import CorruptRecordError, FutureRecordError, NotFoundError
+from iothub.base import log as logging
+from iothub.base.errors import CorruptRecordError, FutureRecordError, NotFoundError
 from iothub.records.causes import UNREADABLE
-from iothub_services.queues.hbase.index import Tenant
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage, unreadable_queue
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender, is_of_one_queue, looked, require
+from iothub_services.queues.remote.index import Tenant
 from iothub_services.redis.calls import Call, Reply, command
 
 log = logging.get(__name__)

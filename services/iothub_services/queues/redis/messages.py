@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.queued import Body, Target
 from iothub_services.queues.port import Appended, Delivery, Refused, Unreadable
 from iothub_services.queues.redis.index import KnownQueue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.queues.port import Move
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names

@@ -1,13 +1,13 @@
 """Whose the queues in a Redis are: a key beside them, put by the first installation that uses them.
 
-Knows one key; what follows from another owner is `iothub.installation`'s.
+Knows one key; what follows from another owner is `iothub.hub.installation`'s.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub.records.owner import Owner, decode_owner, encode_owner
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.queues.port import UnreadableQueueError, worst_of
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count as counted
 
-from iothub.clock import Clock, SystemClock
-from iothub.errors import ConflictError
+from iothub.base.clock import Clock, SystemClock
+from iothub.base.errors import ConflictError
 from iothub.records.owner import Owner
-from iothub_services.queues.hbase.repeats import Repeats
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -49,6 +48,7 @@ from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.scripts import CREATE, LIMIT
 from iothub_services.queues.redis.sending import Ask, Sender, is_of_one_queue, require
 from iothub_services.queues.redis.watch import Watch
+from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.redis.calls import Script, script_call
 
 _TOKEN_BITS = 52  # Lua's numbers are exact so far

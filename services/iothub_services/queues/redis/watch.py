@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Callable
 from typing import cast
 
-from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError
 from iothub_services.queues.redis.durability import faults, questions
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender

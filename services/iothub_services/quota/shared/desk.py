@@ -11,8 +11,8 @@ from math import inf
 
 from twisted.internet.defer import Deferred
 
-from iothub.clock import Clock
-from iothub.errors import BackendError, UnavailableError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, UnavailableError
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.grants import Grant, Question, Verdict, Waiting
 from iothub_services.quota.shared.lease import LapsedError, Lease

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.redis.calls import Argument, Call, Reply, Script, script_call

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.buckets import Bucket, Meter
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared import scripts
@@ -224,7 +224,6 @@ class LeasedRates:
         self._lease = lease
         self._clock = clock
         self._tenants: dict[int, TenantRates] = {}
-        self._owners: dict[str, int] = {}
         self._ended: list[tuple[TenantRates, LeasedRate]] = []
         self._looked_at = 0  # tenants, of this round
         self._hubs = 1

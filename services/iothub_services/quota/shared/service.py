@@ -11,9 +11,9 @@ from enum import Enum
 
 from twisted.internet.defer import Deferred
 
-from iothub import log as logging
-from iothub.clock import Clock
-from iothub.errors import BackendError
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.desk import Desk, Later
 from iothub_services.quota.shared.keys import Keys

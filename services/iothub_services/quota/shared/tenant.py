@@ -5,7 +5,7 @@ Knows the ways and no message: the tenant's broker obeys limits, asks for room, 
 
 from __future__ import annotations
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub_services.quota.names import Quota
 from iothub_services.quota.port import QuotaObserver
 from iothub_services.quota.rates import Rates

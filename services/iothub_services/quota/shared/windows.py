@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from iothub.clock import Clock
+from iothub.base.clock import Clock
 from iothub.engine.buckets import Budget, Meter
 from iothub_services.quota.names import Quota
 from iothub_services.quota.rates import SlidingWindow, SlidingWindows

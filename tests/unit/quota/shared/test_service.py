@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from twisted.python.failure import Failure
 
-from iothub.errors import UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.service import Mode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError, NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import bans, tenants
 from iothub_tenants.accounts.store import AccountStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iothub.settings import Sql
+from iothub.config.sections import Sql
 from iothub_tenants.accounts.bounds import SqlBounds, bounds_of
 
 

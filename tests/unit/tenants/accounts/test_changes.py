@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from iothub.testing.clock import ManualClock
-from iothub_services.auth.horizon import EVERYBODY
+from iothub_services.auth.change_watermark import EVERYBODY
 from iothub_tenants.accounts import acl_rules, changes, devices, tenants
 from iothub_tenants.accounts.changes import Change, ChangeWatcher, PlaceLostError
 from iothub_tenants.accounts.store import AccountStore, ChangeKind

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from iothub.errors import ConflictError, InterruptedWorkError, IotHubError, NotFoundError, UnavailableError
+from iothub.base.errors import ConflictError, InterruptedWorkError, IotHubError, NotFoundError, UnavailableError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import copying, devices, installations, tenants
 from iothub_tenants.accounts.copying import How, copy_accounts

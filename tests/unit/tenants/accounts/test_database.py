@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from iothub.errors import BackendError, ConfigError, UnavailableError
+from iothub.base.errors import BackendError, ConfigError, UnavailableError
 from iothub_tenants.accounts import database
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.secrets import verify_generated, verify_password
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from iothub.errors import ConflictError
+from iothub.base.errors import ConflictError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts.gate import PROBE_S, Gate, GoneError, NotAskedError
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from iothub.ids import TenantId
+from iothub.base.ids import TenantId
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts.generator import BLOCK, BlockSource, QueueIds
 from iothub_tenants.accounts.store import AccountStore

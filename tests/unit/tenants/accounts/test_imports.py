@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from iothub.errors import NotFoundError, UnavailableError
+from iothub.base.errors import NotFoundError, UnavailableError
 from iothub_tenants.accounts import devices, imports, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.accounts.sheets import BadLinesError
+from iothub_tenants.accounts.csv_rows import BadLinesError
 from iothub_tenants.accounts.store import AccountStore
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from iothub.errors import ConfigError, ConflictError
+from iothub.base.errors import ConfigError, ConflictError
 from iothub_tenants.accounts import installations, tenants
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore

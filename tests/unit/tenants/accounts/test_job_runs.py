@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from iothub.errors import NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.job_runs import Owner, Result, Run, RunningError

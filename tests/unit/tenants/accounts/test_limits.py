@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import parse_limits
 from iothub_tenants.accounts import limits
 from iothub_tenants.accounts.store import AccountStore

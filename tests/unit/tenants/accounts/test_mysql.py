@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
-from iothub.errors import ConfigError
+from iothub.base.errors import ConfigError
 from iothub.testing.certificates import Authority
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.servers import server_engine

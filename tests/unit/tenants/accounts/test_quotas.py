@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError, NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub_tenants.accounts import devices, quotas, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.store import AccountStore

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import OperationalError
 
-from iothub.errors import BackendError, ConfigError, ConflictError
+from iothub.base.errors import BackendError, ConfigError, ConflictError
 from iothub.testing.clock import ManualClock
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts import tenants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
 from iothub_services.streams.port import Direction
 from iothub_tenants.accounts import acl_rules, devices, quotas, streams, tenants, transfer
 from iothub_tenants.accounts.changes import ChangeWatcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.port import ClientIdPolicy, TenantState
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants
 from iothub_tenants.accounts.store import AccountStore

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import CredentialKind, TokenAlgorithm, TokenKey
 from iothub_tenants.accounts import devices, tenants, token_issuers

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from iothub.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.secrets import verify_generated
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
 from iothub_tenants.accounts.registry import Registry

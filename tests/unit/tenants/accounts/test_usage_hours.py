@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert
 
-from iothub.errors import NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub_tenants.accounts import marks, tenants, usage_hours
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark, usage_hour

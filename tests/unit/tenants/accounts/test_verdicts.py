@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.errors import ConfigError, NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub_tenants.accounts import acl_rules, devices, tenants
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.verdicts import verdict

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from iothub.base.reasons import Drop
 from iothub.engine.tenant import TenantPlane
 from iothub.hooks import Client, Hooks, Publication
-from iothub.reasons import Drop
 from iothub_tenants.broker.plugging import plug_in
 from tests.support.control_house import House, plugged
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
-from iothub.errors import BackendError
+from iothub.base.errors import BackendError
 from iothub_services.queues.port import QueueLimits, QueueStats
 from iothub_services.quota.resolve import resolve_texts
 from iothub_tenants.broker.queue_bounds import RETRY_S, SLICE, QueueBounds

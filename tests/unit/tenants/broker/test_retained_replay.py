@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
+from iothub.base.errors import BackendError
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.router import Subscription
-from iothub.errors import BackendError
 from iothub.records.message import StoredMessage, encode_message
 from iothub.testing.engine import Bench, packets, publish
 from iothub_services.quota.ledger import LocalLedger

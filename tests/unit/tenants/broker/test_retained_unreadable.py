@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.reasons import Drop
+from iothub.base.reasons import Drop
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts

@@ -1,1 +1,0 @@
-"""REST API and dashboard (not there yet)."""

@@ -1,0 +1,468 @@
+"""The data directory of one hub: its files by name, its lock, its pepper, and what a running hub tells about itself.
+
+Knows no table and no format of the stores inside. At most one process works in it: whoever holds `lock` (flock, so that
+a killed process never leaves it behind). Accounts are the exception: they may be changed beside a running hub.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shlex
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from iothub.base.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
+from iothub.config.profiles import EMBEDDED, URL_FILE, Profile
+
+PEPPER_BYTES = 32
+_HUB_ID = re.compile("[0-9a-f]{16}")
+_DIRECTORY_MODE = 0o700
+_SECRET_MODE = 0o600
+_LOCK_ATTEMPTS = 5
+_LOCK_PAUSE_S = 0.05
+_NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not ours
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who works in a data directory, as it wrote into the lock."""
+
+    pid: int
+    command: str
+    address: str
+
+    def __str__(self) -> str:
+        at = f", listening on {self.address}" if self.address else ""
+        return f"process {self.pid} ({self.command}{at})"
+
+
+class Lock:
+    """The held lock; released by `release` or by the end of the process."""
+
+    def __init__(self, descriptor: int, holder: Holder, directory: Path) -> None:
+        self._descriptor = descriptor
+        self._directory = directory
+        self._write(holder)
+
+    def announce(self, address: str) -> None:
+        """Write the address on which clients are served beside the process id. Raises UnavailableError."""
+        self._write(Holder(os.getpid(), "iothub serve", address))
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, holder: Holder) -> None:
+        note = {"pid": holder.pid, "command": holder.command, "address": holder.address}
+        with _unavailable(self._directory):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(note).encode(), 0)
+
+
+class DataDir:
+    """One data directory. Making the object touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.accounts = path / "accounts.db"
+        self.queues = path / "queues.db"
+        self.retained = path / "retained.db"
+        self.events = path / "events.db"
+        self.state = path / "state.db"
+        self.checkpoints = path / "checkpoints.db"  # made by a job, if at all: nobody misses it
+        self.usage = path / "usage.db"
+        self.config_file = path / "iothub.toml"
+        self.url_file = path / URL_FILE
+        self.unfinished_file = path / "init-unfinished"
+        self.lock_file = path / "lock"
+        self.pepper_file = path / "pepper"
+        self.hub_file = path / "hub.json"
+        self.obeyed_file = path / "obeyed.json"
+        self.member_file = path / "member.json"
+        self.id_file = path / "hub-id"
+        self.installation_file = path / "installation.json"
+        self.heartbeat_file = path / "heartbeat"
+
+    @property
+    def is_initialised(self) -> bool:
+        """Has `init` been here, to its end? Who has lost the configuration alone still has a hub."""
+        if self._worked_in():
+            return True
+        return not self._is_unfinished and ((self.has_config and self._has_more) or _holds(self.accounts))
+
+    @property
+    def has_config(self) -> bool:
+        with _unavailable(self.path):
+            return self.config_file.exists()
+
+    def lost_stores(self) -> list[Path]:
+        """Return the stores that are missing or empty although others hold something: all are made at once, by the first hub."""
+        held = self._worked_in()
+        return [path for path in self._stores if path not in held] if held else []
+
+    @property
+    def _stores(self) -> tuple[Path, ...]:
+        return (self.queues, self.retained, self.events, self.state)
+
+    def _worked_in(self) -> list[Path]:
+        """Return the stores that a hub has filled."""
+        return [path for path in self._stores if _holds(path)]
+
+    def require_fresh(self, pepper: Path | None = None) -> None:
+        """Raise ConflictError when `init` has been here before, UnavailableError when what is left must not be covered up.
+
+        `pepper`: its file, if it is not to be here.
+        """
+        self.require_directory()
+        if self.has_config and self._is_done:
+            raise ConflictError(
+                f"{self.path} is initialised already; to start over, move it away or choose another --data-dir"
+            )
+        if self._worked_in():
+            self.require_accounts()
+        self._require_pepper(pepper or self.pepper_file, has_accounts=_holds(self.accounts))
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """Did an `init` begin here, and not end?"""
+        with _unavailable(self.path):
+            return self.unfinished_file.exists()
+
+    @property
+    def _is_done(self) -> bool:
+        """Has `init` nothing left to make but the configuration? A pepper alone was copied here from another hub."""
+        if self._worked_in():
+            return True
+        with _unavailable(self.path):
+            return not self._is_unfinished and (self.lock_file.exists() or _holds(self.accounts))
+
+    @property
+    def _has_more(self) -> bool:
+        """Is there more of a hub than a configuration, which somebody may have written before `init`?"""
+        with _unavailable(self.path):
+            return self.pepper_file.exists() or self.lock_file.exists() or _holds(self.accounts)
+
+    def write_profile(self, profile: Profile) -> bool:
+        """Write a first configuration, and what it names; say whether that must be edited before `init` can go on. Keeps what is there.
+
+        Raises:
+            ConflictError: There is a configuration.
+            UnavailableError: It cannot be written.
+        """
+        self.require_directory()
+        if self.has_config:
+            end = "it is initialised" if self._is_done else "run `iothub init` to go on with it"
+            raise ConflictError(
+                f"{self.config_file} is there and is not overwritten: {end}, or move it away for a new one"
+            )
+        with _unavailable(self.path):
+            self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            is_edited_first = bool(profile.url) and not self.url_file.exists()
+            if is_edited_first:
+                write_atomically(self.url_file, profile.url.encode())
+            write_atomically(self.config_file, profile.config.encode())
+        return is_edited_first
+
+    def prepare(self, pepper: Path | None = None, *, has_accounts: bool = False) -> None:
+        """Make the directory and the pepper, here or in that file; `finish` follows when the stores are made. Repeatable after a crash.
+
+        `has_accounts`: there are some already, elsewhere: their secrets need the pepper that they were made with.
+
+        Raises:
+            UnavailableError: The pepper is missing, or cannot be made where it is to be.
+            ConfigError: It is there and cannot be used. Either way nothing was made.
+        """
+        file = pepper or self.pepper_file
+        is_there = self._require_pepper(file, has_accounts=has_accounts)
+        is_new = not self.path.exists()
+        with _unavailable(self.path):
+            self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            if not self.lock_file.exists():
+                self.unfinished_file.touch(_SECRET_MODE)
+        if is_there:
+            return
+        try:
+            _make_pepper(file)
+        except UnavailableError:
+            if is_new:
+                with suppress(OSError):
+                    self.unfinished_file.unlink()
+                    self.path.rmdir()
+            raise
+
+    def _require_pepper(self, file: Path, *, has_accounts: bool) -> bool:
+        """Say whether the pepper is there; if it is, it can be used. Raises UnavailableError, ConfigError."""
+        with _unavailable(file):
+            is_there = file.exists()
+        if is_there:
+            self.pepper(file)
+        elif has_accounts:
+            raise _no_pepper(file)
+        return is_there
+
+    def finish(self) -> None:
+        """From now on the directory is initialised. Writes the first configuration file, unless there is one."""
+        with _unavailable(self.path):
+            if not self.config_file.exists():
+                write_atomically(self.config_file, EMBEDDED.config.encode())
+            self.unfinished_file.unlink(missing_ok=True)
+
+    def require_initialised(self) -> None:
+        """Raise NotFoundError, with the command to run, unless `init` has been here; UnavailableError for what is no directory."""
+        self.require_directory()
+        if not self.is_initialised:
+            where = shlex.quote(str(self.path))
+            raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {where} init` first")
+
+    def require_directory(self) -> None:
+        """Raise UnavailableError for a path that something else than a directory has, itself or on the way to it."""
+        with _unavailable(self.path):
+            taken = next((part for part in (self.path, *self.path.parents) if part.exists()), None)
+        if taken is not None and not taken.is_dir():
+            raise UnavailableError(f"{taken} is a file, expected a directory: name another one with --data-dir")
+
+    def require_accounts(self) -> None:
+        """Raise UnavailableError when the accounts, which `init` made, have gone: a new file would be a hub without tenants."""
+        if not _holds(self.accounts):
+            how = "is empty" if self.accounts.exists() else "is missing"
+            raise UnavailableError(
+                f"{self.accounts} {how}: the accounts of this hub are lost; restore a backup of the whole directory"
+            )
+
+    def require_writable(self) -> None:
+        """Raise UnavailableError unless files can be made here; modes say little, so try it."""
+        with _unavailable(self.path):
+            descriptor, name = tempfile.mkstemp(prefix=".probe-", dir=self.path)
+            os.close(descriptor)
+            os.unlink(name)
+
+    def require_writable_system(self) -> None:
+        """Raise UnavailableError on a read-only file system: SQLite cannot read there either, and does not say why."""
+        with _unavailable(self.path):
+            if os.statvfs(self.path).f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def lock(self, command: str) -> Lock:
+        """Take the directory for this process.
+
+        Raises:
+            ConflictError: Another process holds it; the text says which.
+            UnavailableError: The directory cannot be written, or its disk is full.
+        """
+        with _unavailable(self.path):
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SECRET_MODE)
+        try:
+            self._take(descriptor)
+            return Lock(descriptor, Holder(os.getpid(), command, ""), self.path)
+        except OSError as error:
+            os.close(descriptor)
+            raise UnavailableError(f"{self.lock_file}: cannot be locked: {error.strerror}") from None
+        except IotHubError:
+            os.close(descriptor)
+            raise
+
+    def _take(self, descriptor: int) -> None:
+        """Take the lock, patiently: `holder` of another process takes it for an instant to see whether it is free."""
+        for attempt in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if attempt + 1 < _LOCK_ATTEMPTS:
+                    time.sleep(_LOCK_PAUSE_S)
+            else:
+                return
+        raise ConflictError(f"{self.path} is in use by {self._holder_words()}; stop it first")
+
+    def holder(self) -> Holder | None:
+        """Return who holds the lock, None when it is free."""
+        try:
+            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnavailableError(f"{self.lock_file}: cannot be read: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return self._noted_holder() or Holder(0, "unknown", "")
+        finally:
+            os.close(descriptor)
+        return None
+
+    def pepper(self, file: Path | None = None) -> bytes:
+        """Return the key of the secrets' HMAC.
+
+        Raises:
+            ConfigError: The file is readable by others or is too short.
+            UnavailableError: It cannot be read.
+        """
+        path = file or self.pepper_file
+        with _unavailable(path):
+            if not path.exists():
+                raise _no_pepper(path)
+            mode = stat.S_IMODE(path.stat().st_mode)
+            pepper = path.read_bytes()
+        if mode & 0o077:
+            raise ConfigError(f"{path}: readable by others (mode {mode:04o}); run `chmod 600 {path}`")
+        if len(pepper) < PEPPER_BYTES:
+            raise ConfigError(f"{path}: expected at least {PEPPER_BYTES} bytes, got {len(pepper)}; restore your copy")
+        return pepper
+
+    def write_hub(self, facts: Mapping[str, object]) -> None:
+        """Write `hub.json`: pid, start, addresses, for `iothub status` and scripts. Removed at a clean stop."""
+        with _unavailable(self.path):
+            write_atomically(self.hub_file, (json.dumps(facts, indent=2) + "\n").encode())
+
+    def read_hub(self) -> dict[str, object] | None:
+        """Return what the running hub wrote, None when there is nothing readable."""
+        return _read_note(self.hub_file)
+
+    def write_obeyed(self, change: int) -> None:
+        """Note the last change of the accounts before which the sessions of every deleted device have ended here."""
+        with _unavailable(self.path):
+            write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
+
+    def read_obeyed(self) -> int | None:
+        """Return that change, None when no hub has noted one here yet."""
+        note = _read_note(self.obeyed_file)
+        change = None if note is None else note.get("change")
+        return change if isinstance(change, int) else None
+
+    def beat(self) -> None:
+        """Leave the time: a next hub learns from it until when this one lived. Nothing is promised when the disk refuses."""
+        with suppress(OSError):
+            self.heartbeat_file.touch(_SECRET_MODE)
+
+    def last_beat(self) -> float | None:
+        """Return when a hub last lived here, in Unix seconds, None when none has."""
+        try:
+            return self.heartbeat_file.stat().st_mtime
+        except OSError:
+            return None
+
+    def write_member(self, incarnation: int) -> None:
+        """Note which of its node number's hubs the one here is, where several share stores. Raises UnavailableError."""
+        with _unavailable(self.path):
+            write_atomically(self.member_file, (json.dumps({"incarnation": incarnation}) + "\n").encode())
+
+    def read_member(self) -> int | None:
+        """Return which the last one here was; None: none."""
+        note = _read_note(self.member_file)
+        incarnation = None if note is None else note.get("incarnation")
+        return incarnation if isinstance(incarnation, int) else None
+
+    def hub_id(self) -> str:
+        """Return what tells this data directory from all others, made when it is asked for first. Raises UnavailableError."""
+        with _unavailable(self.path):
+            known = self.id_file.read_text().strip() if self.id_file.exists() else ""
+            if not _HUB_ID.fullmatch(known):
+                known = secrets.token_hex(8)
+                write_atomically(self.id_file, f"{known}\n".encode())
+        return known
+
+    def write_installation(self, installation: str) -> None:
+        """Note which installation the stores here are of. Raises UnavailableError."""
+        with _unavailable(self.path):
+            write_atomically(self.installation_file, (json.dumps({"installation": installation}) + "\n").encode())
+
+    def read_installation(self) -> str | None:
+        """Return which that is, None when no hub has noted it here yet."""
+        note = _read_note(self.installation_file)
+        installation = None if note is None else note.get("installation")
+        return installation if isinstance(installation, str) else None
+
+    def remove_hub(self) -> None:
+        self.hub_file.unlink(missing_ok=True)
+
+    def _noted_holder(self) -> Holder | None:
+        note = _read_note(self.lock_file)
+        if note is None:
+            return None
+        pid = note.get("pid")
+        return Holder(pid if isinstance(pid, int) else 0, str(note.get("command", "")), str(note.get("address", "")))
+
+    def _holder_words(self) -> str:
+        holder = self._noted_holder()
+        return str(holder) if holder else "another process"
+
+
+def _holds(path: Path) -> bool:
+    """Is the file there, with something in it?"""
+    with _unavailable(path):
+        return path.exists() and path.stat().st_size > 0
+
+
+def _no_pepper(path: Path) -> UnavailableError:
+    return UnavailableError(
+        f"{path} is missing: no generated secret can be checked without it; put your copy of the file back (mode 0600), "
+        "or that of another hub with the same accounts"
+    )
+
+
+def _make_pepper(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UnavailableError(
+            f"{path}: there is no directory {path.parent}; make it first, readable by the hub's user"
+        )
+    with _unavailable(path.parent):
+        write_atomically(path, os.urandom(PEPPER_BYTES))
+
+
+@contextmanager
+def _unavailable(path: Path) -> Iterator[None]:
+    """Say an operating-system error as one line that names the path."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename if isinstance(error.filename, str) else str(path)
+        raise _explained(error, name, path) from None
+
+
+def _explained(error: OSError, name: str, path: Path) -> IotHubError:
+    if error.errno == errno.EROFS:
+        return UnavailableError(f"{path}: is on a read-only file system; the hub must be able to write there")
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return UnavailableError(f"{name}: permission denied; the hub must be able to read and write {path}")
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return UnavailableError(f"{path}: the disk is full; free some space first")
+    return UnavailableError(f"{name}: {error.strerror or error}")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside and rename, both synced: after a crash there is the old file or the new one."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _read_note(path: Path) -> dict[str, object] | None:
+    try:
+        with path.open("rb") as file:
+            note = json.loads(file.read(_NOTE_LIMIT_BYTES))
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, dict) else None

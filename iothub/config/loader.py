@@ -1,0 +1,406 @@
+"""Read the configuration: flag, then environment, then file, then default; say for each value where it came from.
+
+Knows no meaning of a key (`iothub.config.sections` declares them). Strict: an unknown key, a wrong type or two settings that
+cannot work together give a ConfigError that names file, line, key and what to write instead.
+Nothing here is read again after the start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from iothub.base.errors import ConfigError, UnavailableError
+from iothub.config.sections import Config, Key, Redis
+from iothub.config.toml_lines import line_numbers, nearest_line, table_name
+from iothub.config.value_types import TableError
+
+CONFIG_VERSION = 1
+_FIRST_VERSION = 1  # of a file that does not say
+ENVIRONMENT_PREFIX = "IOTHUB_"
+ENVIRONMENT_SEPARATOR = "__"
+_FILE_LIMIT_BYTES = 1 << 20
+
+# Names that people look for among the settings and that live elsewhere.
+_LIVES_ELSEWHERE = {
+    "plans": "plans are kept with the accounts: see `iothub plan --help`",
+    "tenants": "tenants are kept with the accounts: see `iothub tenant --help`",
+    "node.data_dir": "the data directory is given with --data-dir or IOTHUB_DATA_DIR",
+    "data_dir": "the data directory is given with --data-dir or IOTHUB_DATA_DIR",
+    "mqtt.max_packet_size": "packet sizes are limits of a plan: see `packet_bytes` in `iothub plan show standard`",
+    "mqtt.max_topic_levels": "topic levels are limits of a plan: see `topic_levels` in `iothub plan show standard`",
+    "mqtt.allow_anonymous": "there are no anonymous devices: see `iothub device create --help`",
+    "queues.max_messages": "queue lengths are limits of a plan: see `session_queued_messages` there",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One declared key: its dotted name, how it is read, its default."""
+
+    name: str
+    key: Key
+    default: object
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One declared section, in the order of the reference page."""
+
+    name: str
+    sentence: str
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checked configuration, with the origin of each given value and the file that was read, if any."""
+
+    config: Config
+    origins: Mapping[str, str]
+    file: Path | None
+
+    def values(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (key, value as TOML, origin) in the order of the reference page."""
+        for section in sections():
+            for setting in section.settings:
+                value = _value_of(self.config, setting.name)
+                yield setting.name, setting.key.kind.write(value), self.origins.get(setting.name, "default")
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as it was written: still TOML. `where` is for messages, `origin` for `config show --origin`.
+
+    `file`, `lines`: where it is from, if that is a file; so one table of a list can be told from another.
+    """
+
+    raw: object
+    where: str
+    origin: str
+    file: Path | None = None
+    lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def of_table(self, name: str, number: int, key: str) -> str:
+        """Return where a key of one table stands, or else the table."""
+        table = table_name(name, number)
+        line = nearest_line(self.lines, f"{table}.{key}")
+        return f"{self.file}, line {line}" if table in self.lines and line else self.where
+
+
+def load(
+    *, file: Path | None = None, environment: Mapping[str, str] | None = None, flags: Sequence[str] = ()
+) -> Loaded:
+    """Read all sources and return the effective configuration.
+
+    Args:
+        file: A TOML file; it must exist. Relative file names in it are relative to its folder.
+        environment: Usually `os.environ`; only `IOTHUB_` names that contain `__` are settings.
+        flags: `key=value` texts of `--set`, the last one wins.
+
+    Raises:
+        ConfigError: For anything that is not exactly right, one line, with file, line and key.
+        UnavailableError: The file is there but cannot be read.
+    """
+    given: dict[str, _Given] = {}
+    if file is not None:
+        given.update(_from_file(file))
+    given.update(_from_environment(environment or {}))
+    given.update(_from_flags(flags))
+    base = file.parent if file is not None else None
+    values = {name: _read(name, entry, base) for name, entry in given.items()}
+    config = cast("Config", _build(Config, "", values))
+    _check_together(config, given)
+    return Loaded(config, {name: entry.origin for name, entry in given.items()}, file)
+
+
+def sections() -> tuple[Section, ...]:
+    """Return every section with its keys, as declared."""
+    return _SECTIONS
+
+
+def _from_file(file: Path) -> dict[str, _Given]:
+    text = _read_text(file)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from None
+    version = document.pop("config_version", _FIRST_VERSION)
+    if version != CONFIG_VERSION or isinstance(version, bool):
+        raise ConfigError(
+            f"{file}: expected `config_version = {CONFIG_VERSION}` before the first section; found {version!r}"
+        )
+    lines = line_numbers(text)
+    given = {}
+    for name, raw in _flatten(document, ""):
+        line = nearest_line(lines, name)
+        where = f"{file}, line {line}" if line else str(file)
+        _require_known(name, where)
+        given[name] = _Given(raw, where, f"file {file}:{line}" if line else f"file {file}", file, lines)
+    return given
+
+
+def _read_text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _FILE_LIMIT_BYTES:
+            raise ConfigError(f"{file}: larger than 1 MiB, which no configuration is; is this the right file?")
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such configuration file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: not UTF-8 text; a configuration is a TOML file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{file}: is a directory, expected a TOML file") from None
+    except OSError as error:
+        raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
+    given = {}
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or ENVIRONMENT_SEPARATOR not in variable:
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).replace(ENVIRONMENT_SEPARATOR, ".").lower()
+        where = f"environment variable {variable}"
+        _require_known(name, where)
+        given[name] = _Given(_text_value(name, environment[variable], where), where, f"env {variable}")
+    return given
+
+
+def _from_flags(flags: Sequence[str]) -> dict[str, _Given]:
+    given = {}
+    for flag in flags:
+        name, equals, text = flag.partition("=")
+        where = f"--set {flag}"
+        if not equals or not name:
+            raise ConfigError(f"{where}: expected KEY=VALUE, such as --set listeners.tcp.port=1883")
+        _require_known(name, f"--set {name}")
+        given[name] = _Given(_text_value(name, text, where), where, "flag --set")
+    return given
+
+
+def _text_value(name: str, text: str, where: str) -> object:
+    setting = _SETTINGS[name]
+    try:
+        return setting.key.kind.from_text(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {name}: {error}") from None
+
+
+def _read(name: str, entry: _Given, base: Path | None) -> object:
+    try:
+        value = _SETTINGS[name].key.kind.read(entry.raw)
+    except TableError as error:
+        where = entry.of_table(name, error.number, error.key)
+        raise ConfigError(f"{where}: {name}: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{entry.where}: {name}: {error}, got {_shown(entry.raw)}") from None
+    if isinstance(value, Path) and base is not None and entry.origin.startswith("file "):
+        return base / value
+    return value
+
+
+def _shown(raw: object) -> str:
+    text = repr(raw)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _require_known(name: str, where: str) -> None:
+    if name in _SETTINGS:
+        return
+    for known, sentence in _LIVES_ELSEWHERE.items():
+        if name == known or name.startswith(f"{known}."):
+            raise ConfigError(f"{where}: unknown setting {name!r}: {sentence}")
+    if name in _SECTION_NAMES:
+        raise ConfigError(f"{where}: {name!r} is a section, expected a table with keys such as {_first_key(name)!r}")
+    nearest = _nearest_name(name)
+    hint = f"; did you mean {nearest!r}?" if nearest else "; `iothub config show` lists all settings"
+    raise ConfigError(f"{where}: unknown setting {name!r}{hint}")
+
+
+def _nearest_name(name: str) -> str | None:
+    """Return the most similar key: one with the same last word, else by the whole name, else by its last word alone."""
+    leaf = name.rpartition(".")[2]
+    leaves = {known.rpartition(".")[2]: known for known in reversed(_SETTINGS)}
+    namesakes = [known for known in _SETTINGS if known.rpartition(".")[2] == leaf]
+    close = difflib.get_close_matches(name, namesakes, n=1, cutoff=0.4)
+    close = close or difflib.get_close_matches(name, list(_SETTINGS), n=1, cutoff=0.75)
+    if close:
+        return close[0]
+    alike = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.8)
+    return leaves[alike[0]] if alike else None
+
+
+def _first_key(section: str) -> str:
+    return next(name for name in _SETTINGS if name.startswith(f"{section}."))
+
+
+def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        dotted = f"{prefix}{name}"
+        if isinstance(value, dict) and dotted not in _SETTINGS:
+            if not value and dotted not in _SECTION_NAMES:
+                yield dotted, value
+            yield from _flatten(value, f"{dotted}.")
+        else:
+            yield dotted, value
+
+
+def _build(section: type, prefix: str, values: Mapping[str, object]) -> object:
+    arguments: dict[str, object] = {}
+    for field in dataclasses.fields(section):
+        key = field.metadata.get("key")
+        if key is None:
+            arguments[field.name] = _build(cast("type", field.default_factory), f"{prefix}{field.name}.", values)
+        elif (name := prefix + _key_name(field.name, key)) in values:
+            arguments[field.name] = values[name]
+    return cast("object", section(**arguments))
+
+
+def _key_name(attribute: str, key: Key) -> str:
+    """Return the name in the file: a duration carries its unit in the value, so the attribute's `_s` is left out."""
+    return attribute.removesuffix("_s") if key.kind.label.startswith("duration") else attribute
+
+
+def _declared(section: type, prefix: str) -> Iterator[Section]:
+    settings = []
+    nested = []
+    for field in dataclasses.fields(section):
+        key = field.metadata.get("key")
+        if key is None:
+            nested.append((cast("type", field.default_factory), f"{prefix}{field.name}."))
+        else:
+            settings.append(Setting(prefix + _key_name(field.name, key), key, field.default))
+    if settings:
+        yield Section(prefix.rstrip("."), (section.__doc__ or "").strip(), tuple(settings))
+    for inner, inner_prefix in nested:
+        yield from _declared(inner, inner_prefix)
+
+
+def _value_of(config: Config, name: str) -> object:
+    value: object = config
+    for part in name.split("."):
+        value = getattr(value, part) if hasattr(value, part) else getattr(value, f"{part}_s")
+    return value
+
+
+def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
+    """Refuse settings that are fine alone and cannot work together."""
+    for name, listener in (("tls", config.listeners.tls), ("wss", config.listeners.wss)):
+        if listener.port is None:
+            continue
+        for word, file in (("cert_file", listener.cert_file), ("key_file", listener.key_file)):
+            if file is None:
+                where = given[f"listeners.{name}.port"].where
+                raise ConfigError(
+                    f"{where}: listeners.{name} needs {word}; `iothub cert self-signed DIR` makes one for trying"
+                )
+    _check_addresses(config, given)
+    _check_kafka(config, given)
+    if config.redis.addresses:
+        _check_redis(config.redis, given["redis.addresses"].where)
+    if config.auth.shared_cache == "redis":
+        _check_shared_cache(config, given["auth.shared_cache"].where)
+    if not config.redis.addresses and (on_redis := needs_on_redis(config)):
+        what = _choice_of(config, given, *on_redis[0])
+        raise ConfigError(f'{what} needs redis.addresses, such as ["127.0.0.1:6379"]')
+    if not config.hbase.thrift and (on_hbase := needs_on_hbase(config)):
+        what = _choice_of(config, given, *on_hbase[0])
+        raise ConfigError(f'{what} needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]')
+
+
+def _choice_of(config: Config, given: Mapping[str, _Given], need: str, driver: str) -> str:
+    """Say where a driver is chosen; of `queues.choices`, in which table."""
+    if need != "queues.choices":
+        return f'{given[need].where}: {need} = "{driver}"'
+    number = next(number for number, choice in enumerate(config.queues.choices, 1) if choice.driver == driver)
+    return f'{given[need].of_table(need, number, "driver")}: {need}: in table {number}: driver = "{driver}"'
+
+
+def needs_on_redis(config: Config) -> list[tuple[str, str]]:
+    """Return the settings that choose Redis, with their values."""
+    drivers = (
+        ("quota.ledger", config.quota.ledger),
+        ("queues.driver", config.queues.driver),
+        *(("queues.choices", choice.driver) for choice in config.queues.choices),
+    )
+    return [(name, driver) for name, driver in drivers if driver == "redis"]
+
+
+def needs_on_hbase(config: Config) -> list[tuple[str, str]]:
+    """Return the settings that choose HBase, with their values."""
+    drivers = (
+        ("queues.driver", config.queues.driver),
+        *(("queues.choices", choice.driver) for choice in config.queues.choices),
+        ("state.driver", config.state.driver),
+        ("retained.driver", config.retained.driver),
+    )
+    return [(name, driver) for name, driver in drivers if driver.startswith("hbase")]
+
+
+def _check_kafka(config: Config, given: Mapping[str, _Given]) -> None:
+    kafka = config.kafka
+    if not kafka.brokers:
+        if config.events.driver == "kafka":
+            where = given["events.driver"].where
+            raise ConfigError(f'{where}: events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]')
+        return
+    where = given["kafka.brokers"].where
+    if kafka.security_protocol.startswith("SASL") and (not kafka.sasl_username or kafka.sasl_password_file is None):
+        raise ConfigError(
+            f"{where}: kafka.security_protocol = {kafka.security_protocol} needs kafka.sasl_username and kafka.sasl_password_file"
+        )
+    if (kafka.cert_file is None) != (kafka.key_file is None):
+        raise ConfigError(f"{where}: kafka.cert_file and kafka.key_file are needed together, or neither")
+
+
+def _check_redis(redis: Redis, where: str) -> None:
+    if (redis.cert_file is None) != (redis.key_file is None):
+        raise ConfigError(f"{where}: redis.cert_file and redis.key_file are needed together, or neither")
+    if redis.username and redis.password_file is None:
+        raise ConfigError(f"{where}: redis.username needs redis.password_file")
+    if redis.security == "plain" and (redis.ca_file or redis.cert_file):
+        raise ConfigError(f'{where}: redis.ca_file and redis.cert_file are for redis.security = "tls"')
+
+
+def _check_shared_cache(config: Config, where: str) -> None:
+    if not config.redis.addresses:
+        raise ConfigError(f'{where}: auth.shared_cache = "redis" needs redis.addresses, such as ["127.0.0.1:6379"]')
+    if config.auth.cache_s < _LEAST_CACHE_S:
+        raise ConfigError(
+            f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more: as long is an answer used after the last look '
+            "at the changes"
+        )
+
+
+def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:
+    listeners = config.listeners
+    taken: dict[tuple[str, int], str] = {}
+    sections_with_port = (
+        ("listeners.tcp", listeners.tcp.bind, listeners.tcp.port),
+        ("listeners.tls", listeners.tls.bind, listeners.tls.port),
+        ("listeners.ws", listeners.ws.bind, listeners.ws.port),
+        ("listeners.wss", listeners.wss.bind, listeners.wss.port),
+        ("http", config.http.bind, config.http.port),
+    )
+    for section, bind, port in sections_with_port:
+        if not port:
+            continue
+        other = taken.setdefault((bind, port), section)
+        if other != section:
+            where = given[f"{section}.port"].where
+            raise ConfigError(
+                f"{where}: {section}.port: {bind} port {port} is taken by {other} already; choose another port"
+            )
+
+
+_LEAST_CACHE_S = 2.0  # longer than the longest sql.poll_interval
+
+_SECTIONS = tuple(_declared(Config, ""))
+_SETTINGS = {setting.name: setting for section in _SECTIONS for setting in section.settings}
+_SECTION_NAMES = frozenset(section.name for section in _SECTIONS) | {"listeners"}

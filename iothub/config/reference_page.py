@@ -1,0 +1,57 @@
+"""The reference page of all settings, made from their declarations: `iothub config show --reference`.
+
+Knows no values: the page is the same for every hub. A test holds `docs/reference/configuration.md` equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from iothub.config.loader import ENVIRONMENT_PREFIX, ENVIRONMENT_SEPARATOR, Section, sections
+
+_INTRODUCTION = """\
+# Configuration
+
+This page is generated: `iothub config show --reference > docs/reference/configuration.md`.
+
+A value comes from the first of these that has it:
+
+1. a flag: `iothub serve --set listeners.tcp.port=1884`
+2. the environment: `IOTHUB_LISTENERS__TCP__PORT=1884` (only `IOTHUB_` names that contain `__` are settings)
+3. the file: `iothub.toml` in the data directory, or the one given with `--config`; it begins with `config_version = 1` (assumed when it is not there)
+4. the default
+
+An unknown key stops the start with exit code 2 and names file, line, key and the nearest known key.
+`iothub config check` says the same without starting; `iothub config show --origin` says where each value comes from.
+A listener, or `http`, without a port is off. Without any setting `listeners.tcp` is on, on 127.0.0.1:1883; it stays on
+when other listeners are turned on, until it gets `port = "off"`. Port 0 takes any free port; `hub.json` in the data
+directory and `iothub status` tell which. Without any listener `iothub serve` does not start (exit code 2): nobody could
+connect. A relative file name in the file is relative to the file's folder, elsewhere
+to the working directory. Limits of tenants (packet sizes, rates, counts) are quotas, not settings: `iothub quota --help`.
+"""
+
+
+def render_reference() -> str:
+    """Return the page in Markdown."""
+    lines = [_INTRODUCTION]
+    for section in sections():
+        lines.extend(_section_lines(section))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section_lines(section: Section) -> Iterator[str]:
+    yield f"## [{section.name}]\n"
+    yield f"{section.sentence}\n"
+    yield "| key | value | default | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for setting in section.settings:
+        kind = setting.key.kind
+        name = setting.name.removeprefix(f"{section.name}.")
+        default = _cell(kind.write(setting.default))
+        yield f"| `{name}` | {_cell(kind.label)} | `{default}` | {_cell(setting.key.sentence)} |"
+    variable = ENVIRONMENT_PREFIX + section.settings[0].name.upper().replace(".", ENVIRONMENT_SEPARATOR)
+    yield f"\nIn the environment, for example: `{variable}`.\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,91 @@
+"""Every setting of a hub: one frozen dataclass per section, in the room it belongs to, and for each key its kind, its default and a sentence.
+
+Knows no file, no environment and no command line: `iothub.config.loader` reads those into these classes. Limits of tenants
+(packet sizes, rates, counts) are not settings but quotas of plans: they differ per tenant and change at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from iothub.config.sections.hub import (
+    RESERVED_WORDS,
+    AlarmLevels,
+    Auth,
+    Http,
+    Log,
+    Metrics,
+    Mqtt,
+    Node,
+    Overload,
+    QuotaLedger,
+    Tenancy,
+)
+from iothub.config.sections.jobs import NIGHTLY_JOBS, Jobs, Spark
+from iothub.config.sections.key import Key
+from iothub.config.sections.listeners import Listener, Listeners, TcpListener, TlsListener, WsListener, WssListener
+from iothub.config.sections.servers import HBase, Kafka, Redis, Sql
+from iothub.config.sections.stores import QUEUE_DRIVERS, Events, Queues, Retained, State, Streams
+
+__all__ = [
+    "NIGHTLY_JOBS",
+    "QUEUE_DRIVERS",
+    "RESERVED_WORDS",
+    "AlarmLevels",
+    "Auth",
+    "Config",
+    "Events",
+    "HBase",
+    "Http",
+    "Jobs",
+    "Kafka",
+    "Key",
+    "Listener",
+    "Listeners",
+    "Log",
+    "Metrics",
+    "Mqtt",
+    "Node",
+    "Overload",
+    "Queues",
+    "QuotaLedger",
+    "Redis",
+    "Retained",
+    "Spark",
+    "Sql",
+    "State",
+    "Streams",
+    "TcpListener",
+    "Tenancy",
+    "TlsListener",
+    "WsListener",
+    "WssListener",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of a hub, checked. Immutable; nothing reads the environment after it was made."""
+
+    node: Node = field(default_factory=Node)
+    log: Log = field(default_factory=Log)
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    mqtt: Mqtt = field(default_factory=Mqtt)
+    queues: Queues = field(default_factory=Queues)
+    events: Events = field(default_factory=Events)
+    state: State = field(default_factory=State)
+    retained: Retained = field(default_factory=Retained)
+    kafka: Kafka = field(default_factory=Kafka)
+    redis: Redis = field(default_factory=Redis)
+    streams: Streams = field(default_factory=Streams)
+    quota: QuotaLedger = field(default_factory=QuotaLedger)
+    listeners: Listeners = field(default_factory=Listeners)
+    auth: Auth = field(default_factory=Auth)
+    http: Http = field(default_factory=Http)
+    sql: Sql = field(default_factory=Sql)
+    hbase: HBase = field(default_factory=HBase)
+    spark: Spark = field(default_factory=Spark)
+    jobs: Jobs = field(default_factory=Jobs)
+    alarms: AlarmLevels = field(default_factory=AlarmLevels)
+    overload: Overload = field(default_factory=Overload)
+    metrics: Metrics = field(default_factory=Metrics)

@@ -1,0 +1,89 @@
+"""Where clients connect."""
+# ruff: noqa: RUF009 - `key` is evaluated once per class, as `field` is; its defaults are immutable
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iothub.base.units import Network, Rate
+from iothub.config import value_types
+from iothub.config.sections.key import key
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What every listener has. A listener without a port is off."""
+
+    bind: str = key(value_types.address, "127.0.0.1", 'Address to listen on; "0.0.0.0" or "::" for every interface.')
+    port: int | None = key(value_types.port, None, '0 takes any free port; "off" turns the listener off.')
+    max_connections: int = key(
+        value_types.integer(1, 10_000_000), 20_000, "Connections at once; further ones are refused."
+    )
+    max_handshakes: int = key(
+        value_types.integer(1, 1_000_000),
+        1000,
+        "TLS and WebSocket handshakes at once; further connections are refused.",
+    )
+    backlog: int = key(value_types.integer(1, 65535), 4096, "Connections that may wait in the kernel to be accepted.")
+    accept_rate: Rate | None = key(
+        value_types.rate, None, "New connections per time; the surplus waits in the kernel's queue."
+    )
+    proxy_trusted: tuple[Network, ...] = key(
+        value_types.networks,
+        (),
+        "Addresses of proxies that must send a PROXY protocol header (v1 or v2); nobody else may.",
+    )
+    allow: tuple[Network, ...] = key(value_types.networks, (), "If not empty, only these addresses may connect.")
+    deny: tuple[Network, ...] = key(
+        value_types.networks, (), "These addresses may not connect; checked before `allow`."
+    )
+    send_buffer_bytes: int = key(
+        value_types.size(0, 1 << 30), 0, "SO_SNDBUF of each connection; 0 leaves it to the kernel."
+    )
+    receive_buffer_bytes: int = key(
+        value_types.size(0, 1 << 30), 0, "SO_RCVBUF of each connection; 0 leaves it to the kernel."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TcpListener(Listener):
+    """MQTT over TCP: the one listener that is on without any setting."""
+
+    port: int | None = key(value_types.port, 1883, '0 takes any free port; "off" turns the listener off.')
+
+
+@dataclass(frozen=True, slots=True)
+class TlsListener(Listener):
+    """MQTT over TLS."""
+
+    cert_file: Path | None = key(value_types.path, None, "Certificate chain in PEM, the server's own first. Needed.")
+    key_file: Path | None = key(value_types.path, None, "Private key in PEM; readable by the hub alone. Needed.")
+    client_ca_file: Path | None = key(
+        value_types.path, None, "If set, clients must show a certificate signed by one of these (PEM)."
+    )
+    min_tls: str = key(value_types.choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.")
+
+
+@dataclass(frozen=True, slots=True)
+class WsListener(Listener):
+    """MQTT over WebSocket."""
+
+    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; any other is answered 404.")
+
+
+@dataclass(frozen=True, slots=True)
+class WssListener(TlsListener):
+    """MQTT over WebSocket over TLS."""
+
+    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; any other is answered 404.")
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The four ways in."""
+
+    tcp: TcpListener = field(default_factory=TcpListener)
+    tls: TlsListener = field(default_factory=TlsListener)
+    ws: WsListener = field(default_factory=WsListener)
+    wss: WssListener = field(default_factory=WssListener)

@@ -1,0 +1,98 @@
+"""The hub's own doors: are its ports free, or is it the hub that listens there; do certificates and keys fit, and how long?
+
+Knows no connection.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from iothub.config.check import check_start
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.doctor.findings import Finding, Look, State
+from iothub.hub.from_settings import certificate_files
+from iothub_services.metrics import probes
+
+_DAY_S = 86400.0
+
+
+def looks(data_dir: DataDir, settings: Config) -> list[Look]:
+    """One for each port that is set, one for the files that the configuration names, one for each certificate."""
+    ours = data_dir.read_hub() if data_dir.holder() is not None else None
+    return [
+        Look("configuration", lambda: _files(settings)),
+        *(Look(name, partial(_port, name, bind, port, ours or {})) for name, bind, port in _ports(settings)),
+        *(
+            Look(f"certificate {name}", partial(certificate, name, file, settings, time.time()))
+            for name, file in certificate_files(settings).items()
+        ),
+    ]
+
+
+def _files(settings: Config) -> Iterator[Finding]:
+    warnings = check_start(settings)
+    for warning in warnings:
+        yield Finding("configuration", State.WARN, warning)
+    if not warnings:
+        yield Finding("configuration", State.OK, "valid, and the files that it names can be used")
+
+
+def _ports(settings: Config) -> Iterator[tuple[str, str, int]]:
+    listeners = settings.listeners
+    doors = {
+        "listener tcp": (listeners.tcp.bind, listeners.tcp.port),
+        "listener tls": (listeners.tls.bind, listeners.tls.port),
+        "listener ws": (listeners.ws.bind, listeners.ws.port),
+        "listener wss": (listeners.wss.bind, listeners.wss.port),
+        "http": (settings.http.bind, settings.http.port),
+    }
+    for name, (bind, port) in doors.items():
+        if port:
+            yield name, bind, port
+
+
+def _port(name: str, bind: str, port: int, ours: Mapping[str, object]) -> Iterator[Finding]:
+    """Bind as the hub would. `ours`: what the running hub noted about itself."""
+    where = f"{bind} port {port}"
+    if ours.get(name.removeprefix("listener ")) == f"{bind}:{port}":
+        yield Finding(name, State.OK, f"{where}: the running hub listens there")
+        return
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind, port))
+        except OSError as error:
+            yield Finding(name, State.FAIL, f"{where}: {error.strerror}", _advice(error, port))
+            return
+    yield Finding(name, State.OK, f"{where} is free")
+
+
+def _advice(error: OSError, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"end the program that uses it (`ss -ltnp sport = :{port}`), or choose another port"
+    if error.errno == errno.EACCES:
+        return "ports below 1024 need a right: CAP_NET_BIND_SERVICE, or choose another port"
+    return "choose an address of this machine"
+
+
+def certificate(name: str, file: Path, settings: Config, now: float) -> Iterator[Finding]:
+    """How long a listener's certificate is good."""
+    shown = f"certificate {name}"
+    try:
+        left_s = probes.certificate_end(file) - now
+    except (OSError, ValueError) as error:
+        yield Finding(shown, State.FAIL, f"{file}: {error}", "name a PEM file with the server's certificate")
+        return
+    if left_s <= 0:
+        yield Finding(shown, State.FAIL, f"{file}: ended {-left_s / _DAY_S:.0f} days ago", "renew it")
+    elif left_s < settings.alarms.cert_expiry_s:
+        yield Finding(shown, State.WARN, f"{file}: ends in {left_s / _DAY_S:.0f} days", "renew it")
+    else:
+        yield Finding(shown, State.OK, f"{file}: good for {left_s / _DAY_S:.0f} days")

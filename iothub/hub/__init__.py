@@ -1,0 +1,1 @@
+"""The hub process: put together, started, watched and stopped."""

@@ -1,0 +1,367 @@
+"""Which driver serves each port, as the settings choose: opened here for hub and command alike.
+
+Knows settings and drivers, and no room that uses them. A driver whose packages are an extra is imported when it is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from iothub.base.clock import Clock
+from iothub.base.errors import BackendError, ConfigError, ConflictError, UnavailableError
+from iothub.config.datadir import DataDir, write_atomically
+from iothub.config.sections import QUEUE_DRIVERS, Config
+from iothub.hub.installation import Installation, Owned
+from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.shared import NEGATIVE_TTL_S, SharedRecords, SharedSettings
+from iothub_services.events.port import EventLog
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
+from iothub_services.events.statistics import StatisticsLog
+from iothub_services.hbase.administration import require_tables
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.owners import owner_columns
+from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.metrics.exposition import Registry
+from iothub_services.queues.port import QueueStore
+from iothub_services.queues.several import SeveralQueues
+from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
+from iothub_services.queues.sqlite.store import SqliteQueues
+from iothub_services.retained.port import RetainedStore
+from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
+from iothub_services.retained.sqlite.store import SqliteRetained
+from iothub_services.sqlite.database import Database, Schema
+from iothub_services.state.checkpoints import CheckpointStore
+from iothub_services.state.port import StateStore
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
+from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub_services.state.sqlite.store import SqliteStates
+
+if TYPE_CHECKING:
+    from iothub_services.events.kafka.log import KafkaEvents
+    from iothub_services.queues.redis.store import RedisQueues
+    from iothub_services.redis.client import Reactor, RedisClient
+
+Alarm = Callable[[str, str], None]
+OpenFile = Callable[[Path, Schema], Database]
+Connect = Callable[[], Caller]
+
+_FOLLOWED_WAIT_MS = 10
+
+_NOTE = (
+    "queue-drivers"  # in the data directory: drivers on servers that queues may be with, whatever the settings say now
+)
+
+
+def _nobody(_word: str, _text: str) -> None:
+    """Nobody is told."""
+
+
+def _ignore(_why: str) -> None:
+    """Nobody is told."""
+
+
+class Drivers:
+    """Opens stores; nothing is asked of a server yet.
+
+    Args:
+        connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
+
+        installation: Whose the stores on servers must be.
+        on_alarm: Told of what stores find out about themselves (`iothub.hub.store_alarms`), in any thread.
+
+    `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
+    `owned`: for each of them, its stores that must be this installation's; `needed` has looked at that as well.
+    """
+
+    def __init__(
+        self,
+        settings: Config,
+        data_dir: DataDir,
+        open_file: OpenFile,
+        connect: Connect,
+        installation: Callable[[], Installation],
+        on_alarm: Alarm = _nobody,
+    ) -> None:
+        self._settings = settings
+        self._data_dir = data_dir
+        self._open_file = open_file
+        self._connect = connect
+        self._installation = installation
+        self._on_alarm = on_alarm
+        self._caller: Caller | None = None
+        self.needed: dict[str, Callable[[], None]] = {}
+        self.owned: dict[str, Owned] = {}
+
+    def event_log(self) -> EventLog:
+        """Open the session-event log. Raises ConfigError: the extra is not installed."""
+        if self._settings.events.driver == "sqlite":
+            return SqliteEvents(self._open_file(self._data_dir.events, EVENTS), self._settings.events.left_out)
+        log = kafka_log(self._settings)
+        self.owned["Kafka"] = owned = self._installation().topics(log)
+        self.needed["Kafka"] = partial(_each, owned.check, log.open)
+        return log
+
+    def statistics_log(self) -> StatisticsLog | None:
+        """Open a log for events that no session may wait for; None: they are in the file of the others."""
+        return None if self._settings.events.driver == "sqlite" else kafka_log(self._settings)
+
+    def queues(self) -> QueueStore:
+        """Open the queues: of one driver, or of several where there are choices or a hub worked here with another one.
+
+        Raises:
+            ConfigError: Queues were made on a server, and the settings say no longer where that is.
+        """
+        names = queue_drivers(self._settings, self._data_dir)
+        was_on_redis = "redis" in _noted_drivers(self._data_dir) and self._data_dir.read_installation() is not None
+        _note_drivers(self._data_dir, [name for name in names if name != "sqlite"])
+        stores = {name: self._queues_of(name, was_on_redis=was_on_redis) for name in names}
+        if len(names) == 1:
+            return stores[names[0]]
+        return SeveralQueues(stores, self._settings.queues.driver)
+
+    def _queues_of(self, driver: str, *, was_on_redis: bool) -> QueueStore:
+        if driver == "sqlite":
+            return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
+        if driver == "redis":
+            return self._queues_on_redis(was_used=was_on_redis)
+        return hbase_queues(driver, self._hbase(), self._settings)
+
+    def _queues_on_redis(self, *, was_used: bool) -> QueueStore:
+        """`was_used`: a hub worked here with queues on Redis: then they are there, or lost."""
+
+        def lost(why: str) -> None:
+            self._on_alarm("queues_gone", why)
+            try:
+                owned.claim()  # whose they are went with them: nobody else shall take the place
+            except ConflictError as error:
+                raise BackendError(str(error), retryable=True) from None
+
+        def report_lost() -> None:
+            if was_used and not queues.is_used():
+                self._on_alarm(
+                    "queues_gone", "Redis has none of the queues that a hub has used: it was emptied, or is another one"
+                )
+
+        queues = redis_queues(self._settings, lost, partial(self._on_alarm, "queues_gone"))
+        owned = self.owned["Redis"] = self._installation().redis_queues(queues)
+        self.needed["Redis"] = partial(_each, queues.require_kept, owned.check, report_lost)
+        return queues
+
+    def states(self) -> StateStore:
+        if self._settings.state.driver == "sqlite":
+            return cast("StateStore", SqliteStates(self._open_file(self._data_dir.state, STATES)))
+        return hbase_states(self._hbase(), self._settings)
+
+    def checkpoints(self) -> CheckpointStore | None:
+        """Open what a start may begin from; None: there is no file, since no job has made a checkpoint."""
+        if self._settings.state.driver != "sqlite":
+            return hbase_checkpoints(self._hbase(), self._settings)
+        file = self._data_dir.checkpoints
+        return SqliteCheckpoints(self._open_file(file, CHECKPOINTS)) if file.exists() else None
+
+    def retained(self) -> RetainedStore:
+        if self._settings.retained.driver == "sqlite":
+            return cast("RetainedStore", SqliteRetained(self._open_file(self._data_dir.retained, RETAINED)))
+        return hbase_retained(self._hbase(), self._settings)
+
+    def _hbase(self) -> Caller:
+        if self._caller is None:
+            self._caller = self._connect()
+            wanted = needed_tables(self._settings, self._data_dir)
+            self.owned["HBase"] = owned = owned_tables(self._installation(), self._caller, wanted, self._settings)
+            self.needed["HBase"] = partial(_each, partial(require_tables, self._caller, wanted), owned.check)
+        return self._caller
+
+
+def _each(*calls: Callable[[], None]) -> None:
+    for call in calls:
+        call()
+
+
+def owned_tables(installation: Installation, caller: Caller, wanted: Sequence[TableLayout], settings: Config) -> Owned:
+    """Return the stores on HBase that have these tables."""
+    names = {layout.name.encode() for layout in wanted}
+    columns = owner_columns(Tables(settings.hbase.namespace))
+    return installation.tables(caller, {table: column for table, column in columns.items() if table in names})
+
+
+def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
+    """Return the log on Kafka; nothing is asked of the cluster yet. Raises ConfigError: the extra is not installed."""
+    require_extra('events.driver = "kafka"', "kafka", "kafka", "crc32c")
+    from iothub_services.events.kafka.log import KafkaEvents
+
+    return KafkaEvents(settings.kafka, is_read_only=is_read_only, left_out=settings.events.left_out)
+
+
+def followed_log(settings: Config) -> EventLog:
+    """Return a shared log with connections of its own, for whoever follows it: it is quick to say that there is nothing."""
+    from iothub_services.events.kafka.log import KafkaEvents
+
+    return KafkaEvents(settings.kafka, is_read_only=True, wait_ms=_FOLLOWED_WAIT_MS, left_out=settings.events.left_out)
+
+
+def redis_queues(
+    settings: Config, on_lost: Callable[[str], None] = _ignore, on_back: Callable[[str], None] = _ignore
+) -> RedisQueues:
+    """Return the queues on Redis; nothing is asked of it yet. Raises ConfigError: the extra is not installed, or the password cannot be read."""
+    require_extra('queues.driver = "redis"', "redis", "redis", "hiredis")
+    from iothub_services.queues.redis.store import RedisQueues
+    from iothub_services.redis import from_settings
+
+    write, read = (
+        from_settings.blocking(settings.redis, f"iothub-{settings.node.name}-{what}")
+        for what in ("queues", "queues-read")
+    )
+    return RedisQueues(
+        write.run_many,
+        read.run_many,
+        settings.redis.prefix,
+        is_memory_enough=settings.queues.redis_durability == "memory",
+        on_lost=on_lost,
+        on_back=on_back,
+        on_close=partial(_each, write.close, read.close),
+    )
+
+
+def hbase_queues(driver: str, caller: Caller, settings: Config) -> QueueStore:
+    """Return one of the queue drivers on HBase."""
+    if driver == "hbase":
+        from iothub_services.queues.hbase.store import HBaseQueues
+
+        return HBaseQueues(caller, Tables(settings.hbase.namespace), frame_bytes=settings.hbase.frame_limit)
+    from iothub_services.queues.hbase_plain.store import PlainHBaseQueues
+
+    return PlainHBaseQueues(caller, Tables(settings.hbase.namespace))
+
+
+def hbase_states(caller: Caller, settings: Config) -> StateStore:
+    from iothub_services.state.hbase.store import HBaseStates
+
+    return HBaseStates(caller, Tables(settings.hbase.namespace))
+
+
+def hbase_checkpoints(caller: Caller, settings: Config) -> CheckpointStore:
+    from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
+
+    return HBaseCheckpoints(caller, Tables(settings.hbase.namespace))
+
+
+def hbase_retained(caller: Caller, settings: Config) -> RetainedStore:
+    from iothub_services.retained.hbase.store import HBaseRetained
+
+    return HBaseRetained(caller, Tables(settings.hbase.namespace))
+
+
+def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
+    """Return the drivers that have queues or may get some, the one that commits in groups last: chosen now, or by a hub before.
+
+    Raises ConfigError: Queues are on a server, and the settings say no longer where that is.
+    """
+    used = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
+    before = _noted_drivers(data_dir)
+    for driver in before:
+        server, setting, is_set = (
+            ("Redis", "redis.addresses", bool(settings.redis.addresses))
+            if driver == "redis"
+            else ("HBase", "hbase.thrift", bool(settings.hbase.thrift))
+        )
+        if not is_set:
+            raise ConfigError(
+                f"a hub was here with queues on {server} (driver {driver}), and these settings do not say where that is: "
+                f"give the --config that the hub has, or set {setting}; removing {data_dir.path / _NOTE} gives up whatever messages are there"
+            )
+    used.update(before)
+    if data_dir.queues.exists():
+        used.add("sqlite")
+    return tuple(name for name in reversed(QUEUE_DRIVERS) if name in used)
+
+
+def _noted_drivers(data_dir: DataDir) -> list[str]:
+    """Return the drivers on servers with which a hub worked here before."""
+    try:
+        words = (data_dir.path / _NOTE).read_text(encoding="utf-8").split()
+    except OSError:
+        return []
+    return [word for word in words if word in QUEUE_DRIVERS]
+
+
+def _note_drivers(data_dir: DataDir, names: list[str]) -> None:
+    """Note them before the first queue is made. Raises UnavailableError."""
+    if not set(names).difference(_noted_drivers(data_dir)):
+        return
+    try:
+        write_atomically(data_dir.path / _NOTE, " ".join(names).encode() + b"\n")
+    except OSError as error:
+        raise UnavailableError(f"{data_dir.path / _NOTE}: cannot be written: {error.strerror}") from None
+
+
+def needed_tables(settings: Config, data_dir: DataDir) -> list[TableLayout]:
+    """Return the tables in HBase that are used here."""
+    names = Tables(settings.hbase.namespace)
+    queues = {
+        "hbase": (names.queues, names.queue_index, names.bodies),
+        "hbase-plain": (names.queues_plain, names.queue_index, names.bodies),
+    }
+    wanted = {table for driver in queue_drivers(settings, data_dir) for table in queues.get(driver, ())}
+    wanted |= {names.state, names.checkpoints} if settings.state.driver == "hbase" else set()
+    wanted |= {names.retained} if settings.retained.driver == "hbase" else set()
+    every = layouts(settings.hbase.namespace, settings.hbase.regions)
+    return [layout for layout in every if layout.name.encode() in wanted]
+
+
+def unused_files(settings: Config, data_dir: DataDir) -> tuple[Path, ...]:
+    """Return the files of the data directory that these settings have no use for: nobody misses them."""
+    queue_files = {settings.queues.driver, *(choice.driver for choice in settings.queues.choices)}
+    choices = (
+        ({settings.events.driver}, data_dir.events),
+        (queue_files, data_dir.queues),
+        ({settings.state.driver}, data_dir.state),
+        ({settings.retained.driver}, data_dir.retained),
+    )
+    return tuple(file for drivers, file in choices if "sqlite" not in drivers)
+
+
+def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms: Alarms) -> RedisClient | None:
+    """Return the reactor's client of Redis, not started yet; None: no Redis is configured.
+
+    Raises ConfigError: the extra is not installed, or the password cannot be read.
+    """
+    if not settings.redis.addresses:
+        return None
+    require_extra("redis.addresses", "redis", "redis", "hiredis")
+    from iothub_services.redis import from_settings
+    from iothub_services.redis.metering import RegistryMeter
+
+    def tell(trouble: str) -> None:
+        alarms.set(AlarmName.REDIS_UNREACHABLE, bool(trouble), detail=trouble)
+
+    meter = RegistryMeter(registry)
+    client = from_settings.client(settings.redis, reactor, meter, tell, f"iothub-{settings.node.name}")
+    meter.watch(client)
+    return client
+
+
+def shared_records(
+    settings: Config, redis: RedisClient | None, installation: str, pepper: bytes, clock: Clock
+) -> SharedRecords | None:
+    """Return the second level of the cache of accounts; None: there is none."""
+    if redis is None or settings.auth.shared_cache == "off":
+        return None
+    from iothub_services.redis.from_settings import scope
+
+    ttl_s = settings.auth.shared_cache_ttl_s
+    options = SharedSettings(scope(settings.redis, installation), ttl_s, min(ttl_s, NEGATIVE_TTL_S))
+    return SharedRecords(redis, Horizon(clock, settings.auth.cache_s), pepper, clock, options)
+
+
+def require_extra(chosen: str, extra: str, *packages: str) -> None:
+    """Raise ConfigError when a package of an extra is not installed."""
+    if any(find_spec(package) is None for package in packages):
+        raise ConfigError(f"{chosen} needs packages that are not installed: pip install 'iothub[{extra}]'")

@@ -1,0 +1,102 @@
+"""Settings as the values that the rooms take: bounds of the plane, doors, authentication.
+
+Knows no object of a running hub. One function per room, so that a setting's effect is found at the first guess.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from iothub.config.sections import Auth, Config, Listener
+from iothub.engine.limits import PlaneLimits
+from iothub.net.listener_info import ListenerInfo, listener_info
+from iothub_services.auth.authenticator import AuthSettings
+from iothub_services.auth.check_pool import CheckSettings
+from iothub_services.auth.directory import DirectorySettings
+from iothub_services.auth.failures import FailureSettings
+from iothub_services.auth.lru import LruSettings
+
+NEVER = 1 << 30
+
+
+def plane_limits(settings: Config) -> PlaneLimits:
+    """The message plane's bounds."""
+    doors = (settings.listeners.tcp, settings.listeners.tls, settings.listeners.ws, settings.listeners.wss)
+    return PlaneLimits(
+        connections=sum(door.max_connections for door in doors if door.port is not None) or 1,
+        connect_timeout_s=settings.mqtt.connect_timeout_s,
+        connect_bytes=settings.mqtt.connect_bytes,
+        out_hard_bytes=settings.overload.connection_buffer_bytes,
+        buffered_bytes=settings.overload.buffered_bytes,
+        unstored_bytes=settings.queues.pending_bytes,
+    )
+
+
+def auth_settings(settings: Config) -> AuthSettings:
+    """The authenticator's caches, pool and ban rule."""
+    auth = settings.auth
+    devices = LruSettings(entries=auth.cache_entries, ttl_s=auth.cache_s)
+    return AuthSettings(
+        directory=DirectorySettings(
+            LruSettings(entries=max(auth.cache_entries // 10, 16), ttl_s=auth.cache_s), devices
+        ),
+        checks=CheckSettings(threads=auth.hash_pool, pending=auth.hash_waiting),
+        failures=_failures(auth),
+    )
+
+
+def _failures(auth: Auth) -> FailureSettings:
+    if auth.failures is None:
+        return FailureSettings(failures=NEVER)
+    return FailureSettings(int(auth.failures.count), auth.failures.seconds, auth.ban_s)
+
+
+def listener_infos(settings: Config) -> list[ListenerInfo]:
+    """The doors that have a port."""
+    infos = []
+    for name in ("tcp", "tls", "ws", "wss"):
+        door: Listener = getattr(settings.listeners, name)
+        if door.port is not None:
+            infos.append(_info(settings, name, door))
+    return infos
+
+
+def certificate_files(settings: Config) -> dict[str, Path]:
+    """The certificates that are in use, by listener."""
+    doors = {"tls": settings.listeners.tls, "wss": settings.listeners.wss}
+    return {
+        name: door.cert_file for name, door in doors.items() if door.port is not None and door.cert_file is not None
+    }
+
+
+def _info(settings: Config, name: str, door: Listener) -> ListenerInfo:
+    options: dict[str, object] = {
+        "bind": door.bind,
+        "port": door.port,
+        "max_connections": door.max_connections,
+        "max_handshakes": door.max_handshakes,
+        "backlog": door.backlog,
+        "accept_rate_per_s": door.accept_rate.count / door.accept_rate.seconds if door.accept_rate else 0.0,
+        "receive_buffer_bytes": door.receive_buffer_bytes,
+        "send_buffer_bytes": door.send_buffer_bytes,
+        "connect_timeout_s": settings.mqtt.connect_timeout_s,
+        "proxy_trusted": tuple(str(network) for network in door.proxy_trusted),
+        "allow": tuple(str(network) for network in door.allow),
+        "deny": tuple(str(network) for network in door.deny),
+    }
+    for key in ("path", "min_tls"):
+        if hasattr(door, key):
+            options[key] = getattr(door, key)
+    for key in ("cert_file", "key_file", "client_ca_file"):
+        if getattr(door, key, None) is not None:
+            options[key] = str(getattr(door, key))
+    return listener_info(name, **options)
+
+
+def raise_file_limit() -> int:
+    """Take every descriptor that the system allows; returns how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

@@ -1,0 +1,266 @@
+"""The streams of one hub: out to Kafka, in from it, followed as the accounts say, and shared with the hubs that use the same accounts.
+
+Knows the parts by reference: the outlet holds publishers back, the inlets publish, the drivers talk to Kafka in threads of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from iothub.base import log
+from iothub.base.clock import Clock
+from iothub.base.errors import IotHubError, NotOursError, UnavailableError
+from iothub.config.sections import Config
+from iothub.engine.plane import Plane
+from iothub.engine.ports import Store
+from iothub.hub.stream_drivers import MakeTopic, StreamDrivers
+from iothub_services.auth.port import Run
+from iothub_services.streams.port import Direction, Stream
+from iothub_services.streams.sink import OutletBounds, StreamOutlet
+from iothub_tenants.accounts import streams as accounts
+from iothub_tenants.accounts.changes import Change
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
+from iothub_tenants.background.admin_commands import Others
+from iothub_tenants.background.stream_sources import Inlets
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.streams import StreamBook
+
+LOOK_INTERVAL_S = 0.25
+_RULE = f"device:{accounts.SUBJECT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done for one stream since the hub started."""
+
+    messages: int = 0
+    bytes: int = 0
+    pending: int = 0
+    refused: int = 0
+
+
+class Pace:
+    """Messages a second, of the last whole span of `SPAN_S`."""
+
+    SPAN_S = 5.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._before: dict[int, int] = {}
+        self._paces: dict[int, float] = {}
+
+    def look(self, counts: Mapping[int, int]) -> None:
+        """`counts`: messages of each stream so far."""
+        elapsed_s = self._clock.monotonic() - self._began
+        if elapsed_s < self.SPAN_S:
+            return
+        self._began += elapsed_s
+        self._paces = {key: (count - self._before.get(key, 0)) / elapsed_s for key, count in counts.items()}
+        self._before = dict(counts)
+
+    def of(self, stream_id: int) -> float:
+        return self._paces.get(stream_id, 0.0)
+
+
+class Streaming:
+    """On the reactor thread, but `close`. Invariant: `book` has what the accounts said last; `is_stale`: they say something else by now."""
+
+    def __init__(
+        self,
+        settings: Config,
+        store: Store,
+        clock: Clock,
+        connect: Callable[[MakeTopic], StreamDrivers],
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        bounds = OutletBounds(
+            settings.streams.tenant_pending_bytes, settings.streams.pending_bytes, settings.queues.give_up_s
+        )
+        self._prefix = settings.kafka.topic_prefix
+        self._on_trouble = on_trouble
+        self._out_trouble = ""
+        self._log = log.get(__name__)
+        drivers = connect(self._make_topic)
+        self.topics, self._receiver, self._watch = drivers.topics, drivers.receiver, drivers.watch
+        self.outlet = StreamOutlet(store, drivers.sender, clock, self._prefix, bounds, self._told)
+        self.book = StreamBook(self.outlet)
+        self.inlets: Inlets
+        self._pace = Pace(clock)
+        self.is_stale = True
+        self._followed: tuple[Stream, ...] = ()
+        self._hub: Hub
+        self._accounts: AccountStore
+        self._run: Run
+        self._others: Others | None = None
+
+    def attach(self, hub: Hub, store: AccountStore, run: Run, others: Others | None) -> None:
+        """Meet the parts that are made later. `others`: the hubs that use these accounts, too."""
+        self._hub, self._accounts, self._run, self._others = hub, store, run, others
+        self.inlets = Inlets(hub, self.book, self._receiver, self.outlet, self._prefix)
+
+    def start(self, plane: Plane) -> None:
+        self.outlet.start(plane)
+        self.inlets.start()
+
+    # --- following the accounts
+
+    def heard(self, changes: Collection[Change]) -> None:
+        """The accounts have changed; `refresh` looks at what concerns streams."""
+        self.is_stale |= any(_concerns(change) for change in changes)
+
+    async def refresh(self) -> None:
+        """Obey what the accounts say now. Raises UnavailableError; it is tried again at the next call."""
+        if not self.is_stale:
+            return
+        self.is_stale = False
+        try:
+            found = await self._run("accounts.streams", accounts.active, self._accounts)
+        except UnavailableError:
+            self.is_stale = True
+            raise
+        self.book.change(found, self._hub.brokers)
+        self.share_out()
+
+    def share_out(self) -> None:
+        """Each stream in is read by one hub: of those that live, the one with the highest hash of both."""
+        mine = tuple(stream for stream in self.book.inward if self._is_mine(stream))
+        if mine != self._followed:
+            self._followed = mine
+            self.inlets.follow(mine)
+
+    def _is_mine(self, stream: Stream) -> bool:
+        others = self._others
+        if others is None:
+            return True
+        return max((*others.living(), others.node), key=lambda node: _weight(stream.id, node)) == others.node
+
+    async def look(self) -> None:
+        """Give up what waited too long, say what is wrong, and take over what another hub has left. Several times a second."""
+        self.outlet.look()
+        self.share_out()
+        self._pace.look({stream.id: self._work_of(stream).messages for stream in self.book})
+        has_any = len(self.book) > 0
+        self._watch.watch(is_needed=has_any)
+        trouble = self._out_trouble or (self._receiver.trouble if self._followed else "")
+        if not trouble and has_any:
+            trouble = f"the streams can do nothing: {self._watch.trouble}" if self._watch.trouble else self._watch.doubt
+        self._on_trouble(trouble)
+
+    def _told(self, trouble: str) -> None:
+        self._out_trouble = trouble
+
+    # --- what is told
+
+    def describe(self, tenant: str, name: str) -> dict[str, object] | None:
+        """Return what this hub has done for a stream since it started; None: it does not know it."""
+        stream = next((each for each in self.book if (each.tenant, each.name) == (tenant, name)), None)
+        if stream is None:
+            return None
+        work = self._work_of(stream)
+        return {
+            "state": self._state(stream),
+            "messages": work.messages,
+            "bytes": work.bytes,
+            "messages_per_s": round(self._pace.of(stream.id)),
+            "pending": work.pending,
+            "refused": work.refused,
+        }
+
+    def _work_of(self, stream: Stream) -> Work:
+        if stream.direction is Direction.IN:
+            course = self.inlets.course(stream.id)
+            if course is None:
+                return Work()
+            return Work(course.messages, course.bytes, course.awaited, sum(course.refused.values()))
+        sink = self.book.sink_of(stream.id)
+        return Work() if sink is None else Work(sink.messages, sink.bytes, sink.pending, sink.refused)
+
+    def _state(self, stream: Stream) -> str:
+        if stream.direction is Direction.OUT:
+            trouble = self._out_trouble or self._watch.trouble
+            return f"held back: {trouble}" if trouble else self._watch.doubt or "working"
+        if stream not in self._followed:
+            return "read by another hub"
+        trouble = self._receiver.trouble or self._watch.trouble
+        return f"stands still: {trouble}" if trouble else self._watch.doubt or "working"
+
+    # --- topics
+
+    def _make_topic(self, name: str) -> bool:
+        """In the sender's thread: a topic that is not there is made as its stream says; False: it has none any more.
+
+        The accounts are asked: the book hears of a deletion later than Kafka, and would make again what was just deleted.
+        """
+        topics = self.topics
+        if topics is None:
+            return False
+        for stream in accounts.living(self._accounts):
+            if name in topics.names(stream):
+                topics.make(stream)
+                return True
+        return False
+
+    async def delete_topics(self, tenant_id: int, tenant: str) -> bool:
+        """Delete the topics of a tenant that is being deleted, unless they are somebody else's; False: Kafka does not answer, or refuses."""
+        found: Sequence[Stream] = await self._run(
+            "accounts.streams", accounts.of_tenant, self._accounts, tenant_id, tenant
+        )
+        topics = self.topics
+        if not found:
+            return True
+        names = [name for stream in found for name in stream.topics(self._prefix)]
+        if topics is None:
+            self._log.warning(
+                "the topics of a deleted tenant stay, if there are any, for this hub has no Kafka: delete them by hand",
+                tenant=tenant,
+                topics=", ".join(names),
+            )
+            return True
+        try:
+            await self._run("housekeeping.topics", topics.delete, found)
+        except NotOursError as error:
+            self._log.warning(
+                "the topics of a deleted tenant stay, for they are not this installation's: delete them by hand if nobody uses them",
+                tenant=tenant,
+                topics=", ".join(names),
+                by_hand=topics.by_hand(names),
+                error=str(error),
+            )
+        except IotHubError as error:
+            self._log.warning(
+                "the topics of a deleted tenant could not be deleted yet", tenant=tenant, error=str(error)
+            )
+            return False
+        return True
+
+    # --- the end
+
+    def stop_reading(self) -> None:
+        """The hub is about to stop: nothing more comes in."""
+        self._followed = ()
+        self._watch.watch(is_needed=False)
+        self.inlets.follow(())
+
+    def close(self, timeout_s: float) -> bool:
+        """Write what is on its way, and end the threads. Blocks."""
+        self._watch.close()
+        is_closed = self._receiver.close(timeout_s / 2)
+        return self.outlet.close(timeout_s / 2) and is_closed
+
+
+def of_direction(streams: Collection[Stream], direction: Direction) -> int:
+    """Count the streams of one direction."""
+    return sum(stream.direction is direction for stream in streams)
+
+
+def _concerns(change: Change) -> bool:
+    if change.kind is ChangeKind.ACL:
+        return change.subject.startswith(_RULE)
+    return change.kind in (ChangeKind.STREAM, ChangeKind.TENANT)
+
+
+def _weight(stream_id: int, node: int) -> bytes:
+    return hashlib.sha256(f"{stream_id}/{node}".encode()).digest()

@@ -1,0 +1,168 @@
+"""A Kafka cluster as the settings describe it: makes clients for it, and puts their errors into the house's words.
+
+Knows kafka-python's options and no topic. Clients are made when they are needed: making one asks the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import errors as kafka_errors
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+
+from iothub.base.errors import BackendError, ConfigError
+from iothub.config.sections import Kafka
+from iothub_services.events.kafka.connections import PROXY_URL, ended_unless_made
+from iothub_services.events.kafka.metadata import ask_once
+from iothub_services.events.kafka.troubles import listen, remedy_of
+
+Client = TypeVar("Client")
+
+RECORD_BYTES = 2 << 20  # a Will Message in base64 with its properties is below that
+REQUEST_BYTES = 8 << 20
+_FETCH_BYTES = 16 << 20
+FETCH_WAIT_MS = 500
+_BACKOFF_MS = 50
+_BACKOFF_MOST_MS = 1_000  # a server that has returned is found within this
+_LINGER_MS = 10  # never waited for: every write is flushed
+_AGES_MS = 1 << 31  # a batch stays with its producer, which alone can send it again without doubling it
+_METADATA_AGE_MS = 30_000
+
+# No repetition will do, whatever happens to the cluster.
+_FINAL = (
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+    kafka_errors.InvalidRecordError,
+    kafka_errors.InvalidTimestampError,
+    kafka_errors.UnsupportedVersionError,
+)
+
+
+_last_words = listen()
+
+
+class KafkaCluster:
+    """The way to one cluster."""
+
+    def __init__(self, settings: Kafka) -> None:
+        self.settings = settings
+        self.name = f"Kafka at {', '.join(map(str, settings.brokers))}"
+        self._has_answered = False  # so the settings fit: only a refusal says that they no longer do
+
+    def producer(self, linger_ms: int = _LINGER_MS) -> KafkaProducer:
+        """An idempotent one: what it sends again is in the log once, in its place. `linger_ms`: so long it gathers more for a request."""
+        made = self._made(
+            KafkaProducer,
+            acks="all",
+            enable_idempotence=True,
+            delivery_timeout_ms=_AGES_MS,
+            max_block_ms=self._timeout_ms(),
+            max_request_size=REQUEST_BYTES,
+            batch_size=REQUEST_BYTES // 8,
+            linger_ms=linger_ms,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+        ask_once(made)
+        return made
+
+    def consumer(self, wait_ms: int = FETCH_WAIT_MS, group: str | None = None) -> KafkaConsumer:
+        """One that is told what to read, and is in no group. `group`: under which name its offsets are kept, if any."""
+        return self._made(
+            KafkaConsumer,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="none",  # a place that was trimmed away is a gap, never another place (!)
+            fetch_max_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=wait_ms,
+            max_partition_fetch_bytes=_FETCH_BYTES // 4,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        """A client for the administration of topics, for a moment."""
+        with self.errors_translated():
+            client = self._made(KafkaAdminClient)
+            try:
+                yield client
+            finally:
+                client.close()
+
+    @contextmanager
+    def errors_translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            raise self.error(error) from error
+
+    def error(self, error: BaseException, *, is_written: bool = False) -> BackendError:
+        """Translate. Not retryable: what can never succeed; rights and settings of a cluster can be put right."""
+        text = str(error).removeprefix(f"{type(error).__name__}: ") or type(error).__name__
+        remedy = remedy_of(type(error).__name__)
+        if isinstance(error, KafkaTimeoutError | KafkaConnectionError):
+            cause = _last_words.take()
+            text = f"{'no connection' if cause.is_refusal else 'no answer'} ({cause.text or text})"
+            remedy = cause.remedy if cause.is_refusal or not self._has_answered else ""
+        is_final = isinstance(error, _FINAL)
+        return BackendError(f"{self.name}: {text}", retryable=not is_final, is_written=is_written, remedy=remedy)
+
+    def _made(self, make: Callable[..., Client], **options: Any) -> Client:
+        with ended_unless_made() as kafka_client:
+            made = make(**self._common(), **options, kafka_client=kafka_client)
+        self._has_answered = True
+        return made
+
+    def _common(self) -> dict[str, Any]:
+        settings = self.settings
+        timeout_ms = self._timeout_ms()
+        return {
+            "bootstrap_servers": list(map(str, settings.brokers)),
+            "client_id": "iothub",
+            "request_timeout_ms": timeout_ms,
+            "bootstrap_timeout_ms": timeout_ms,
+            "reconnect_backoff_ms": _BACKOFF_MS,
+            "reconnect_backoff_max_ms": _BACKOFF_MOST_MS,
+            "retry_backoff_ms": _BACKOFF_MS,
+            "metadata_max_age_ms": _METADATA_AGE_MS,
+            "proxy_url": PROXY_URL,
+            **security_options(settings),
+        }
+
+    def _timeout_ms(self) -> int:
+        return int(self.settings.timeout_s * 1000)
+
+
+def security_options(settings: Kafka) -> dict[str, Any]:
+    """Return TLS and SASL as kafka-python wants them. Raises ConfigError for a file that cannot be read."""
+    protocol = settings.security_protocol
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.endswith("SSL"):
+        files = (
+            ("ssl_cafile", settings.ca_file),
+            ("ssl_certfile", settings.cert_file),
+            ("ssl_keyfile", settings.key_file),
+        )
+        options |= {name: str(file) for name, file in files if file is not None}
+    if protocol.startswith("SASL"):
+        options |= {
+            "sasl_mechanism": settings.sasl_mechanism,
+            "sasl_plain_username": settings.sasl_username,
+            "sasl_plain_password": _password(settings),
+        }
+    return options
+
+
+def _password(settings: Kafka) -> str:
+    file = settings.sasl_password_file
+    if file is None:
+        raise ConfigError("kafka.security_protocol with SASL needs kafka.sasl_password_file")
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"kafka.sasl_password_file: {file}: {why}") from None

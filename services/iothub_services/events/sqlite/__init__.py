@@ -1,0 +1,1 @@
+"""The session-event log in a SQLite file."""

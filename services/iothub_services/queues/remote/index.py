@@ -1,0 +1,224 @@
+# cython: annotation_typing=False
+"""Which queues there are on HBase, whose they are, and what each tenant has stored: for both drivers.
+
+Knows the rows of table `queue_index` and keys; knows no record and no driver's state.
+
+Theory: every verb of the port names a queue by its id alone, and its rows begin with id and tenant. So the queues are kept in memory, read
+from the index at the start. One that another hub has made meanwhile is found by its meta row, whose key begins with the id: the tenant is
+behind it. The index row is put before a queue is made and deleted after it was dropped, so the index may name queues that are not there,
+never miss one. A damaged row costs its own queue alone: lists leave it out and say so in the log, whoever asks for that queue is refused.
+
+Row `tenant | queue id`, cell `i:q`: version 1 | driver 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import TypeVar
+
+from iothub.base import log as logging
+from iothub.base.errors import BackendError, NotFoundError
+from iothub.records import keys
+from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller
+from iothub_services.hbase.calls import Mutation, Scan
+from iothub_services.queues.port import QueueStats, TenantUsage, UnreadableQueueError, unreadable_queue, worst_of
+
+log = logging.get(__name__)
+
+T = TypeVar("T")
+
+COLUMN = b"i:q"
+VERSION = 1
+ROWS_AT_ONCE = 500  # of one call
+_SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other tenants may be before it
+
+
+class Driver(IntEnum):
+    """Which driver's queue it is: both may share a namespace."""
+
+    COPROCESSOR = 1
+    PLAIN = 2
+
+
+class Tenant:
+    """The sum over a tenant's queues as far as this hub has heard, and its bounds (0: none)."""
+
+    __slots__ = ("bytes", "max_bytes", "max_messages", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.max_messages = 0
+        self.max_bytes = 0
+
+    def has_room(self, messages: int, size_bytes: int) -> bool:
+        """Do so many more fit, for certain?"""
+        return (not self.max_messages or self.messages + messages <= self.max_messages) and (
+            not self.max_bytes or self.bytes + size_bytes <= self.max_bytes
+        )
+
+
+class KnownQueue:
+    """One queue: its key, and what it held when HBase last told. `key` is K, with which all its rows begin."""
+
+    __slots__ = ("bytes", "key", "messages", "queue_id", "tenant", "tenant_id")
+
+    def __init__(self, queue_id: int, tenant_id: int, tenant: Tenant) -> None:
+        self.queue_id = queue_id
+        self.tenant_id = tenant_id
+        self.tenant = tenant
+        self.key = keys.queue_key(queue_id, tenant_id)
+        self.messages = 0
+        self.bytes = 0
+
+    def holds(self, messages: int, size_bytes: int) -> None:
+        """Take what HBase told; only the writing thread may."""
+        tenant = self.tenant
+        tenant.messages += messages - self.messages
+        tenant.bytes += size_bytes - self.bytes
+        self.messages = messages
+        self.bytes = size_bytes
+
+
+class QueueIndex:
+    """The queues of one driver.
+
+    Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone; `find` may run in any.
+    """
+
+    def __init__(self, caller: Caller, table: bytes, queues_table: bytes, driver: Driver) -> None:
+        self._caller = caller
+        self._table = table
+        self._queues_table = queues_table
+        self._cell = bytes((VERSION, driver))
+        self._known: dict[int, KnownQueue] = {}
+        self._tenants: dict[int, Tenant] = {}
+
+    # --- in memory
+
+    def get(self, queue_id: int) -> KnownQueue | None:
+        """Return a queue if this hub has heard of it."""
+        return self._known.get(queue_id)
+
+    def add(self, tenant_id: int, queue_id: int) -> KnownQueue:
+        """Know a queue from now on."""
+        return self._known.setdefault(queue_id, KnownQueue(queue_id, tenant_id, self.tenant(tenant_id)))
+
+    def forget(self, queue_id: int) -> None:
+        """The queue is gone: it leaves the sums."""
+        known = self._known.pop(queue_id, None)
+        if known is not None:
+            known.holds(0, 0)
+            known.tenant = Tenant()  # what is told of it from now on counts for nobody
+
+    def tenant(self, tenant_id: int) -> Tenant:
+        return self._tenants.setdefault(tenant_id, Tenant())
+
+    def usage(self, tenant_id: int) -> TenantUsage:
+        """Look, without making anything: any thread may ask."""
+        tenant = self._tenants.get(tenant_id)
+        return TenantUsage(0, 0) if tenant is None else TenantUsage(tenant.messages, tenant.bytes)
+
+    # --- in HBase
+
+    def listed(
+        self, tenant_id: int | None = None, unreadable: list[QueueStats] | None = None
+    ) -> Iterator[tuple[int, int]]:
+        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending. Raises BackendError.
+
+        Those whose rows are of a newer program, or damaged, are put into `unreadable` instead (None: they are left out).
+        """
+        start = b"" if tenant_id is None else keys.tenant_key(tenant_id)
+        scan = Scan(self._table, start, keys.prefix_end(start), (COLUMN,), caching=ROWS_AT_ONCE)
+        for row in self._caller.scan(scan, ROWS_AT_ONCE):
+            try:
+                is_ours = self._is_ours(row.cells[COLUMN].value, row.key)
+            except UnreadableQueueError as error:
+                if unreadable is None:
+                    log.error("a queue is left out", why=str(error))
+                else:
+                    tenant, queue_id = keys.queue_of_index(row.key)
+                    unreadable.append(unreadable_queue(queue_id, tenant, str(error)))
+                continue
+            if is_ours:
+                yield keys.queue_of_index(row.key)
+
+    def enter(self, tenant_id: int, queue_id: int) -> None:
+        """Put the row of a queue that is about to be made. Raises BackendError."""
+        self._caller.call(calls.mutate_row(self._table, keys.index_key(tenant_id, queue_id), {COLUMN: self._cell}))
+
+    def strike(self, queues: Iterable[tuple[int, int]]) -> None:
+        """Delete the rows of queues, (tenant id, queue id), that were dropped. Raises BackendError."""
+        gone = [Mutation(keys.index_key(*queue), {}, (COLUMN,)) for queue in queues]
+        parts = [gone[at : at + ROWS_AT_ONCE] for at in range(0, len(gone), ROWS_AT_ONCE)]
+        all_of(self._caller.call_many([calls.mutate_rows(self._table, part) for part in parts]))
+
+    def existing(self, queue_id: int) -> KnownQueue:
+        """Return a queue, looked for in HBase if need be. Raises NotFoundError, BackendError."""
+        self.find((queue_id,))
+        known = self._known.get(queue_id)
+        if known is None:
+            raise unknown(queue_id)
+        return known
+
+    def find(self, queue_ids: Iterable[int], unreadable: dict[int, UnreadableQueueError] | None = None) -> None:
+        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError.
+
+        Those whose rows are of a newer program, or damaged, are put into `unreadable` instead of being raised for.
+        """
+        missing = sorted(set(queue_ids).difference(self._known))
+        found: dict[int, UnreadableQueueError] = {}
+        for at in range(0, len(missing), ROWS_AT_ONCE):
+            self._find(missing[at : at + ROWS_AT_ONCE], found)
+        if unreadable is not None:
+            unreadable |= found
+        elif found:
+            raise worst_of(list(found.values()), is_written=False)
+
+    def _find(self, queue_ids: Sequence[int], unreadable: dict[int, UnreadableQueueError]) -> None:
+        starts = [keys.reverse_bits(queue_id) for queue_id in queue_ids]
+        scans = [Scan(self._queues_table, start, keys.prefix_end(start), (b"m",), caching=_SAME_ID) for start in starts]
+        found = all_of(self._caller.first_rows(scans, _SAME_ID))
+        rows = {
+            keys.index_key(tenant_id, queue_id): (tenant_id, queue_id)
+            for row in (row for rows in found for row in rows if row.key.endswith(keys.META))
+            if len(row.key) == keys.QUEUE_KEY_BYTES + 1
+            for queue_id, tenant_id in (keys.split_queue_key(row.key),)
+        }
+        if rows:
+            for row in self._caller.call(calls.get_rows(self._table, list(rows), (COLUMN,))):
+                try:
+                    if self._is_ours(row.cells[COLUMN].value, row.key):
+                        self.add(*rows[row.key])
+                except UnreadableQueueError as error:
+                    unreadable[error.queue_id] = error
+
+    def _is_ours(self, cell: bytes, key: bytes) -> bool:
+        if cell[:1] != self._cell[:1]:
+            raise UnreadableQueueError(
+                keys.queue_of_index(key)[1],
+                f"row {key.hex()} of the queues' index has version {cell[:1].hex() or 'nothing'}, "
+                f"this program knows {VERSION}: upgrade it, or it is damaged",
+            )
+        return cell == self._cell
+
+
+def all_of(outcomes: Iterable[T | BackendError]) -> list[T]:
+    """Return the results of calls. Raises the first error, one that will not pass before one that may."""
+    results: list[T] = []
+    errors: list[BackendError] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BackendError):
+            errors.append(outcome)
+        else:
+            results.append(outcome)
+    if errors:
+        raise min(errors, key=lambda error: error.retryable)
+    return results
+
+
+def unknown(queue_id: int) -> NotFoundError:
+    """Return the error for a queue that is not there."""
+    return NotFoundError(f"queue {queue_id} does not exist")

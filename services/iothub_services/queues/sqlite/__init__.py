@@ -1,0 +1,1 @@
+"""Virtual queues in a SQLite file."""

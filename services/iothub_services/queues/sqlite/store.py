@@ -1,0 +1,339 @@
+"""The default driver of the queue port: one `queues.db` (storage page, sections 4 and 6).
+
+Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`,
+`tails`, `stats` and `list_queues` to another one (or the same): they see what is committed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from iothub.base.errors import ConflictError, NotFoundError
+from iothub_services.queues.port import (
+    EARLIEST,
+    Append,
+    Appended,
+    Claim,
+    DueRecord,
+    Expired,
+    ExpiryMark,
+    Move,
+    MoveKind,
+    Overflow,
+    Page,
+    QueuedRecord,
+    QueueLimits,
+    QueueStats,
+    StaleEpochError,
+    TenantUsage,
+)
+from iothub_services.queues.rebuilding import Place, Rebuilt, rebuild
+from iothub_services.queues.sqlite import schema
+from iothub_services.queues.sqlite.append import Appending
+from iothub_services.queues.sqlite.bodies import Bodies
+from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf, row_of
+from iothub_services.sqlite.database import SETTLED, Database
+from iothub_services.sqlite.store import SqliteStore
+
+_HOUSEKEEPING = 256  # bodies, and records of dropped queues, that one commit removes at least
+_ASKED_AT_ONCE = 500  # ids in one query
+_LARGEST = (1 << 63) - 1
+
+
+class SqliteQueues(SqliteStore):
+    """Fulfils `QueueStore`.
+
+    Invariants: `messages`, `bytes` and `qos0` of a queue count its rows in `ref`; every reference has its body; `tail`
+    never goes back.
+    """
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._shelf = Shelf(database.writer)
+        self._bodies = Bodies(database.writer)
+        self._dropped: list[int] | None = None  # queues whose records are still there; None: look
+        self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
+        self._bury = 0  # dead bodies that this commit removes, in step with what it appends
+        database.before_commit.append(self._finish)
+        database.after_commit.append(self._shelf.settle)
+        database.on_rollback.append(self._forget)
+
+    # --- writers
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        with self._database.transaction() as connection:
+            answers = Appending(connection, self._shelf, self._bodies, self._removed).do(batch)
+            self._bury += 2 * len(batch)
+        return answers
+
+    # --- the reader
+
+    def claim(self, queue_id: int, owner: bytes) -> Claim:
+        with self._database.transaction() as connection:
+            row = self._existing(queue_id)
+            row.epoch += 1
+            row.owner = owner
+            released = connection.execute(
+                "SELECT position FROM released WHERE queue = ? ORDER BY position", (queue_id,)
+            )
+            inbound = connection.execute(
+                "SELECT packet_id FROM inbound WHERE queue = ? ORDER BY packet_id", (queue_id,)
+            )
+            return Claim(row.epoch, row.head, row.tail, row.reserved, _firsts(released), _firsts(inbound))
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT epoch, tail FROM queue WHERE id = ?", (queue_id,)).fetchone()
+            if found is None:
+                raise _unknown(queue_id)
+            if found[0] != epoch:
+                raise StaleEpochError(f"queue {queue_id} is at epoch {found[0]}, the reader at {epoch}")
+            rows = connection.execute(schema.SELECT_PAGE, (queue_id, after, count))
+            return _page(rows, after, found[1], count, size_bytes)
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        with self._database.transaction() as connection:
+            return [self._move(connection, move) for move in moves]
+
+    # --- after damage
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
+        """Make the lost rows anew: `places` are those of all living sessions. Once, before anything is appended."""
+        with self._database.transaction() as connection:
+            rebuilt = rebuild(connection, self._shelf, places, now_us)
+            connection.execute(SETTLED)
+        self.needs_rebuild = False
+        self._dropped = None  # look again
+        return rebuilt
+
+    # --- owners and operators
+
+    def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None:
+        with self._database.transaction() as connection:
+            if self._shelf.get(queue_id) is not None:
+                raise ConflictError(f"queue {queue_id} exists already")
+            self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))  # of a dropped one with this id
+            self._shelf.insert(QueueRow(queue_id, tenant_id, first_epoch - 1, limits))
+
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        with self._database.transaction():
+            for queue_id, limits in changes:
+                row = self._shelf.touch(queue_id)
+                if row is not None:
+                    row.is_changed = True
+                    row.set_limits(limits)
+
+    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        tenant = self._shelf.tenant(tenant_id)
+        tenant.max_messages = messages
+        tenant.max_bytes = size_bytes
+
+    def tenant_usage(self, tenant_id: int) -> TenantUsage:
+        return self._shelf.usage(tenant_id)
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        tails: dict[int, int] = {}
+        with self._database.reading() as connection:
+            for start in range(0, len(queue_ids), _ASKED_AT_ONCE):
+                part = queue_ids[start : start + _ASKED_AT_ONCE]
+                marks = ",".join("?" * len(part))
+                tails.update(connection.execute(f"SELECT id, tail FROM queue WHERE id IN ({marks})", part))  # noqa: S608
+        return tails
+
+    def stats(self, queue_id: int) -> QueueStats:
+        with self._database.reading() as connection:
+            found = connection.execute(schema.SELECT_QUEUE, (queue_id,)).fetchone()
+        if found is None:
+            raise _unknown(queue_id)
+        return row_of(found).stats()
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        with self._database.reading() as connection:
+            found = connection.execute(schema.SELECT_STANDING, (tenant_id,)).fetchall()
+        return [
+            QueueStats(queue_id, tenant, messages, size, head, tail, epoch, _limits(*limits))
+            for queue_id, tenant, messages, size, head, tail, epoch, *limits in found
+        ]
+
+    def purge(self, queue_id: int) -> int:
+        with self._database.transaction() as connection:
+            return self._delete(connection, self._existing(queue_id), schema.DELETE_UPTO, (queue_id, _LARGEST))
+
+    def drop(self, queue_id: int) -> int:
+        with self._database.transaction() as connection:
+            row = self._shelf.touch(queue_id)
+            if row is None:
+                return 0
+            self._shelf.remove(row)
+            connection.execute("DELETE FROM inbound WHERE queue = ?", (queue_id,))
+            connection.execute("DELETE FROM released WHERE queue = ?", (queue_id,))
+            if row.messages:
+                connection.execute("INSERT OR IGNORE INTO dropped VALUES (?)", (queue_id,))
+                self._dropped = None
+            return row.messages
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        with self._database.transaction() as connection:
+            queue_ids = _firsts(connection.execute("SELECT id FROM queue WHERE tenant = ?", (tenant_id,)))
+            for queue_id in queue_ids:
+                self.drop(queue_id)
+        return len(queue_ids)
+
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        with self._database.transaction() as connection:
+            due = _due(connection, now_ms, count, after)
+            removed, spared = [], []
+            for _, queue_id, position in due:
+                row = self._shelf.get(queue_id)
+                if row is None:
+                    continue  # dropped: its records go with the housekeeping
+                record = DueRecord(row.tenant_id, queue_id, position)
+                if position > row.reserved:
+                    self._delete(connection, self._shelf.touch(queue_id), schema.DELETE_ONE, (queue_id, position))
+                    removed.append(record)
+                else:
+                    spared.append(record)
+        return Expired(tuple(removed), tuple(spared), ExpiryMark._make(due[-1]) if len(due) >= count else None)
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        removed = []
+        with self._database.transaction() as connection:
+            for record in records:
+                row = self._shelf.touch(record.queue_id)
+                parameters = (record.queue_id, record.position, now_ms)
+                if row is not None and self._delete(connection, row, schema.DELETE_EXPIRED, parameters):
+                    removed.append(record)
+        return tuple(removed)
+
+    def idle(self) -> bool:
+        """Do a slice of what nobody waits for; True if there is more. Dropped queues go first: what is left of them keeps bodies from the sweep."""
+        if not self._has_idle_work:
+            return False
+        with self._database.transaction() as connection:
+            if self._dropped is not None and not self._dropped:
+                self._bodies.slice(connection)
+        return self._has_idle_work
+
+    @property
+    def _has_idle_work(self) -> bool:
+        return self._bodies.has_work or self._dropped is None or bool(self._dropped)
+
+    # --- inside a transaction
+
+    def _existing(self, queue_id: int) -> QueueRow:
+        """Return the row, to be changed in any way."""
+        row = self._shelf.touch(queue_id)
+        if row is None:
+            raise _unknown(queue_id)
+        row.is_changed = True
+        return row
+
+    def _move(self, connection: sqlite3.Connection, move: Move) -> bool:
+        row = self._shelf.get(move.queue_id)
+        if row is None or row.epoch != move.epoch:
+            return False
+        if move.kind is MoveKind.ACK:
+            self._ack(connection, move)
+        elif move.kind is MoveKind.RELEASE:
+            if row.head < move.value <= row.tail:
+                connection.execute("INSERT OR IGNORE INTO released VALUES (?, ?)", (move.queue_id, move.value))
+        elif move.kind is MoveKind.RESERVE:
+            self._existing(move.queue_id).reserved = move.value
+        elif move.kind is MoveKind.FINISH_INBOUND:
+            connection.execute("DELETE FROM inbound WHERE queue = ? AND packet_id = ?", (move.queue_id, move.value))
+        else:
+            connection.execute("INSERT OR IGNORE INTO inbound VALUES (?, ?)", (move.queue_id, move.value))
+        return True
+
+    def _ack(self, connection: sqlite3.Connection, move: Move) -> None:
+        row = self._existing(move.queue_id)
+        upto = min(move.value, row.tail)
+        if upto <= row.head:
+            return
+        row.head = upto
+        self._delete(connection, row, schema.DELETE_UPTO, (move.queue_id, upto))
+        # "released" is forgotten only here, when the durable head has passed it, never at PUBCOMP
+        connection.execute("DELETE FROM released WHERE queue = ? AND position <= ?", (move.queue_id, upto))
+
+    def _delete(
+        self, connection: sqlite3.Connection, row: QueueRow | None, statement: str, parameters: tuple[int, ...]
+    ) -> int:
+        return self._removed(row, connection.execute(statement, parameters).fetchall())
+
+    def _removed(self, row: QueueRow | None, references: list[tuple[int, int, int, int]]) -> int:
+        """Take removed references (size, qos, body, is_shared) out of the counters of their queue, if there is one."""
+        size_bytes = qos0 = 0
+        for size, qos, body, is_shared in references:
+            size_bytes += size
+            qos0 += not qos
+            self._bodies.released(body, is_shared)
+        if row is not None:
+            row.messages -= len(references)
+            row.bytes -= size_bytes
+            row.qos0 -= qos0
+            row.tenant.messages -= len(references)
+            row.tenant.bytes -= size_bytes
+        return len(references)
+
+    def _finish(self, connection: sqlite3.Connection) -> None:
+        """Before each commit: counters, and a share of the housekeeping so that it keeps up under load as well."""
+        self._shelf.write(connection)
+        if self._dropped is None:
+            self._dropped = list(_firsts(connection.execute("SELECT queue FROM dropped")))
+        if self._dropped:
+            queue_id = self._dropped[-1]
+            if not self._delete(connection, None, schema.DELETE_SOME, (queue_id, queue_id, _HOUSEKEEPING)):
+                connection.execute("DELETE FROM dropped WHERE queue = ?", (queue_id,))
+                self._dropped.pop()
+        self._bodies.bury(connection, self._bury + _HOUSEKEEPING)
+        self._bury = 0
+
+    def _forget(self) -> None:
+        self._shelf.forget()
+        self._bodies.forget()
+        self._bury = 0
+        self._dropped = None
+
+
+def _due(connection: sqlite3.Connection, now_ms: int, count: int, after: ExpiryMark) -> list[tuple[int, int, int]]:
+    """Return the records behind a mark whose time has come, in the order of their marks."""
+    rest = (after.expires_at_ms, now_ms, after.queue_id, after.position, count)
+    due: list[tuple[int, int, int]] = connection.execute(schema.SELECT_EXPIRED_TOO, rest).fetchall()
+    if len(due) < count:
+        later = (after.expires_at_ms, now_ms, count - len(due))
+        due += connection.execute(schema.SELECT_EXPIRED, later).fetchall()
+    return due
+
+
+def _page(
+    rows: Iterable[tuple[int, int, int, str | None, int, bytes | None]],
+    after: int,
+    tail: int,
+    count: int,
+    size_bytes: int,
+) -> Page:
+    records = []
+    for position, qos, flags, subscription_ids, expires_at_ms, body in rows:
+        identifiers = tuple(map(int, subscription_ids.split(","))) if subscription_ids else ()
+        records.append(QueuedRecord(position, qos, flags, identifiers, expires_at_ms, body or b""))
+        size_bytes -= len(records[-1].body)
+        if size_bytes <= 0 or len(records) == count:
+            upto = records[-1].position
+            return Page(records, upto, upto >= tail)
+    return Page(records, max(after, tail), True)
+
+
+def _firsts(rows: Iterable[tuple[int]]) -> tuple[int, ...]:
+    return tuple(row[0] for row in rows)
+
+
+def _unknown(queue_id: int) -> NotFoundError:
+    return NotFoundError(f"queue {queue_id} does not exist")
+
+
+@lru_cache(1_024)
+def _limits(messages: int, size_bytes: int, overflow: int) -> QueueLimits:
+    """Return the same value for the same limits: a start lists all queues, and those of a tenant hardly differ."""
+    return QueueLimits(messages, size_bytes, Overflow(overflow))

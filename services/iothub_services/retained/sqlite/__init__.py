@@ -1,0 +1,1 @@
+"""Retained messages in a SQLite file."""

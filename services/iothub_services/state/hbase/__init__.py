@@ -1,0 +1,1 @@
+"""Session states and checkpoints on HBase."""

@@ -1,0 +1,1 @@
+"""Session states and checkpoints in memory: for tests."""

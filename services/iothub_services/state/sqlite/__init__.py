@@ -1,0 +1,1 @@
+"""Session states and checkpoints in a SQLite file."""

@@ -1,0 +1,140 @@
+"""Reads the CSV rows of a device import, `name,password` or `name` alone, and says of every bad line what is wrong with it.
+
+Knows no store, no hash and no file. Passwords appear in no message, and no text that may be one: with a wrong separator, or columns
+that are swapped, the first column holds the password.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from iothub.base.errors import ConfigError, ConflictError
+from iothub_tenants.accounts.devices import check_password
+from iothub_tenants.identity import DEVICE_NAME, shown
+
+NAMED = ["name"]
+WITH_PASSWORD = ["name", "password"]
+MOST_LISTED = 20  # bad lines; whoever mends those has seen the pattern of the others
+MAX_NAME = 128
+
+_SEPARATORS = frozenset(" ,;|\t")
+_NOT_UTF_8 = "not UTF-8 text: save the file as UTF-8"
+_INSTEAD = "give one, or have secrets generated with --secrets-to FILE"
+
+
+class BadLinesError(ConflictError):
+    """Nothing was imported; `details` names the bad lines."""
+
+    def __init__(self, faults: dict[int, str]) -> None:
+        super().__init__(f"nothing was imported (bad lines: {len(faults)}):")
+        listed = [f"line {line}: {fault}" for line, fault in sorted(faults.items())[:MOST_LISTED]]
+        rest = len(faults) - len(listed)
+        self.details = (*listed, f"and {rest} more") if rest else tuple(listed)
+
+
+@dataclass(slots=True)
+class Sheet:
+    """What was read: password (None: one is to be generated) and line by name, and what is wrong by line."""
+
+    passwords: dict[str, str | None] = field(default_factory=dict, repr=False)
+    lines: dict[str, int] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
+
+    def refuse(self) -> None:
+        """Raise BadLinesError if any line is bad."""
+        if self.faults:
+            raise BadLinesError(self.faults)
+
+
+def read_sheet(lines: Iterable[str], *, is_generating: bool) -> Sheet:
+    """Read the whole text. `is_generating`: a device without a password gets a generated secret; else its line is bad."""
+    sheet = Sheet()
+    rows = _rows(lines, sheet)
+    line, header = next(rows, (1, []))
+    columns = [column.strip().lstrip("\ufeff").lower() for column in header]
+    fault = _header_fault(columns, is_generating=is_generating)
+    if fault:  # the rest would be bad too, line by line, for this one reason
+        sheet.faults = sheet.faults or {line: fault}
+        return sheet
+    for line, row in rows:
+        if len(row) == len(columns):
+            _take(sheet, line, row[0], row[1] if len(row) > 1 else "", is_generating=is_generating)
+        else:
+            sheet.faults[line] = f"{len(row)} columns, expected {len(columns)}"
+    return sheet
+
+
+def _rows(lines: Iterable[str], sheet: Sheet) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, each with the line on which it begins; a broken one is a fault, and the next is read."""
+    rows = csv.reader(lines, strict=True)
+    while True:
+        line = rows.line_num + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            sheet.faults[line] = f"not CSV ({error})"
+        except UnicodeError:
+            sheet.faults[line] = _NOT_UTF_8
+            return
+        else:
+            if any(_is_foreign(cell) for cell in row):
+                sheet.faults[line] = _NOT_UTF_8
+            elif row:
+                yield line, row
+
+
+def _is_foreign(cell: str) -> bool:
+    """Does this hold octets that are no UTF-8, as `errors="surrogateescape"` writes them?"""
+    return not cell.isascii() and any("\udc80" <= mark <= "\udcff" for mark in cell)
+
+
+def _header_fault(columns: list[str], *, is_generating: bool) -> str:
+    """Say what is wrong with the header, which is not shown: it may be the first password."""
+    if columns == WITH_PASSWORD or (columns == NAMED and is_generating):
+        return ""
+    if columns == NAMED:
+        return f"there is no column password: {_INSTEAD}"
+    return "not the header: expected name,password"
+
+
+def _take(sheet: Sheet, line: int, name: str, password: str, *, is_generating: bool) -> None:
+    if not DEVICE_NAME.fullmatch(name):
+        sheet.faults[line] = _name_fault(name, password)
+    elif name in sheet.lines:
+        sheet.faults[line] = f"{name} stands in line {sheet.lines[name]} already"
+    else:
+        sheet.lines[name] = line
+        sheet.passwords[name] = password or None
+        if password:
+            _check_password(sheet, line, name, password)
+        elif not is_generating:
+            sheet.faults[line] = f"the password of {name} is empty: {_INSTEAD}"
+
+
+def _check_password(sheet: Sheet, line: int, name: str, password: str) -> None:
+    try:
+        check_password(password)
+    except ConfigError:
+        sheet.faults[line] = f"the password of {name} is too long or holds a NUL"
+
+
+def _name_fault(name: str, password: str) -> str:
+    if not name:
+        return "the name is empty"
+    is_secret = bool(_SEPARATORS & set(name)) or DEVICE_NAME.fullmatch(password) is not None
+    return f"not a device name{'' if is_secret else f' {shown(name)}'}: {_why(name)}"
+
+
+def _why(name: str) -> str:
+    if len(name) > MAX_NAME:
+        return f"{len(name)} characters, expected at most {MAX_NAME}"
+    at = next(at for at in range(1, len(name) + 1) if not DEVICE_NAME.fullmatch(name[:at]))
+    if name[at - 1] in _SEPARATORS:
+        return (
+            f"character {at} is {name[at - 1]!r}, expected a comma between the columns and none of its like in a name"
+        )
+    return f"character {at} is none of A-Z, a-z, 0-9 and . _ : @ -{' (it must begin with a letter or digit)' if at == 1 else ''}"

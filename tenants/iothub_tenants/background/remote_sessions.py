@@ -1,0 +1,270 @@
+"""What other hubs on the same stores do to sessions, done to the picture that this hub has of them: routes, terms, Wills, who has which.
+
+Knows no log and no thread: it is given events in the order of the log, its own among them. It reads and writes no queue.
+
+Theory: every hub knows every persistent session, or it could not route to it; one hub has it. The rules are those of the fold: an event below the
+session's last epoch in the log counts for nothing, the event with the highest says who has the session. What this hub has claimed and the log
+does not say yet stays as it is: the own event is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from iothub.base import log as logging
+from iothub.base.reasons import Reason
+from iothub.engine.connection import Connection
+from iothub.engine.session import Session
+from iothub.records import events
+from iothub.records.events import Event, EventType, Subject, number_of_hub
+from iothub.records.state import SessionState, fold
+from iothub_services.auth.port import Run
+from iothub_services.sessions.port import ENDED, HERE, Place, SessionControl, Will
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.background.restoring import restore, subscription_of, will_of
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.hub import Hub
+
+log = logging.get(__name__)
+
+_ENDS = frozenset((EventType.SESSION_EXPIRED, EventType.SESSION_DISCARDED))
+_TAKING = frozenset(("clean_start", "ended", "queue_lost", "not_opened"))  # ends that came with another connection
+
+AT_ONCE = 1_000  # sessions that are looked at in one turn of the reactor
+_TOMBSTONES = (
+    10_000  # ends that are remembered: a hub that was slow may create what another one has replaced and ended since
+)
+
+Change = Callable[["Abroad", TenantBroker, Session, Event], None]
+
+
+class Abroad:
+    """On the reactor thread. `me`: the name that this hub writes on its events; `number`: its node number."""
+
+    def __init__(self, hub: Hub, registry: Registry, run: Run, me: str, number: int) -> None:
+        self._hub = hub
+        self._registry = registry
+        self._run = run
+        self._me = me
+        self._number = number
+        self._ended_at: dict[tuple[int, str], int] = {}  # epochs, the oldest end first
+
+    async def apply(self, page: list[Event]) -> None:
+        """Take in a page of the log. Raises UnavailableError: nothing was taken in, for a tenant could not be read."""
+        await self._make_brokers(event.tenant_id for event in page if event.type is EventType.SESSION_CREATED)
+        for event in page:
+            if event.epoch:
+                self._apply(event)
+
+    async def _make_brokers(self, tenant_ids: Iterable[int]) -> None:
+        for tenant_id in {*tenant_ids}:
+            if self._hub.brokers.present(tenant_id) is None:
+                record = await self._run("accounts.tenant", self._registry.tenant_by_id, tenant_id)
+                if record is not None:
+                    await self._hub.brokers.broker(record)
+
+    def _apply(self, event: Event) -> None:
+        broker = self._hub.brokers.present(event.tenant_id)
+        if broker is None:
+            return  # the tenant is gone, or nobody of it has a session
+        session = broker.plane.sessions.get(event.client_id)
+        if event.hub == self._me:
+            self._note_own(broker, session, event)
+        elif event.type is EventType.SESSION_CREATED:
+            if event.epoch > self._ended_at.get((event.tenant_id, event.client_id), 0):
+                self._created(broker, session, event)
+        elif session is not None and session.is_persistent:
+            place: Place | None = session.control.place
+            if place is not None and event.epoch >= place.logged_epoch:
+                place.logged_epoch = event.epoch
+                self._change(broker, session, event)
+
+    def _change(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        """Do what the fold does; whoever wrote it has the session, unless we have claimed it since."""
+        change = _CHANGES.get(event.type)
+        if event.type in _ENDS:
+            self._ended(broker, session, event)
+        elif change is not None:
+            if event.epoch > session.epoch:
+                self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
+                session.epoch = event.epoch
+            change(self, broker, session, event)
+            if event.epoch == session.epoch:
+                self._assign(broker, session, event)
+                broker.allowance.moved(session)
+
+    def _note_own(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
+        """What this hub said is in force here already; new is its place among what others said."""
+        if event.type in _ENDS:
+            self._bury(event)
+        place: Place | None = None if session is None else session.control.place
+        if session is None or place is None or event.epoch < place.logged_epoch:
+            return
+        place.logged_epoch = ENDED if event.type in _ENDS else event.epoch
+        if place.holder != HERE and event.type not in _ENDS and event.epoch >= session.epoch:
+            self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
+            broker.allowance.moved(session)
+
+    # --- events of others
+
+    def _created(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
+        if session is not None:
+            if session.is_persistent and event.epoch <= session.epoch:
+                return  # known from the start, or of a predecessor
+            self._replace(broker, session)
+        state = fold(None, event)
+        if state is not None:
+            control = restore(self._hub, broker, state)
+            control.place = Place(self._holder_of(event), event.epoch, since_ms=event.at_ms)
+            broker.allowance.moved(broker.plane.sessions[event.client_id])
+
+    def _replace(self, broker: TenantBroker, session: Session) -> None:
+        """The client has another session elsewhere."""
+        is_ours = session.is_persistent and not session.control.is_elsewhere
+        self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
+        if is_ours:
+            self._hub.sessions.abandon_queue(session.queue_id)
+        self._hub.sessions.forget(broker, session)
+
+    def _resumed(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        del broker
+        if event.epoch < session.epoch:
+            return  # we have claimed it since
+        facts: Mapping[str, Any] = event.facts
+        control: SessionControl = session.control
+        control.version = facts["protocol_version"]
+        control.expiry_s = facts["session_expiry_s"]
+        control.device_id = facts.get("device_id", control.device_id)
+
+    def _connected(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        if event.epoch < session.epoch:
+            return
+        self._resumed(broker, session, event)
+        session.control.place.is_online = True
+
+    def _disconnected(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        if event.epoch < session.epoch:
+            return
+        if session.connection is not None:
+            self._contradict(broker, session, session.connection)
+            return
+        control: SessionControl = session.control
+        expiry_s = event.facts.get("session_expiry_s")
+        if isinstance(expiry_s, int):
+            control.expiry_s = expiry_s
+        if control.place is not None:
+            control.place.is_online = False
+            control.place.since_ms = event.at_ms
+
+    def _taken_over(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        """A connection to another hub is about to claim it."""
+        if event.epoch >= session.epoch:
+            self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
+            self._disconnected(broker, session, event)
+
+    def _assign(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        holder = self._holder_of(event)
+        if holder == HERE:  # of a predecessor, or of a program that does not say who it is
+            self._hub.sessions.hold(broker, session, self._ago_s(session.control.place.since_ms))
+        else:
+            self._hub.sessions.leave_to(session, holder)
+
+    def _contradict(self, broker: TenantBroker, session: Session, connection: Connection) -> None:
+        """Somebody took this hub for dead; it lives, and so does the connection."""
+        subject = Subject(broker.tenant_id, session.client_id, session.epoch, int(self._hub.clock.wall() * 1000))
+        connected = events.session_connected(
+            subject,
+            device=session.device,
+            protocol_version=connection.version,
+            session_expiry_s=session.control.expiry_s,
+            peer=connection.peer,
+            keep_alive_s=int(connection.keep_alive_s),
+        )
+        self._hub.sessions.note([connected])
+
+    def _ended(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        self._bury(event)
+        reason = Reason.TAKEN_OVER if event.facts.get("reason") in _TAKING else Reason.SESSION_DISCARDED
+        self._hub.sessions.hand_over(broker, session, reason)
+        self._hub.sessions.forget(broker, session)
+
+    def _bury(self, event: Event) -> None:
+        """Remember the epoch, as the fold does."""
+        key = (event.tenant_id, event.client_id)
+        self._ended_at.pop(key, None)
+        self._ended_at[key] = event.epoch
+        if len(self._ended_at) > _TOMBSTONES:
+            del self._ended_at[next(iter(self._ended_at))]
+
+    def _subscribed(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        state = fold(_blank(session), event)
+        for place, options in () if state is None else state.subscriptions.items():
+            subscription = subscription_of(session, place, options)
+            replaced = self._hub.plane.subscribe(session, subscription)
+            broker.allowance.settle(subscription, is_reserved=False, was_there=replaced is not None)
+
+    def _unsubscribed(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        group, topic_filter = event.facts["group"], str(event.facts["filter"]).encode()
+        gone = self._hub.plane.unsubscribe(session, None if group is None else str(group).encode(), topic_filter)
+        if gone is not None:
+            broker.allowance.release_subscription(gone)
+
+    def _will_changed(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        del broker
+        if event.epoch >= session.epoch:
+            state = fold(_blank(session), event)
+            will: Will | None = None if state is None else will_of(state)
+            session.control.will = will
+
+    # --- a hub is gone
+
+    async def inherit(self, numbers: frozenset[int], lost_at_ms: int) -> int:
+        """Have the sessions of hubs that are gone from now on, as a start has those of its predecessor. Returns how many there are."""
+        count = 0
+        for broker in self._hub.brokers:
+            for looked_at, session in enumerate(list(broker.plane.sessions.values()), 1):
+                if looked_at % AT_ONCE == 0:
+                    await self._hub.breathe()
+                if session.is_discarded:
+                    continue
+                place: Place | None = session.control.place if session.is_persistent else None
+                if place is not None and place.holder in numbers:
+                    self._inherit(broker, session, place, lost_at_ms)
+                    count += 1
+        return count
+
+    def _inherit(self, broker: TenantBroker, session: Session, place: Place, lost_at_ms: int) -> None:
+        control: SessionControl = session.control
+        was_online = place.is_online
+        if was_online:
+            place.since_ms = lost_at_ms
+        self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
+        broker.allowance.moved(session)
+        if was_online or control.expires_at or control.will is not None:  # else there is nothing that two could do
+            subject = Subject(broker.tenant_id, session.client_id, session.epoch, place.since_ms)
+            self._hub.sessions.note([events.session_disconnected(subject, reason="hub_lost")])
+
+    def _holder_of(self, event: Event) -> int:
+        number = number_of_hub(event.hub)
+        return HERE if number in (None, self._number) else int(number or 0)
+
+    def _ago_s(self, at_ms: int) -> float:
+        return max(self._hub.clock.wall() - at_ms / 1000, 0.0) if at_ms else 0.0
+
+
+def _blank(session: Session) -> SessionState:
+    """Return what an event is folded over for what it says alone."""
+    return SessionState(session.tenant.tenant_id, session.client_id, 0)
+
+
+_CHANGES: Mapping[EventType, Change] = {
+    EventType.SESSION_RESUMED: Abroad._resumed,
+    EventType.SESSION_CONNECTED: Abroad._connected,
+    EventType.SESSION_DISCONNECTED: Abroad._disconnected,
+    EventType.SESSION_TAKEN_OVER: Abroad._taken_over,
+    EventType.SESSION_SUBSCRIBED: Abroad._subscribed,
+    EventType.SESSION_UNSUBSCRIBED: Abroad._unsubscribed,
+    EventType.WILL_SET: Abroad._will_changed,
+    EventType.WILL_CLEARED: Abroad._will_changed,
+}

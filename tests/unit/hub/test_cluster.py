@@ -1,0 +1,495 @@
+"""A hub among others: until when it may route, what it waits for, and what it does when another one is gone or has overtaken it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock as Reactor
+
+from iothub.base.errors import ConfigError, ConflictError, UnavailableError
+from iothub.base.reasons import Reason
+from iothub.hub import cluster
+from iothub.hub.cluster import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
+from iothub.hub.wait_for_servers import Waiting
+from iothub.testing.clock import ManualClock
+from iothub_services.events.damage import untold
+from iothub_services.events.follower import ALONE_S, PERIOD_S
+from iothub_services.sessions.port import HERE
+from iothub_tenants.accounts import hubs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore, create_schema
+from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members
+from tests.support.control_house import now
+
+
+class Follower:
+    """Reads when the test says so."""
+
+    def __init__(
+        self, _log: object, after: object, _apply: object, _call: object, clock: ManualClock, **told: Any
+    ) -> None:
+        self.after, self.clock, self.on_known, self.on_alarm = after, clock, told["on_known"], told["on_alarm"]
+        self.known_at, self.period_s = clock.monotonic(), 0.0
+        self.waiting: list[Deferred[None]] = []
+        self.is_closed = False
+
+    def start(self) -> None:
+        """The test is the thread."""
+
+    def catch_up(self) -> Deferred[None]:
+        self.waiting.append(Deferred())
+        return self.waiting[-1]
+
+    def round(self) -> None:
+        self.known_at = self.clock.monotonic()
+        self.on_known(self.known_at)
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer.callback(None)
+
+    def close(self, _timeout_s: float) -> None:
+        self.is_closed = True
+
+
+class Held:
+    """A session with a client."""
+
+    def __init__(self) -> None:
+        self.connection, self.epoch = object(), 5
+
+
+class Node:
+    """What `SharedStores` uses of a node: hub number 1."""
+
+    def __init__(self, store: AccountStore) -> None:
+        self.settings: Any = SimpleNamespace(
+            node=SimpleNamespace(number=1, name="one"),
+            queues=SimpleNamespace(driver="hbase", choices=()),
+            hbase=SimpleNamespace(thrift=("here:9090",)),
+        )
+        self.accounts, self.clock = store, ManualClock()
+        self.damaged_events = SimpleNamespace(found=untold)
+        self.reactor: Any = cast("Any", Reactor())
+        self.reactor.callFromThread = lambda call: call()
+        self.threads = SimpleNamespace(run=self.run)
+        self.notes: list[int] = []
+        self.data_dir = SimpleNamespace(
+            read_member=lambda: None,
+            write_member=self.notes.append,
+            path=Path("/nowhere"),
+            queues=Path("/nowhere/queues.db"),
+        )
+        self.journal = SimpleNamespace(hub="")
+        self.states = SimpleNamespace(states_of=lambda keys: [f"state of {key}" for key in keys])
+        self.closed: list[tuple[object, Reason]] = []
+        self.plane = SimpleNamespace(
+            turn=SimpleNamespace(held_at=math.inf),
+            close=lambda connection, reason: self.closed.append((connection, reason)),
+        )
+        self.shared: list[bool] = []
+        self.block_source = SimpleNamespace(share=self.shared.append)
+        self.hub = SimpleNamespace(brokers=[])
+        self.alarms: list[tuple[str, str]] = []
+        self.registry, self.writer = None, SimpleNamespace()
+        self.store_alarms = lambda word, text: self.alarms.append((word, text))
+        self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
+        self.stores = SharedStores(cast("Any", self))
+        self.replaced: list[ConflictError] = []
+
+    async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        pause: Deferred[None] = Deferred()
+        self.reactor.callLater(seconds, pause.callback, None)
+        return pause
+
+    def pass_time(self, seconds: float, *living: Members) -> None:
+        for _ in range(int(seconds * 10)):
+            self.clock.advance(0.1)
+            for member in living:
+                now(member.look())
+            self.reactor.advance(0.1)
+
+    @property
+    def follower(self) -> Follower:
+        return cast("Follower", self.stores._follower)
+
+    def begin(self) -> list[object]:
+        """Join and open; the list is not empty when the doors may be opened."""
+        now(self.stores.join(self.replaced.append))
+        opened: list[object] = []
+        Deferred.fromCoroutine(self.stores.open((7,))).addBoth(opened.append)
+        return opened
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(cluster, "followed_log", lambda _settings: None)
+    monkeypatch.setattr(cluster, "Follower", Follower)
+    url = sqlite_url(tmp_path / "accounts.db")
+    create_schema(url)
+    store = AccountStore(url)
+    yield Node(store)
+    store.close()
+
+
+def other(node: Node) -> Members:
+    """Hub 2, which has joined."""
+    made = Members(node.accounts, cast("Any", node.run), node.clock, 2, "two")
+    now(made.join(None, cast("Any", node.pause)))
+    return made
+
+
+def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
+    """It opens at once; it may route as long as it has looked for others."""
+    assert node.begin() == [None]
+
+    assert node.stores.is_alone
+    now(node.stores.settle())
+    assert node.plane.turn.held_at == node.clock.monotonic() + UNSEEN_S
+    assert (node.follower.after, node.follower.period_s, node.shared[-1]) == ((7,), ALONE_S, False)
+    place = node.stores.place(5)
+    assert place is not None
+    assert (place.holder, place.logged_epoch) == (HERE, 5)
+    assert node.notes == [node.stores.members.incarnation]
+    assert node.journal.hub == f"1.{node.stores.members.incarnation}"
+
+
+def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -> None:
+    """Both; and what it knows has an end."""
+    two = other(node)
+    opened = node.begin()
+    node.pass_time(JOIN_S - 0.5, two)
+    assert opened == node.follower.waiting == []
+    node.pass_time(1, two)
+    assert (opened, len(node.follower.waiting)) == ([], 1)
+
+    node.follower.round()
+
+    assert opened == [None]
+    assert node.plane.turn.held_at == node.clock.monotonic() + FRESH_S
+    assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
+
+
+def test_hub_says_why_nobody_may_publish(node: Node) -> None:
+    """Not for a moment; then with what it cannot read, or whom it cannot ask, until it goes on."""
+    two = other(node)
+    node.begin()
+    node.pass_time(JOIN_S + 0.5, two)
+    node.follower.round()
+    node.pass_time(1, two)
+    assert node.stores.held_back == ""
+
+    node.follower.on_alarm("follower_newer", "an event of format version 99")
+    node.pass_time(5, two)
+    assert node.stores.held_back == "an event of format version 99"
+
+    node.follower.on_alarm("follower_newer", "")
+    assert node.stores.held_back == "the session log could not be read up to its end for 6 s, and publishers wait"
+
+    node.follower.round()
+    assert node.stores.held_back == ""
+
+
+def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone as it may be: it does not know."""
+    node.begin()
+    monkeypatch.setattr(node.stores.members, "look", failing_look)
+
+    node.pass_time(8)
+
+    assert node.stores.held_back == (
+        "the accounts are away: for 6 s nobody knows whether other hubs are there, and publishers wait"
+    )
+
+
+async def failing_look(**_how: object) -> None:
+    raise UnavailableError("the accounts are away")
+
+
+def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> None:
+    """With a reason; it goes on when the log is there again, and opens when the others, who may have taken it for gone, have seen it again."""
+    two = other(node)
+    opened = node.begin()
+    node.pass_time(JOIN_S + 0.5 + CATCH_UP_S + 0.2, two)
+    assert (opened, node.waiting.reason) == (
+        [],
+        "waiting for the session log: the session log could not be followed in time",
+    )
+
+    node.follower.waiting.clear()  # what was given up
+    node.pass_time(1.5, two)
+    node.follower.round()
+
+    assert (opened, node.waiting.reason) == ([], "")
+
+    node.pass_time(JOIN_S + 1.5, two)
+    node.follower.round()
+    assert (opened, node.waiting.reason) == ([None], "")
+
+
+def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> None:
+    """The sessions of the hub before it get an heir (!). It sees the others all the while, and opens when they have seen it again."""
+    two = other(node)
+    neighbours, answers = now(node.stores.join(node.replaced.append)), [UnavailableError("away")] * 15
+
+    async def work() -> None:
+        if answers:
+            raise answers.pop()
+
+    def beat() -> int:
+        return next(row.beat for row in hubs.read(node.accounts) if row.number == 1)
+
+    Deferred.fromCoroutine(node.waiting.until_loaded("the stores", work))
+    before = beat()
+    node.pass_time(GONE_S + 2, two)
+    assert beat() == before
+    assert now(two.inherit()) == {frozenset({1}): pytest.approx(GONE_S, abs=2.5)}
+    assert neighbours.newcomers() == {2}
+
+    node.pass_time(5, two)
+    opened: list[object] = []
+    Deferred.fromCoroutine(node.stores.open((7,))).addBoth(opened.append)
+    node.pass_time(JOIN_S - 2, two)
+    assert opened == node.follower.waiting == []
+    assert two.living == {1}
+    node.pass_time(2, two)
+    node.follower.round()
+    assert opened == [None]
+
+
+def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
+    """Also when they have left again: what they began is theirs."""
+    neighbours = now(node.stores.join(node.replaced.append))
+    assert not neighbours.has_company
+    two = other(node)
+    node.pass_time(2, two)
+    assert (neighbours.living, neighbours.newcomers()) == (frozenset(), {2})
+
+    now(two.leave())
+    node.pass_time(GONE_S + 2)
+
+    assert node.stores.others.living() == frozenset()
+    assert neighbours.has_company
+
+
+def test_subscription_settles_after_a_while_when_there_are_others(node: Node) -> None:
+    """Longer than anybody routes by an old picture."""
+    two = other(node)
+    node.begin()
+    settled: list[object] = []
+    Deferred.fromCoroutine(node.stores.settle()).addBoth(settled.append)
+
+    node.pass_time(SETTLE_S - 0.1, two)
+    assert settled == []
+    node.pass_time(0.2, two)
+
+    assert settled == [None]
+    assert SETTLE_S > FRESH_S
+
+
+def test_log_that_cannot_be_followed_is_not_waited_for_for_ever(node: Node) -> None:
+    with pytest.raises(UnavailableError):
+        now(node.stores.catch_up())
+    node.begin()
+    failures: list[Any] = []
+    Deferred.fromCoroutine(node.stores.catch_up()).addErrback(failures.append)
+
+    node.reactor.advance(CATCH_UP_S + 0.1)
+
+    assert failures[0].check(UnavailableError)
+
+
+def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when it was last seen."""
+    inherited: list[tuple[frozenset[int], int]] = []
+    two = other(node)
+    node.begin()
+
+    async def inherit(numbers: frozenset[int], lost_at_ms: int) -> int:
+        inherited.append((numbers, lost_at_ms))
+        return 3
+
+    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    node.pass_time(JOIN_S, two)
+    node.follower.round()
+    seen_at = node.clock.wall()
+
+    node.pass_time(GONE_S + 2)
+    assert inherited == []
+    node.follower.round()
+
+    ((numbers, lost_at_ms),) = inherited
+    assert numbers == frozenset({2})
+    assert abs(lost_at_ms / 1000 - seen_at) <= 2.0
+    assert node.stores.others.living() == frozenset()
+
+
+def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else will ever end the sessions of the hub that is gone."""
+    inherited: list[frozenset[int]] = []
+    two = other(node)
+    node.begin()
+
+    async def inherit(numbers: frozenset[int], _lost_at_ms: int) -> int:
+        inherited.append(numbers)
+        if len(inherited) == 1:
+            raise UnavailableError("no")
+        return 3
+
+    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    node.pass_time(JOIN_S, two)
+    node.follower.round()
+    node.pass_time(GONE_S + 2)
+    for _ in range(3):
+        node.follower.round()
+        node.pass_time(1.5)
+
+    assert inherited == [frozenset({2})] * 2
+
+
+def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log could not be read while it was gone: its clients are there again, and their Wills are not due (!)."""
+    inherited: list[frozenset[int]] = []
+    two = other(node)
+    node.begin()
+
+    async def inherit(numbers: frozenset[int], _lost_at_ms: int) -> int:
+        inherited.append(numbers)
+        return 3
+
+    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    node.pass_time(JOIN_S, two)
+    node.follower.round()
+    node.pass_time(GONE_S + 2)
+    node.pass_time(2, two)
+    node.follower.round()
+    assert inherited == []
+
+    node.pass_time(GONE_S + 2)
+    node.follower.round()
+    assert inherited == [frozenset({2})]
+
+
+def test_hub_whose_place_was_taken_says_so(node: Node) -> None:
+    """It must not go on."""
+    node.begin()
+    row = hubs.read(node.accounts)[0]
+    assert hubs.begin(node.accounts, 1, "quicker", row) is not None
+
+    node.pass_time(2)
+
+    assert [type(error) for error in node.replaced][:1] == [ConflictError]
+
+
+def test_client_whose_session_was_claimed_elsewhere_is_closed_when_the_log_does_not_say_more(node: Node) -> None:
+    """The other hub died between the claim and its event; else the follower has seen to it."""
+    node.begin()
+    stuck, moved = Held(), Held()
+    for session in (stuck, moved, stuck):
+        node.stores._refused(cast("Any", session))
+    moved.epoch = 6
+
+    assert len(node.follower.waiting) == 2
+    node.follower.round()
+
+    assert node.closed == [(stuck.connection, Reason.TAKEN_OVER)]
+
+
+def test_log_that_cannot_be_followed_is_an_alarm_when_there_are_others(node: Node) -> None:
+    """A hub that is alone misses nothing."""
+    node.begin()
+    node.follower.on_alarm("follower_failing", "away")
+    other(node)
+    now(node.stores.members.look())
+    node.follower.on_alarm("follower_failing", "away")
+
+    assert node.alarms == [("follower_failing", ""), ("follower_failing", "away")]
+
+
+def test_states_are_looked_at_again_in_a_thread(node: Node) -> None:
+    neighbours = now(node.stores.join(node.replaced.append))
+
+    assert now(neighbours.look_again([SimpleNamespace(key=(7, "c"))])) == ["state of (7, 'c')"]
+
+
+def test_goodbye_is_said_after_everything_else(node: Node) -> None:
+    """Nothing is held back any more, and nobody looks."""
+    node.begin()
+
+    now(node.stores.stop_following())
+    now(node.stores.leave(has_said_all=True))
+    node.pass_time(3)
+
+    assert node.follower.is_closed
+    assert node.plane.turn.held_at == math.inf
+    assert hubs.read(node.accounts)[0].is_ended
+    assert node.reactor.getDelayedCalls() == []
+
+
+def test_hub_is_alone_only_when_it_knows_what_the_other_one_said_last(node: Node) -> None:
+    """The other's row says goodbye before its last events have been read here: they may have made sessions and routes (!)."""
+    two = other(node)
+    node.begin()
+    node.pass_time(6, two)
+    node.follower.round()
+    node.pass_time(3, two)  # the log cannot be read for a while
+    assert node.plane.turn.held_at < node.clock.monotonic()
+
+    now(two.leave())
+    node.pass_time(1.2)
+    was_alone = node.stores.is_alone
+    assert node.plane.turn.held_at < node.clock.monotonic()
+
+    node.follower.round()
+    node.pass_time(1.1)
+    assert (was_alone, node.stores.is_alone) == (False, True)
+    assert node.plane.turn.held_at > node.clock.monotonic()
+
+
+def test_heartbeat_does_not_wait_for_the_log(node: Node) -> None:
+    """It would seem gone to a third hub, which would take over from it."""
+    two = other(node)
+    node.begin()
+    node.pass_time(6, two)
+    node.follower.round()
+    node.pass_time(GONE_S + 3)  # two is gone, and the log cannot be read
+    before = hubs.read(node.accounts)[0].beat
+
+    node.pass_time(8)
+
+    assert hubs.read(node.accounts)[0].beat - before >= 6
+
+
+def test_hub_lives_for_the_others_until_its_last_events_are_in_the_log(node: Node) -> None:
+    """An heir would take over from it while it still writes. If they do not get there, the others see it fall silent."""
+    node.begin()
+    now(node.stores.stop_following())
+    before = hubs.read(node.accounts)[0].beat
+    node.pass_time(5)
+    assert hubs.read(node.accounts)[0].beat - before >= 4
+
+    now(node.stores.leave(has_said_all=False))
+    before = hubs.read(node.accounts)[0].beat
+    node.pass_time(5)
+    (row,) = hubs.read(node.accounts)
+    assert (row.beat, row.is_ended) == (before, False)
+
+
+def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:
+    """They could not store for them, and would acknowledge all the same."""
+    other(node)
+    node.settings.queues.driver = "sqlite"
+
+    with pytest.raises(ConfigError, match=r"queues here are in a file .* choose hbase, hbase-plain or redis"):
+        node.begin()
+    assert next(row.is_ended for row in hubs.read(node.accounts) if row.number == 1)

@@ -1,0 +1,43 @@
+"""The heartbeat measures what the reactor kept others waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.hub.reactor_lag import PERIOD_S, Heartbeat
+from iothub.testing.clock import ManualClock
+
+
+class Reactor:
+    """Calls what is due when told to."""
+
+    def __init__(self) -> None:
+        self.planned: list[tuple[float, object]] = []
+
+    def later(self, seconds: float, call: object) -> None:
+        self.planned.append((seconds, call))
+
+    def run(self) -> None:
+        planned, self.planned = self.planned, []
+        for _, call in planned:
+            call()  # type: ignore[operator]
+
+
+def test_heartbeat_says_how_late_it_is() -> None:
+    clock, reactor, felt = ManualClock(), Reactor(), list[float]()
+    Heartbeat(reactor.later, clock, felt.append).start()
+    for pause in (PERIOD_S, PERIOD_S + 0.4):
+        clock.advance(pause)
+        reactor.run()
+
+    assert felt == [pytest.approx(0.0), pytest.approx(0.4)]
+
+
+def test_heartbeat_stops() -> None:
+    clock, reactor, felt = ManualClock(), Reactor(), list[float]()
+    heart = Heartbeat(reactor.later, clock, felt.append)
+    heart.start()
+    heart.stop()
+    reactor.run()
+
+    assert (felt, reactor.planned) == ([], [])

@@ -1,0 +1,99 @@
+"""The rows of an import: what is wrong with each bad line, without a word that may be a password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from iothub_tenants.accounts.csv_rows import BadLinesError, Sheet, read_sheet
+
+HEADER = "name,password"
+
+
+def faults(*rows: str, is_generating: bool = False) -> dict[int, str]:
+    return read_sheet(rows, is_generating=is_generating).faults
+
+
+def test_rows_are_read_with_their_lines() -> None:
+    """Quotes, blank lines, a byte order mark and the header's case are CSV's business."""
+    sheet = read_sheet(["\ufeffName, PASSWORD\r\n", "dev1,one\r\n", "\r\n", 'dev2,"a,""b"""\r\n'], is_generating=False)
+
+    assert sheet == Sheet({"dev1": "one", "dev2": 'a,"b"'}, {"dev1": 2, "dev2": 4}, {})
+
+
+@pytest.mark.parametrize("rows", [["name", "dev1", "dev2"], [HEADER, "dev1,", "dev2,"]])
+def test_device_without_a_password_waits_for_a_secret(rows: list[str]) -> None:
+    assert read_sheet(rows, is_generating=True).passwords == {"dev1": None, "dev2": None}
+
+
+@pytest.mark.parametrize("rows", [["name", "dev1"], [HEADER, "dev1,"]])
+def test_missing_password_says_how_to_go_on(rows: list[str]) -> None:
+    (fault,) = faults(*rows).values()
+
+    assert "--secrets-to FILE" in fault
+
+
+@pytest.mark.parametrize("rows", [[], ["dev1,x"], ["name;password", "a;b"], ["name,password,x"], ["", "x,y"]])
+def test_text_without_the_header_is_bad_in_one_line(rows: list[str]) -> None:
+    """Its rows would all be bad for the same reason; what stands there may be a password."""
+    found = faults(*rows)
+
+    assert list(found.values()) == ["not the header: expected name,password"]
+    assert list(found) == [2 if rows[:1] == [""] else 1]
+
+
+def test_broken_quotes_are_named_and_the_rest_is_read() -> None:
+    found = faults(HEADER, 'dev1,"x"y', "dev2,x,y", 'dev3,"no end')
+
+    assert found[2].startswith("not CSV (")
+    assert found[3] == "3 columns, expected 2"
+    assert found[4] == "not CSV (unexpected end of data)"
+
+
+def test_text_that_is_no_utf_8_is_named_by_line() -> None:
+    """As `errors="surrogateescape"` reads it, and as a strict reader fails."""
+    assert faults(HEADER, "dev1,x", "dev2,\udcff", "dev3,\udcfe") == {
+        3: "not UTF-8 text: save the file as UTF-8",
+        4: "not UTF-8 text: save the file as UTF-8",
+    }
+
+    def rows() -> Iterator[str]:
+        yield HEADER
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    assert list(read_sheet(rows(), is_generating=False).faults) == [2]
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("bäd,p w", "not a device name 'b\\xe4d': character 2 is none of A-Z, a-z, 0-9 and . _ : @ -"),
+        ("-dev,p w", "not a device name '-dev': character 1 is none of"),
+        (f"{'x' * 129},p w", "129 characters, expected at most 128"),
+        (",x", "the name is empty"),
+        (f"dev1,{'x' * 1025}", "the password of dev1 is too long or holds a NUL"),
+    ],
+)
+def test_bad_name_is_shown_with_what_is_wrong(row: str, fault: str) -> None:
+    assert fault in faults(HEADER, row)[2]
+
+
+@pytest.mark.parametrize("row", ["dev1;s!cret,", "dev1 s!cret,x", "dev1\ts!cret,", "dev1|s!cret,", "s!cret,dev1"])
+def test_text_that_may_be_a_password_is_not_shown(row: str) -> None:
+    """A wrong separator, or swapped columns."""
+    fault = faults(HEADER, row, is_generating=True)[2]
+
+    assert fault.startswith("not a device name: character ")
+    assert "s!cret" not in fault
+
+
+def test_only_the_first_bad_lines_are_listed() -> None:
+    sheet = Sheet(faults=dict.fromkeys(range(30, 1, -1), "bad"))
+
+    with pytest.raises(BadLinesError, match=r"nothing was imported \(bad lines: 29\)") as refusal:
+        sheet.refuse()
+
+    assert refusal.value.exit_code == 4
+    assert refusal.value.details[0] == "line 2: bad"
+    assert refusal.value.details[19:] == ("line 21: bad", "and 9 more")

@@ -1,0 +1,340 @@
+"""A deleted device leaves no session behind: nothing of it waits for a successor of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from iothub.base.errors import BackendError, UnavailableError
+from iothub_services.quota.names import Quota
+from iothub_tenants.accounts.changes import Change
+from iothub_tenants.accounts.store import ChangeKind
+from iothub_tenants.background import device_removal
+from iothub_tenants.background.apply_changes import Obedience
+from iothub_tenants.background.device_removal import Departures
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.queue_bounds import QueueBounds
+from tests.support import property_names as names
+from tests.support.control_house import House, device, now
+from tests.support.packets import DISCONNECT, PUBLISH
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+WILL = ("wills/x", b"gone", 1, False)
+
+
+def deleted(number: int, device: str = "dev1", tenant_id: int = 7) -> Change:
+    return Change(number, tenant_id, ChangeKind.DEVICE_DELETED, device, 0)
+
+
+class Remembered:
+    """Asked to forget devices; `is_down`: the accounts do not say whose they are."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[tuple[int, set[str]]] = []
+        self.is_down = False
+
+    async def forget(self, tenant_id: int, names: Collection[str]) -> None:
+        if self.is_down:
+            raise UnavailableError("accounts.db: database is locked")
+        self.forgotten.append((tenant_id, set(names)))
+
+
+def departures_of(house: House) -> Departures:
+    return Departures(house.hub, Remembered().forget)
+
+
+def obedience_of(house: House) -> Obedience:
+    async def own(_tenant_id: int) -> dict[str, str]:
+        return house.own
+
+    async def nobody(_plan: str) -> list[int]:
+        return []
+
+    bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
+    return Obedience(house.hub, bounds, own, nobody)
+
+
+def number(house: House, device_id: int, name: str = "dev1") -> None:
+    """Have the device of this name be another one; whoever has its name is let in by the same secret."""
+    house.accounts.add(house.accounts.tenants["acme"], device(name, id=device_id))
+    house.hub.authenticator.invalidate(7, name)
+
+
+def end(house: House, leaving: Departures) -> None:
+    now(leaving.turn())
+    house.settle()
+
+
+def test_sessions_end_with_queues_subscriptions_and_reservations(house: House) -> None:
+    """Connected or away, kept or not; another device's stay."""
+    house.join("away", props=KEPT).disconnect()
+    house.join("kept", props=KEPT).subscribe(("a", 1))
+    house.join("transient").subscribe(("a", 0))
+    other = house.join("other", username="acme/dev2", props=KEPT)
+    leaving = departures_of(house)
+    leaving.note([deleted(5)])
+
+    end(house, leaving)
+
+    assert list(house.acme.plane.sessions) == ["other"]
+    assert len(house.queues.dropped) == 2
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS), house.used(Quota.CONNECTIONS)) == (1, 0, 1)
+    assert house.journal.words().count("session.discarded") == 2
+    assert (leaving.is_pending, leaving.settled) == (False, 5)
+    other.ping()
+
+
+def test_connections_hear_that_their_credential_is_gone(house: House) -> None:
+    """0x87, as after any other revocation."""
+    guest = house.join("c", props=KEPT)
+    leaving = departures_of(house)
+    leaving.note([deleted(1)])
+
+    end(house, leaving)
+
+    assert [each.code for each in guest.expect_closed() if each.kind == DISCONNECT] == [0x87]
+
+
+def test_wills_of_a_deleted_device_are_not_published(house: House) -> None:
+    """Neither those of connections nor those that wait for their delay."""
+    watcher = house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("wills/#", 0))
+    house.join("transient", will=WILL)
+    house.join("kept", props=KEPT, will=WILL)
+    house.join("waiting", props=KEPT, will=WILL, will_props=[(names.WILL_DELAY, 50)]).close()
+    leaving = departures_of(house)
+    leaving.note([deleted(1)])
+
+    end(house, leaving)
+    house.pass_time(60.0)
+
+    watcher.ping()
+    assert [each for each in watcher.received if each.kind == PUBLISH] == []
+
+
+def test_what_the_store_refuses_is_tried_again(house: House) -> None:
+    """The deletion is not settled before; a later one does not hide it."""
+    house.join("c", props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+    house.journal.is_down = True
+    end(house, leaving)
+    leaving.note([deleted(4, "dev2")])
+    end(house, leaving)
+    assert (leaving.is_pending, leaving.settled) == (True, 2)
+    assert "c" in house.acme.plane.sessions
+
+    house.journal.is_down = False
+    end(house, leaving)
+
+    assert (leaving.is_pending, leaving.settled) == (False, 4)
+    assert house.acme.plane.sessions == {}
+
+
+def test_turn_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device with very many sessions keeps no other change waiting."""
+    monkeypatch.setattr(device_removal, "PER_TURN", 2)
+    for name in ("one", "two", "three"):
+        house.join(name, props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(1)])
+
+    end(house, leaving)
+    assert len(house.acme.plane.sessions) == 1
+    end(house, leaving)
+    assert house.acme.plane.sessions == {}
+
+
+def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are: the next turn begins behind it, and it comes again."""
+    monkeypatch.setattr(device_removal, "PER_TURN", 2)
+    for client_id in ("stuck1", "stuck2"):
+        house.join(client_id, props=KEPT).disconnect()
+    house.join("other", username="acme/dev2", props=KEPT).disconnect()
+    discard = house.hub.sessions.discard
+    is_failing = True
+
+    async def failing(broker: TenantBroker, client_id: str, *rest: Any) -> None:
+        if is_failing and client_id.startswith("stuck"):
+            raise BackendError("queues.db: disk full", retryable=True)
+        await discard(broker, client_id, *rest)
+
+    monkeypatch.setattr(house.hub.sessions, "discard", failing)
+    leaving = departures_of(house)
+    leaving.note([deleted(1), deleted(2, "dev2")])
+
+    end(house, leaving)
+    end(house, leaving)
+    assert sorted(house.acme.plane.sessions) == ["stuck1", "stuck2"]
+    assert leaving.settled == 0
+
+    is_failing = False
+    end(house, leaving)
+    assert (house.acme.plane.sessions, leaving.settled) == ({}, 2)
+
+
+def test_device_of_another_tenant_and_other_changes_mean_nobody_here(house: House) -> None:
+    """A tenant that is not here has no sessions."""
+    house.join("c", props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(1, tenant_id=8), Change(2, 7, ChangeKind.DEVICE, "dev1", 0)])
+
+    end(house, leaving)
+
+    assert "c" in house.acme.plane.sessions
+    assert (leaving.is_pending, leaving.settled) == (False, 1)
+
+
+def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_closed(house: House) -> None:
+    """Clients come back at once: their old record must not let them begin a session that nobody ends."""
+    guest = house.join("c", props=KEPT)
+    del house.accounts.devices[7, "dev1"]
+    leaving = departures_of(house)
+    leaving.note([deleted(1)])
+
+    end(house, leaving)
+    guest.expect_closed()
+
+    assert house.ask("c", props=KEPT).connack.code != 0
+    assert house.acme.plane.sessions == {}
+
+
+def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(house: House) -> None:
+    """The sessions that end are those that were there when the hub heard of the deletion."""
+    house.join("old", props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+    house.journal.is_down = True
+    end(house, leaving)
+    successor = house.join("transient")
+
+    end(house, leaving)
+    house.journal.is_down = False
+    house.join("new", props=KEPT)
+    end(house, leaving)
+
+    assert sorted(house.acme.plane.sessions) == ["new", "transient"]
+    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    successor.ping()
+
+
+def test_successor_under_the_same_client_id_is_not_hit(house: House) -> None:
+    """While the end of the old session waits for its turn, the successor begins anew under the same Client Identifier."""
+    house.join("c", props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+    house.journal.is_held = True
+    successor = house.stranger()
+    successor.send(successor.connect_bytes("c", "acme/dev1", props=KEPT))
+    Deferred.fromCoroutine(leaving.turn())
+
+    house.journal.release()
+    house.settle()
+
+    assert successor.expect(2).code == 0
+    successor.ping()
+    end(house, leaving)
+    assert leaving.is_pending is False
+    successor.ping()
+
+
+def test_successor_that_came_before_the_deletion_was_heard_of_is_spared(house: House) -> None:
+    """Deleted and made anew between two looks at the accounts: both have sessions, only the successor's stay."""
+    number(house, 1)
+    house.join("old", props=KEPT).subscribe(("a", 1))
+    number(house, 2)
+    successor = house.join("new", props=KEPT)
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+
+    end(house, leaving)
+
+    assert list(house.acme.plane.sessions) == ["new"]
+    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    successor.ping()
+
+
+def test_deletion_that_is_heard_of_again_does_no_harm(house: House) -> None:
+    """A hub that could not note that it has obeyed hears of it at its next start; the successor has gone on since."""
+    number(house, 1)
+    house.join("old", props=KEPT).disconnect()
+    first = departures_of(house)
+    first.note([deleted(3)])
+    end(house, first)
+    number(house, 2)
+    successor = house.join("old", props=KEPT)
+    house.journal.words()
+
+    again = departures_of(house)
+    again.note([deleted(3)])
+    end(house, again)
+
+    assert list(house.acme.plane.sessions) == ["old"]
+    assert (again.is_pending, again.settled) == (False, 3)
+    assert house.journal.words() == []
+    successor.ping()
+
+
+def test_nobody_is_ended_while_it_is_not_known_whether_there_is_a_successor(house: House) -> None:
+    """The accounts do not answer: later."""
+    number(house, 1)
+    house.join("c", props=KEPT).disconnect()
+    leaving = departures_of(house)
+    leaving.note([deleted(3)])
+    house.accounts.is_down = True
+    end(house, leaving)
+    assert (leaving.is_pending, leaving.settled) == (True, 2)
+
+    house.accounts.is_down = False
+    del house.accounts.devices[7, "dev1"]
+    end(house, leaving)
+
+    assert house.acme.plane.sessions == {}
+    assert (leaving.is_pending, leaving.settled) == (False, 3)
+
+
+def test_what_was_remembered_of_a_device_is_forgotten_when_its_sessions_have_ended(house: House) -> None:
+    """By all devices of a tenant at once; what cannot be forgotten now is tried again."""
+    remembered = Remembered()
+    leaving = Departures(house.hub, remembered.forget)
+    house.join("c", props=KEPT).disconnect()
+    leaving.note([deleted(3), deleted(4, "dev2"), deleted(5, tenant_id=8)])
+    house.journal.is_down = remembered.is_down = True
+    with pytest.raises(UnavailableError):
+        end(house, leaving)
+    assert leaving.settled == 2
+
+    house.journal.is_down = remembered.is_down = False
+    end(house, leaving)
+    end(house, leaving)
+
+    assert remembered.forgotten == [(7, {"dev1", "dev2"}), (8, {"dev1"})]
+
+
+def test_device_that_is_deleted_and_made_anew_in_one_look_inherits_nothing(house: House) -> None:
+    """Both lines come in one batch; whatever lets in the successor would let in its predecessor, too."""
+    house.own = {"dev1": "session_subscriptions=1"}
+    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=1, limits="session_subscriptions=1"))
+    connected, away = house.join("connected", props=KEPT), house.join("away", props=KEPT)
+    away.subscribe(("a", 1))
+    away.disconnect()
+    house.join("p", username="acme/dev2").publish("a", b"old", 1)
+    batch = [deleted(3), Change(4, 7, ChangeKind.DEVICE, "dev1", 0)]
+    house.own = {}
+    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=2))
+    leaving = departures_of(house)
+
+    leaving.note(batch)
+    end(house, leaving)
+    now(obedience_of(house).obey(batch))
+    house.settle()
+
+    assert [each.code for each in connected.expect_closed() if each.kind == DISCONNECT] == [0x87]
+    successor = house.join("away", clean=False, props=KEPT)
+    assert not successor.connack.session_present
+    assert successor.subscribe(("b", 1), ("c", 1)).codes == [1, 1]
+    assert [each for each in successor.fence() if each.kind == PUBLISH] == []
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (1, 2)

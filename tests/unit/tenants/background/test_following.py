@@ -1,0 +1,442 @@
+"""A hub follows its accounts: deletions, changes and commands, over a real accounts database and a control plane of doubles."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import delete
+from twisted.internet.defer import Deferred
+
+from iothub.base.errors import BackendError, UnavailableError
+from iothub.records.admin_commands import Verb
+from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.port import TenantRecord
+from iothub_tenants.accounts import changes, commands, devices, tenants
+from iothub_tenants.accounts.changes import ChangeWatcher
+from iothub_tenants.accounts.commands import CommandState
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tables import change_log
+from iothub_tenants.background.admin_commands import Errands
+from iothub_tenants.background.apply_changes import Obedience
+from iothub_tenants.background.device_removal import Departures
+from iothub_tenants.background.following import Following
+from iothub_tenants.broker.queue_bounds import QueueBounds
+from tests.support import property_names as names
+from tests.support.control_house import EVERYTHING, House, device, now
+from tests.support.packets import DISCONNECT
+from tests.support.party import Guest
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+
+
+class Marks:
+    """What a hub has noted; `is_full`: nothing can be."""
+
+    def __init__(self) -> None:
+        self.mark: int | None = None
+        self.is_full = False
+
+    def read_obeyed(self) -> int | None:
+        return self.mark
+
+    def write_obeyed(self, change: int) -> None:
+        if self.is_full:
+            raise UnavailableError("obeyed.json cannot be written: disk full")
+        self.mark = change
+
+
+class Desk:
+    """A hub's accounts with tenant `acme` (id 7, as in the house) and its device `dev1`; `start` begins another life of the hub.
+
+    `gates`: calls, by name, that have no answer before these have fired.
+    """
+
+    def __init__(self, house: House, store: AccountStore) -> None:
+        self.house = house
+        self.gates: dict[str, list[Deferred[None]]] = defaultdict(list)
+        self.store = store
+        self.marks = Marks()
+        self.pings = 0
+        for number in range(6):
+            tenants.create(store, f"other{number}")
+        assert tenants.create(store, "acme").id == 7
+        self.make()
+        self.following = self.start()
+
+    def make(self) -> None:
+        """Make `dev1`, with the secret that the house knows."""
+        devices.create(self.store, "acme", "dev1", password="secret")
+        known = Registry(self.store).find_device(7, "dev1")
+        assert known is not None
+        self.house.accounts.add(self.house.accounts.tenants["acme"], known)
+
+    def delete(self) -> None:
+        devices.delete(self.store, "acme", "dev1")
+        del self.house.accounts.devices[7, "dev1"]
+
+    def start(self) -> Following:
+        hub, house = self.house.hub, self.house
+        queues = cast("Any", house.queues)
+        bounds = QueueBounds(queues, hub.brokers, house.later)
+        following = Following(
+            self.store,
+            cast("Any", self._run),
+            self.marks,
+            house.later,
+            Departures(hub, self._nothing),
+            Obedience(hub, bounds, self._own_limits, self._nothing),
+            Errands(hub, queues, self._nothing, self._ping),
+        )
+        self.horizon = Horizon(self.store.clock, 60.0)
+        now(following.begin(ChangeWatcher(self.store), self.horizon))
+        return following
+
+    async def _run(self, name: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        for gate in self.gates[name]:
+            await gate
+        return call(*args, **kwargs)
+
+    async def _own_limits(self, tenant_id: int) -> dict[str, str]:
+        for gate in self.gates[f"limits of {tenant_id}"]:
+            await gate
+        return {}
+
+    async def _nothing(self, *_: object) -> Any:
+        return {}
+
+    def _ping(self) -> dict[str, object]:
+        self.pings += 1
+        return {"sessions": len(self.house.acme.plane.sessions)}
+
+    def look(self) -> None:
+        now(self.following.look())
+        self.house.settle()
+
+    def disable(self, tenant: str, name: str) -> None:
+        record = self.house.accounts.tenants[tenant]
+        known = self.house.accounts.devices[record.id, name]
+        self.house.accounts.add(record, replace(known, is_enabled=False))
+        devices.disable(self.store, tenant, name)
+
+    def add(self, tenant: str, name: str) -> None:
+        """Make a device of a tenant that only SQL has."""
+        devices.create(self.store, tenant, name, password="secret")
+        record = TenantRecord(tenants.show(self.store, tenant).id, tenant, rules=(EVERYTHING,))
+        self.house.accounts.add(record, device(name))
+
+    @property
+    def last_change(self) -> int:
+        return ChangeWatcher(self.store).after
+
+
+@pytest.fixture
+def desk(house: House, store: AccountStore) -> Desk:
+    return Desk(house, store)
+
+
+def test_start_notes_where_it_begins(desk: Desk) -> None:
+    """Deletions before it are nobody's business any more."""
+    assert desk.marks.mark == desk.last_change
+
+
+def test_horizon_hears_of_every_look(desk: Desk) -> None:
+    """What lies in a shared cache is compared with what was seen, from the start on."""
+    before = desk.horizon.as_of()
+    assert before.change == desk.last_change
+    assert desk.horizon.has_device(7, "dev1", before)
+
+    desk.delete()
+    assert desk.horizon.as_of() == before
+    desk.look()
+
+    assert desk.horizon.as_of().change == desk.last_change
+    assert not desk.horizon.has_device(7, "dev1", before)
+    assert desk.horizon.has_device(7, "dev1", desk.horizon.as_of())
+
+
+def test_deletion_is_noted_when_its_sessions_have_ended(desk: Desk) -> None:
+    """Not while a store refuses their end."""
+    desk.house.join("c", props=KEPT).disconnect()
+    desk.delete()
+    desk.house.journal.is_down = True
+    before = desk.marks.mark
+    desk.look()
+    assert desk.marks.mark == before
+
+    desk.house.journal.is_down = False
+    desk.look()
+
+    assert desk.house.acme.plane.sessions == {}
+    assert desk.marks.mark == desk.last_change
+
+
+def test_deletion_that_could_not_be_noted_spares_the_successor_at_the_next_start(desk: Desk) -> None:
+    """The disk is full when it was obeyed; the device was made anew and has a session when the hub hears of it again."""
+    desk.house.join("c", props=KEPT).disconnect()
+    desk.marks.is_full = True
+    desk.delete()
+    desk.look()
+    assert desk.house.acme.plane.sessions == {}
+    desk.make()
+    desk.look()
+    successor = desk.house.join("c", props=KEPT)
+
+    desk.start()
+    assert list(desk.house.acme.plane.sessions) == ["c"]
+    desk.marks.is_full = False
+    desk.start()
+
+    assert list(desk.house.acme.plane.sessions) == ["c"]
+    assert desk.marks.mark == desk.last_change
+    successor.ping()
+
+
+def _put_back(store: AccountStore, after: int) -> None:
+    """As a backup would: the lines behind this one were never written."""
+    with store.write() as writer:
+        writer.connection.execute(delete(change_log).where(change_log.c.id > after))
+
+
+def test_accounts_that_were_put_back_are_looked_at_anew(desk: Desk) -> None:
+    """Under a running hub, and what is changed from then on has numbers that it has seen already."""
+    before = desk.last_change
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    guest, seen = desk.house.join("c"), desk.horizon.as_of()
+    _put_back(desk.store, before)
+    desk.house.accounts.devices.pop((7, "dev1"))
+
+    desk.look()
+
+    guest.expect_closed()
+    assert desk.horizon.as_of().change == desk.last_change == before
+    assert not desk.horizon.has_device(7, "dev1", seen)
+    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    desk.look()
+    assert commands.show(desk.store, number).state is CommandState.DONE
+
+
+def test_look_at_everything_that_fails_is_done_by_the_next_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes away in the middle of it."""
+    before = desk.last_change
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    guest = desk.house.join("c")
+    _put_back(desk.store, before)
+    desk.house.accounts.devices.pop((7, "dev1"))
+    with monkeypatch.context() as patched:
+        patched.setattr("iothub_tenants.background.following.latest", _fail)
+        with pytest.raises(BackendError):
+            desk.look()
+
+    desk.look()
+
+    guest.expect_closed()
+    assert desk.horizon.as_of().change == before
+
+
+def _fail(*_: object) -> None:
+    raise BackendError("the accounts database does not answer", retryable=True)
+
+
+def test_deletion_is_obeyed_although_accounts_that_are_gone_were_further(desk: Desk) -> None:
+    """What this hub has noted is of the log before the accounts were put back."""
+    desk.house.join("c", props=KEPT).disconnect()
+    desk.marks.mark = desk.last_change + 100
+    desk.delete()
+
+    desk.start()
+
+    assert desk.house.acme.plane.sessions == {}
+
+
+def test_mark_that_could_not_be_written_is_tried_again_at_the_next_look(desk: Desk) -> None:
+    """Without another change."""
+    desk.marks.is_full = True
+    desk.delete()
+    desk.look()
+    desk.marks.is_full = False
+
+    desk.look()
+
+    assert desk.marks.mark == desk.last_change
+
+
+def test_deletion_of_the_meantime_is_not_missed_when_nothing_was_ever_noted(desk: Desk) -> None:
+    """The folder could never be written: the log of changes has it all the same."""
+    desk.house.join("c", props=KEPT).disconnect()
+    desk.marks.mark, desk.marks.is_full = None, True
+    desk.delete()
+    desk.make()
+
+    desk.start()
+
+    assert desk.house.acme.plane.sessions == {}
+
+
+def closed(guest: Guest) -> list[int]:
+    return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
+
+
+def begin(desk: Desk) -> Deferred[None]:
+    """Look; what takes long is not waited for."""
+    look = Deferred.fromCoroutine(desk.following.look())
+    desk.house.pass_time(1.0)
+    desk.house.pass_time(1.0)
+    return look
+
+
+def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk(desk: Desk) -> None:
+    """It was forgotten when the change was heard of, before anything is waited for."""
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    desk.house.join("c", props=KEPT)
+    desk.house.join("d", username="acme/dev2").disconnect()
+    desk.house.journal.is_held = True
+    desk.delete()
+    desk.disable("acme", "dev2")
+
+    look = Deferred.fromCoroutine(desk.following.look())
+
+    assert not look.called
+    assert desk.house.ask("d", username="acme/dev2").connack.code == 0x87
+
+
+def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(desk: Desk) -> None:
+    """Rights that others lose wait for no disk."""
+    guest = desk.house.join("d", username="acme/dev2")
+    devices.create(desk.store, "acme", "dev2")
+    desk.look()
+    gate = Deferred[None]()
+    desk.gates["housekeeping.obeyed"].append(gate)
+    desk.delete()
+    assert begin(desk).called
+    desk.disable("acme", "dev2")
+
+    desk.look()
+
+    assert closed(guest) == [0x87]
+    gate.callback(None)
+    assert desk.marks.mark is not None
+
+
+def test_sessions_of_one_tenant_keep_up_no_other_tenants(desk: Desk) -> None:
+    """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and obeyed."""
+    desk.add("other0", "dev1")
+    desk.house.join("c")
+    guest = desk.house.join("o", username="other0/dev1")
+    gate = Deferred[None]()
+    desk.gates["limits of 7"].append(gate)
+    tenants.suspend(desk.store, "acme")
+    assert begin(desk).called
+
+    desk.disable("other0", "dev1")
+    desk.look()
+
+    assert closed(guest) == [0x87]
+
+
+def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(desk: Desk) -> None:
+    """By a round of its own, and what the other one has read before decides nothing."""
+    guest = desk.house.join("c")
+    before, after = Deferred[None](), Deferred[None]()
+    desk.gates["limits of 7"].append(before)
+    tenants.update(desk.store, "acme", tenants.Settings(display_name="Acme"))
+    assert begin(desk).called
+    desk.gates["limits of 7"] = [after]
+    desk.disable("acme", "dev1")
+    assert begin(desk).called
+
+    after.callback(None)
+    desk.house.settle()
+    assert closed(guest) == [0x87]
+    before.callback(None)
+
+    assert begin(desk).called
+
+
+def test_all_that_was_changed_is_heard_of_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it is: the last change waits for no other look."""
+    monkeypatch.setattr(changes, "BATCH", 3)
+    monkeypatch.setattr("iothub_tenants.background.following.BATCH", 3)
+    guest = desk.house.join("c")
+    for number in range(7):
+        devices.create(desk.store, "acme", f"new{number}")
+    desk.disable("acme", "dev1")
+
+    desk.look()
+
+    assert closed(guest) == [0x87]
+    assert desk.horizon.as_of().change == desk.last_change
+
+
+def test_command_that_could_not_be_taken_is_taken_at_the_next_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its line of the change log comes only once."""
+    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    failures = [BackendError("accounts.db: database is locked", retryable=True)]
+    take = commands.take
+
+    def taken(*args: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return take(*args, **options)
+
+    monkeypatch.setattr(commands, "take", taken)
+    with pytest.raises(BackendError):
+        desk.look()
+    desk.look()
+
+    assert commands.show(desk.store, number).answer == {"sessions": 0}
+
+
+def test_command_is_done_when_what_was_changed_before_it_is_obeyed(desk: Desk) -> None:
+    """`device delete` waits for the answer to a ping."""
+    desk.house.join("c", props=KEPT)
+    desk.delete()
+    number = commands.enqueue(desk.store, "", Verb.PING, {})
+
+    desk.look()
+
+    assert commands.show(desk.store, number).answer == {"sessions": 0}
+
+
+def test_commands_are_done_although_a_change_cannot_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken is answered: nobody takes it a second time."""
+    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    polls = [ChangeWatcher.poll]
+
+    def poll(watcher: ChangeWatcher) -> Any:
+        if not polls:
+            raise BackendError("accounts.db: database is locked", retryable=True)
+        return polls.pop()(watcher)
+
+    monkeypatch.setattr(ChangeWatcher, "poll", poll)
+    with pytest.raises(BackendError):
+        desk.look()
+
+    assert commands.show(desk.store, number).answer == {"sessions": 0}
+
+
+def test_question_is_answered_while_a_long_command_is_done(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or `iothub status` would call a hub dead that deletes a hundred thousand messages."""
+    gate = Deferred[None]()
+
+    async def purge(_errands: Errands, _command: commands.Command, _asked: object) -> dict[str, object]:
+        await gate
+        return {"messages": 3}
+
+    monkeypatch.setattr(Errands, "_purge", purge)
+    desk.following = desk.start()
+    long = commands.enqueue(desk.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
+    question = commands.enqueue(desk.store, "", Verb.PING, {})
+    look = Deferred.fromCoroutine(desk.following.look())
+
+    assert commands.show(desk.store, question).state is CommandState.DONE
+    assert commands.show(desk.store, long).state is CommandState.RUNNING
+    gate.callback(None)
+    assert commands.show(desk.store, long).answer == {"messages": 3}
+    assert look.called

@@ -1,0 +1,435 @@
+"""What other hubs do to sessions, as this hub takes it from the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from iothub.base.errors import UnavailableError
+from iothub.records import events
+from iothub.records.events import Event, Subject
+from iothub.records.state import fold
+from iothub_services.quota.names import Quota
+from iothub_services.sessions.endings import RETRY_S
+from iothub_services.sessions.port import ENDED, HERE, Alone, Place
+from iothub_tenants.background import remote_sessions as abroad_module
+from iothub_tenants.background.remote_sessions import Abroad
+from tests.support import property_names as names
+from tests.support.control_house import House, now, run
+
+ME, OTHER = "1.100", "2.200"
+KEPT = [(names.SESSION_EXPIRY, 100)]
+
+
+class Together(Alone):
+    """There are others."""
+
+    is_alone = False
+
+    def __init__(self) -> None:
+        self.caught_up = self.settled = 0
+
+    def place(self, epoch: int) -> Place:
+        return Place(HERE, epoch)
+
+    async def catch_up(self) -> None:
+        self.caught_up += 1
+
+    async def settle(self) -> None:
+        self.settled += 1
+
+
+class Stage:
+    """A hub with node number 1, and what hub 2 writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.company = Together()
+        self.house = house = House(path, company=self.company)
+        registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
+        self.abroad = Abroad(house.hub, cast("Any", registry), cast("Any", run), ME, 1)
+        self.epoch = 500 << 24
+
+    def subject(self, epoch: int | None = None, client_id: str = "c") -> Subject:
+        at_ms = int(self.house.clock.wall() * 1000)
+        return Subject(7, client_id, self.epoch if epoch is None else epoch, at_ms)
+
+    def say(self, *said: Event, hub: str = OTHER) -> None:
+        """These events are next in the log."""
+        now(self.abroad.apply([event.written_by(hub) for event in said]))
+        self.house.settle()
+
+    def echo(self) -> None:
+        """What this hub wrote comes back from the log."""
+        written, self.house.journal.events = self.house.journal.events, []
+        self.say(*written, hub=ME)
+
+    def created(self, epoch: int | None = None, expiry_s: int = 100) -> Event:
+        epoch = self.epoch if epoch is None else epoch
+        return events.session_created(
+            self.subject(epoch), device="dev1", queue_id=epoch >> 24, protocol_version=5, session_expiry_s=expiry_s
+        )
+
+    def resumed(self, epoch: int) -> Event:
+        return events.session_resumed(self.subject(epoch), protocol_version=5, session_expiry_s=100)
+
+    def connected(self, epoch: int | None = None) -> Event:
+        return events.session_connected(
+            self.subject(epoch), device="dev1", protocol_version=5, session_expiry_s=100, peer="p", keep_alive_s=0
+        )
+
+    def subscribed(self, topic_filter: str, epoch: int | None = None) -> Event:
+        return events.session_subscribed(
+            self.subject(epoch),
+            topic_filter=topic_filter,
+            group=None,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            retain_handling=0,
+            identifier=0,
+        )
+
+    def has_queue(self) -> None:
+        queue_id = self.epoch >> 24
+        self.house.queues.owners[queue_id] = 7
+        self.house.store.queue(queue_id).epoch = self.epoch
+
+    @property
+    def place(self) -> Place:
+        return cast("Place", self.house.session("c").control.place)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Any:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.house.close()
+
+
+def filters(house: House, client_id: str = "c") -> list[bytes]:
+    return [topic_filter for _, topic_filter in house.session(client_id).subscriptions]
+
+
+def will(stage: Stage, delay_s: int = 0) -> Event:
+    return events.will_set(
+        stage.subject(), topic="w/c", payload=b"bye", qos=0, retain=False, properties=b"", delay_s=delay_s
+    )
+
+
+def test_session_of_another_hub_is_known_here_with_its_routes(stage: Stage) -> None:
+    """Publishers here fill its queue; it is counted; its deadlines are not this hub's."""
+    stage.has_queue()
+    stage.say(stage.created(), stage.connected(), stage.subscribed("a"))
+    publisher = stage.house.join("p", username="acme/dev2")
+
+    publisher.publish("a", b"x", qos=1)
+    stage.house.clock.advance(1000)
+    now(stage.house.sessions.run_deadlines())
+
+    assert [record.message.payload for record in stage.house.store.queue(500).records.values()] == [b"x"]
+    assert (stage.place.holder, stage.place.is_online) == (2, True)
+    assert (stage.house.used(Quota.SESSIONS), stage.house.used(Quota.SUBSCRIPTIONS)) == (1, 1)
+    stage.say(events.session_unsubscribed(stage.subject(), topic_filter="a", group=None))
+    assert (filters(stage.house), stage.house.used(Quota.SUBSCRIPTIONS)) == ([], 0)
+
+
+def test_session_that_ended_elsewhere_is_gone_here_and_its_queue_is_not_dropped_again(stage: Stage) -> None:
+    """Its own hub has done that."""
+    stage.has_queue()
+    stage.say(stage.created(), stage.subscribed("a"), events.session_expired(stage.subject()))
+
+    assert "c" not in stage.house.acme.plane.sessions
+    assert (stage.house.used(Quota.SESSIONS), stage.house.used(Quota.SUBSCRIPTIONS)) == (0, 0)
+    assert stage.house.queues.dropped == []
+
+
+def test_events_below_the_last_epoch_count_for_nothing(stage: Stage) -> None:
+    """As in the fold: a hub that was overtaken may still write."""
+    stage.say(stage.created(), stage.resumed(stage.epoch + 1), stage.subscribed("late"), stage.connected())
+
+    assert (filters(stage.house), stage.place.is_online) == ([], False)
+
+
+def test_client_of_a_session_that_went_on_elsewhere_is_closed(stage: Stage) -> None:
+    """0x8E; its Will is the other hub's; the session stays, and is that one's."""
+    client = stage.house.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
+    stage.echo()
+    session = stage.house.session("c")
+
+    stage.say(stage.resumed(session.epoch + 1))
+
+    client.refused(0x8E)
+    assert session.control.place.holder == 2
+    assert session.control.expires_at == 0.0
+    assert session.window is None
+    assert "will.cleared" not in stage.house.journal.words()
+
+
+def test_client_comes_from_another_hub_with_its_session(stage: Stage) -> None:
+    """The queue is claimed; what that hub said of it before is in force; its Will is sent from here."""
+    watcher = stage.house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("w/#", 0))
+    stage.has_queue()
+    stage.say(stage.created(), stage.connected(), will(stage), stage.subscribed("a"))
+
+    client = stage.house.join("c", clean=False, props=KEPT)
+
+    assert client.connack.session_present
+    assert stage.company.caught_up > 0
+    assert (stage.place.holder, stage.house.session("c").epoch) == (HERE, stage.epoch + 1)
+    assert watcher.get()[0].payload == b"bye"
+    words = [event.type.value for event in stage.house.journal.events if event.client_id == "c"]
+    assert words == ["session.taken_over", "will.cleared", "session.resumed", "session.connected"]
+
+
+def test_late_subscription_of_the_hub_before_counts_until_the_log_has_the_own_claim(stage: Stage) -> None:
+    """It was durable before; then no more."""
+    stage.has_queue()
+    stage.say(stage.created(), stage.connected())
+    stage.house.join("c", clean=False, props=KEPT)
+
+    stage.say(stage.subscribed("before"))
+    stage.echo()
+    stage.say(stage.subscribed("after"))
+
+    assert filters(stage.house) == [b"before"]
+
+
+def test_of_two_sessions_that_began_at_once_the_higher_epoch_lasts(stage: Stage) -> None:
+    """Here and there: the loser's client is closed, and its queue dropped by its own hub."""
+    client = stage.house.join("c", props=KEPT)
+    queue_id = stage.house.session("c").queue_id
+    stage.say(stage.created(epoch=1))
+    assert stage.place.holder == HERE
+
+    stage.say(stage.created())
+
+    client.refused(0x8E)
+    assert (stage.place.holder, stage.house.session("c").epoch) == (2, stage.epoch)
+    assert stage.house.queues.dropped == [queue_id]
+
+
+def test_other_session_that_came_while_ours_began_is_higher_or_gives_way(stage: Stage) -> None:
+    """Our own event was on its way."""
+    stage.house.journal.is_held = True
+    lost = stage.house.stranger()
+    lost.send(lost.connect_bytes("c", "acme/dev1", "secret", props=KEPT))
+    stage.say(stage.created())
+    stage.house.journal.release()
+    stage.house.settle()
+
+    assert stage.place.holder == 2
+    assert stage.house.queues.dropped == [1]
+
+
+def test_hub_that_was_taken_for_dead_contradicts(stage: Stage) -> None:
+    """Its client is still here."""
+    client = stage.house.join("c", props=KEPT)
+    stage.echo()
+    epoch = stage.house.session("c").epoch
+
+    stage.say(events.session_disconnected(stage.subject(epoch), reason="hub_lost"))
+
+    assert stage.house.journal.words() == ["session.connected"]
+    client.ping()
+
+
+def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
+    """The connected one is told of in the log; its Will is sent and its time runs, from when its hub was last seen."""
+    watcher = stage.house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("w/#", 0))
+    stage.has_queue()
+    stage.say(stage.created(), stage.connected(), will(stage))
+    stage.house.journal.words()
+    lost_at_ms = int(stage.house.clock.wall() * 1000)
+    stage.house.clock.advance(10)
+
+    assert now(stage.abroad.inherit(frozenset({2}), lost_at_ms)) == 1
+    assert now(stage.abroad.inherit(frozenset({2}), lost_at_ms)) == 0
+    (lost,) = stage.house.journal.events
+    now(stage.house.sessions.run_deadlines())
+    stage.house.settle()
+
+    assert (lost.type.value, lost.at_ms, lost.facts["reason"]) == ("session.disconnected", lost_at_ms, "hub_lost")
+    assert watcher.get()[0].payload == b"bye"
+    stage.house.clock.advance(91)
+    now(stage.house.sessions.run_deadlines())
+    assert "c" not in stage.house.acme.plane.sessions
+
+
+def test_last_of_two_heirs_in_the_log_has_the_session(stage: Stage) -> None:
+    """Both thought that it was theirs; one of them runs its deadlines."""
+    stage.say(stage.created())
+    now(stage.abroad.inherit(frozenset({2}), 0))
+    ours = stage.house.journal.events.pop().written_by(ME)
+    theirs = events.session_disconnected(stage.subject(), reason="hub_lost").written_by("3.300")
+
+    now(stage.abroad.apply([ours, theirs]))
+    assert (stage.place.holder, stage.house.session("c").control.expires_at) == (3, 0.0)
+    now(stage.abroad.apply([theirs, ours]))
+
+    assert stage.place.holder == HERE
+    assert stage.house.session("c").control.expires_at > 0.0
+
+
+def test_session_that_expires_is_claimed_first(stage: Stage) -> None:
+    """Somebody at another hub may have claimed it: then it is not its time, and its queue stays."""
+    client = stage.house.join("c", props=KEPT)
+    client.drop()
+    stage.house.settle()
+    session = stage.house.session("c")
+    theirs = now(stage.house.queues.claim(session.queue_id, b"another hub's")).epoch
+    stage.house.clock.advance(101)
+
+    now(stage.house.sessions.run_deadlines())
+
+    assert stage.house.session("c") is session
+    assert stage.house.queues.dropped == []
+    stage.say(stage.resumed(theirs))
+    stage.house.clock.advance(1000)
+    now(stage.house.sessions.run_deadlines())
+    assert stage.house.session("c") is session
+
+
+def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(stage: Stage) -> None:
+    """The first was refused by the other hub's claim, and claimed above it: what that one says still counts (!)."""
+    stage.house.join("c", props=KEPT).drop()
+    stage.house.settle()
+    session = stage.house.session("c")
+    theirs = now(stage.house.queues.claim(session.queue_id, b"another hub's")).epoch
+    stage.house.clock.advance(101)
+    now(stage.house.sessions.run_deadlines())
+    stage.say(stage.resumed(theirs), stage.connected(theirs))
+
+    stage.house.clock.advance(1)
+    now(stage.house.sessions.run_deadlines())
+    stage.house.settle()
+
+    assert stage.house.acme.plane.sessions.get("c") is session
+    assert stage.house.queues.dropped == []
+    assert session.control.place.holder == 2
+
+
+def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Stage) -> None:
+    """It claimed and said nothing."""
+    stage.house.join("c", props=KEPT).drop()
+    stage.house.settle()
+    now(stage.house.queues.claim(stage.house.session("c").queue_id, b"another hub's"))
+    stage.house.clock.advance(101)
+    for _ in range(3):
+        now(stage.house.sessions.run_deadlines())
+        stage.house.clock.advance(RETRY_S)
+
+    assert "c" not in stage.house.acme.plane.sessions
+
+
+def test_session_whose_queue_cannot_be_read_does_not_expire_and_can_be_discarded(stage: Stage) -> None:
+    """A newer hub may have claimed it: only somebody who wants it gone may end it."""
+    house = stage.house
+    house.join("c", props=KEPT).drop()
+    house.settle()
+    queue_id = house.session("c").queue_id
+    house.queues.unreadable[queue_id] = "version 9"
+    house.clock.advance(101)
+
+    now(house.sessions.run_deadlines())
+    assert (list(house.acme.plane.sessions), house.queues.dropped) == (["c"], [])
+
+    assert now(house.sessions.discard(house.acme, "c", "operator"))
+    assert (list(house.acme.plane.sessions), house.queues.dropped) == ([], [queue_id])
+
+
+def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes behind the end could not be done: the fold and all other hubs know of no session (!)."""
+    stage.house.join("c", props=KEPT).drop()
+    stage.house.settle()
+    stage.echo()
+
+    async def fail() -> None:
+        raise UnavailableError("the log is away")
+
+    stage.house.clock.advance(101)
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.company, "catch_up", fail)
+        now(stage.house.sessions.run_deadlines())
+    stage.echo()
+
+    assert not stage.house.join("c", clean=False, props=KEPT).connack.session_present
+
+
+def test_late_beginning_below_the_last_end_counts_for_nothing(stage: Stage) -> None:
+    """A slow hub created what another one has replaced and ended since: the fold remembers the end, and so does the picture."""
+    ended = events.session_expired(stage.subject(9 << 24))
+    stage.say(stage.created(9 << 24), ended, stage.created(8 << 24))
+
+    assert "c" not in stage.house.acme.plane.sessions
+
+
+def test_own_end_in_the_log_is_final(stage: Stage) -> None:
+    """What another hub says behind it, the fold ignores, too."""
+    stage.has_queue()
+    stage.say(stage.created())
+    stage.say(events.session_expired(stage.subject()), hub=ME)
+
+    assert stage.place.logged_epoch == ENDED
+    stage.say(stage.resumed(stage.epoch + 1))
+    assert stage.place.holder == 2
+    assert stage.house.session("c").epoch == stage.epoch
+
+
+def test_acknowledgement_of_a_subscription_waits_until_every_hub_knows_it(stage: Stage) -> None:
+    """Of a persistent session alone: no other hub has the others."""
+    kept, short = stage.house.join("kept", props=KEPT), stage.house.join("short")
+    short.subscribe(("a", 1))
+    assert stage.company.settled == 0
+
+    kept.subscribe(("a", 1))
+    kept.unsubscribe("a")
+
+    assert stage.company.settled == 2
+
+
+def test_picture_of_a_session_is_that_of_the_fold(stage: Stage) -> None:
+    """Terms, subscriptions and Will, whatever came."""
+    said = [
+        stage.created(),
+        stage.subscribed("a"),
+        stage.connected(),
+        will(stage, 5),
+        stage.subscribed("b"),
+        events.session_unsubscribed(stage.subject(), topic_filter="a", group=None),
+        events.session_disconnected(stage.subject(), reason="network", session_expiry_s=7),
+    ]
+    stage.say(*said)
+    state = None
+    for event in said:
+        state = fold(state, event)
+
+    assert state is not None
+    control = stage.house.session("c").control
+    assert (control.expiry_s, control.will.delay_s, stage.place.is_online) == (state.session_expiry_s, 5, False)
+    assert filters(stage.house) == [key[1].encode() for key in state.subscriptions]
+
+
+def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile, and what ends meanwhile is left alone."""
+    monkeypatch.setattr(abroad_module, "AT_ONCE", 2)
+    for number in range(3):
+        subject = Subject(7, f"c{number}", (500 + number) << 24, 0)
+        stage.say(
+            events.session_created(
+                subject, device="dev1", queue_id=500 + number, protocol_version=5, session_expiry_s=100
+            )
+        )
+    counts: list[int] = []
+    Deferred.fromCoroutine(stage.abroad.inherit(frozenset({2}), 0)).addCallback(counts.append)
+    assert counts == []
+    stage.house.sessions.forget(stage.house.acme, stage.house.session("c1"))
+
+    stage.house.pass_time(0.1)
+
+    assert counts == [2]

@@ -1,0 +1,65 @@
+"""A session from its state: routes, terms, Will, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.records.state import SessionState, SubscriptionState, WillState
+from iothub_services.quota.names import Quota
+from iothub_tenants.background.restoring import restore, subscription_of, will_of
+from tests.support.control_house import House
+
+STATE = SessionState(
+    7,
+    "c",
+    5 << 24,
+    "dev1",
+    queue_id=5,
+    protocol_version=5,
+    session_expiry_s=60,
+    subscriptions={("g", "a/#"): SubscriptionState(1, identifier=3), (None, "b"): SubscriptionState(2, no_local=True)},
+    will=WillState("w", b"bye", 1, True, b"", 7, 9),
+    device_id=4,
+)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.close()
+
+
+def test_restored_session_is_known_counted_and_offline(house: House) -> None:
+    """With what its state says, and nothing else."""
+    control = restore(house.hub, house.acme, STATE)
+
+    session = house.session("c")
+    assert session.control is control
+    assert (session.queue_id, session.epoch, session.device, session.connection) == (5, 5 << 24, "dev1", None)
+    assert (control.version, control.expiry_s, control.device_id, control.is_elsewhere) == (5, 60, 4, False)
+    assert set(session.subscriptions) == {(b"g", b"a/#"), (None, b"b")}
+    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (1, 2)
+
+
+def test_options_of_a_subscription_and_of_a_will_are_kept(house: House) -> None:
+    restore(house.hub, house.acme, STATE)
+    session = house.session("c")
+
+    shared = subscription_of(session, ("g", "a/#"), STATE.subscriptions["g", "a/#"])
+    will = will_of(STATE)
+
+    assert (shared.group, shared.filter, shared.qos, shared.identifier) == (b"g", b"a/#", 1, 3)
+    assert will is not None
+    assert (will.topic, will.payload, will.qos, will.retain, will.delay_s, will.expiry_s) == (
+        b"w",
+        b"bye",
+        1,
+        True,
+        7,
+        9,
+    )
+    assert will_of(SessionState(7, "c", 1)) is None

@@ -1,0 +1,352 @@
+"""A hub starts: sessions of the log get their places, their deadlines and their Wills; queues of nobody are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+import pytest
+from structlog.testing import capture_logs
+from twisted.internet.defer import succeed
+
+from iothub.base.errors import BackendError
+from iothub.records import events
+from iothub.records.events import Event, Subject
+from iothub.records.state import SessionState, fold
+from iothub_services.queues.port import QueueLimits, unreadable_queue
+from iothub_services.quota.names import Quota
+from iothub_services.sessions.port import HERE
+from iothub_tenants.background.session_recovery import Awakening, Neighbours, Patiently, at_once
+from iothub_tenants.broker.queue_bounds import QueueBounds
+from tests.support import property_names as names
+from tests.support.control_house import House, now, run
+
+T = TypeVar("T")
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+
+
+def load(
+    house: House,
+    states: Iterable[SessionState],
+    last_beat: float | None = None,
+    *,
+    has_queues: bool = True,
+    neighbours: Neighbours | None = None,
+    patiently: Patiently = at_once,
+    unrestored: Collection[int] = (),
+) -> int:
+    """Start with these states, and queues for all of them and for nobody (99)."""
+    known = list(states)
+    for queue_id in (*(state.queue_id for state in known if has_queues), 99):
+        now(house.queues.create(7, queue_id, QueueLimits(), queue_id << 24))
+        now(house.queues.claim(queue_id, b"w"))
+    registry = SimpleNamespace(
+        tenant_names=lambda: {7: "acme", 8: "gone"},
+        tenant_by_id=lambda tenant_id: house.accounts.tenants["acme"] if tenant_id == 7 else None,
+    )
+    queues = cast("Any", house.queues)
+    awakening = Awakening(
+        house.hub,
+        cast("Any", registry),
+        queues,
+        QueueBounds(queues, house.hub.brokers, house.later),
+        cast("Any", run),
+        last_beat=last_beat,
+        neighbours=neighbours,
+        patiently=patiently,
+    )
+    return cast("int", now(awakening.load(known, unrestored)))
+
+
+def state(house: House, *more: Event, at_s: float = 0.0) -> SessionState:
+    """A kept session of 100 s that subscribed to a and to a shared b, `at_s` before now."""
+    subject = subject_of(house, at_s)
+    begin = events.session_created(subject, device="dev1", queue_id=5, protocol_version=5, session_expiry_s=100)
+    wishes = [
+        events.session_subscribed(
+            subject,
+            topic_filter=topic_filter,
+            group=group,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            retain_handling=0,
+            identifier=0,
+        )
+        for topic_filter, group in (("a", None), ("b", "g"))
+    ]
+    folded: SessionState | None = None
+    for event in (begin, *wishes, *more):
+        folded = fold(folded, event)
+    assert folded is not None
+    return folded
+
+
+def subject_of(house: House, ago_s: float = 0.0) -> Subject:
+    return Subject(7, "c", (5 << 24) + 1, int((house.clock.wall() - ago_s) * 1000))
+
+
+def gone(house: House, ago_s: float) -> Event:
+    return events.session_disconnected(subject_of(house, ago_s), reason="network")
+
+
+def connected(house: House) -> Event:
+    return events.session_connected(
+        subject_of(house, 60),
+        device="dev1",
+        protocol_version=5,
+        session_expiry_s=100,
+        peer="192.0.2.1:4711",
+        keep_alive_s=60,
+    )
+
+
+def will(house: House, delay_s: int) -> Event:
+    return events.will_set(
+        subject_of(house), topic="w", payload=b"gone", qos=0, retain=False, properties=b"", delay_s=delay_s
+    )
+
+
+def test_session_is_there_with_subscriptions_and_counts(house: House) -> None:
+    assert load(house, [state(house, gone(house, 1))]) == 1
+
+    session = house.session("c")
+    assert set(session.subscriptions) == {(None, b"a"), (b"g", b"b")}
+    assert [house.used(each) for each in (Quota.SESSIONS, Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [1, 2, 1]
+    assert house.join(clean=False, props=KEPT).connack.session_present
+
+
+def test_queue_that_cannot_be_read_is_not_taken_for_lost(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer hub has written it: its session lives, with whatever limits; one of nobody is that one's to drop."""
+    listed = [unreadable_queue(queue_id, 7, f"queue {queue_id} has format version 2") for queue_id in (5, 99)]
+    monkeypatch.setattr(house.queues, "list_queues", lambda _: succeed(listed))
+    house.accounts.tenants["acme"] = replace(house.accounts.tenants["acme"], limits="session_queued_messages=3")
+
+    with capture_logs() as lines:
+        assert load(house, [state(house, gone(house, 1))]) == 1
+
+    assert house.session("c").queue_id == 5
+    assert house.journal.events == []
+    assert (house.queues.dropped, house.queues.limits) == ([], dict.fromkeys((5, 99), QueueLimits()))
+    assert [(line["tenant"], line["queues"], line["first"]) for line in lines] == [
+        ("acme", 2, "queue 5 has format version 2")
+    ]
+    assert house.queues.standing_still == {"c": "queue 5 has format version 2"}
+
+
+def test_session_without_its_queue_ends(house: House) -> None:
+    """A success for what is stored nowhere would be a lie: publishers find no subscriber, the client Session Present 0."""
+    lost = state(house, gone(house, 1))
+
+    assert load(house, [lost], has_queues=False) == 0
+
+    (event,) = house.journal.events
+    assert (event.type.value, event.epoch, event.facts["reason"]) == ("session.discarded", lost.epoch, "queue_lost")
+    assert not house.join(clean=False, props=KEPT).connack.session_present
+
+
+def test_queues_of_nobody_are_dropped(house: House) -> None:
+    load(house, [state(house, gone(house, 1))])
+
+    assert house.queues.dropped == [99]
+
+
+@pytest.mark.parametrize(("unrestored", "dropped"), [({7}, []), ({8}, [99])])
+def test_queues_are_kept_that_may_be_of_a_session_that_cannot_be_read(
+    house: House, unrestored: set[int], dropped: list[int]
+) -> None:
+    """Until its state is put right; those of other tenants are nobody's."""
+    load(house, [state(house, gone(house, 1))], unrestored=unrestored)
+
+    assert house.queues.dropped == dropped
+
+
+def test_session_goes_on_expiring(house: House) -> None:
+    """It was offline for 60 of its 100 seconds."""
+    load(house, [state(house, gone(house, 60), at_s=60)])
+    house.pass_time(39)
+    assert "c" in house.acme.plane.sessions
+
+    house.pass_time(2)
+    assert "c" not in house.acme.plane.sessions
+
+
+def test_session_whose_connection_died_with_the_hub_expires_from_its_last_heartbeat(house: House) -> None:
+    """The hub was down for 30 of the session's 100 seconds; a clock that went back, or a beat before the connect, changes nothing for the worse."""
+    load(house, [state(house, connected(house), at_s=60)], last_beat=house.clock.wall() - 30)
+    (event,) = house.journal.events
+    assert event.at_ms == int((house.clock.wall() - 30) * 1000)
+    house.pass_time(69)
+    assert "c" in house.acme.plane.sessions
+
+    house.pass_time(2)
+    assert "c" not in house.acme.plane.sessions
+
+
+@pytest.mark.parametrize(("beat_s", "expected_s"), [(1000, 0), (-1000, -60)])
+def test_last_heartbeat_is_believed_within_reason(house: House, beat_s: float, expected_s: float) -> None:
+    """Not in the future, and not before the connection came."""
+    load(house, [state(house, connected(house), at_s=60)], last_beat=house.clock.wall() + beat_s)
+
+    (event,) = house.journal.events
+    assert event.at_ms == int((house.clock.wall() + expected_s) * 1000)
+
+
+def test_session_whose_connection_died_with_an_unknown_hub_begins_to_expire_now(house: House) -> None:
+    """An event says so."""
+    load(house, [state(house, connected(house), at_s=60)])
+    assert house.journal.words() == ["session.disconnected"]
+    house.pass_time(99)
+    assert "c" in house.acme.plane.sessions
+
+    house.pass_time(1)
+    assert "c" not in house.acme.plane.sessions
+
+
+def test_will_of_a_session_waits_on(house: House) -> None:
+    """It is sent although its device has not come back: with the rights that its session has then."""
+    load(house, [state(house, will(house, 10))])
+
+    assert house.session("c").control.will.payload == b"gone"
+    assert house.session("c").control.will_at - house.clock.monotonic() == 10
+    watcher = house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("w", 0))
+    house.pass_time(10)
+    assert [packet.payload for packet in watcher.fence()] == [b"gone"]
+    assert house.session("c").control.will is None
+    assert "will.cleared" in house.journal.words()
+
+
+def test_will_of_a_device_that_is_gone_meanwhile_is_dropped(house: House) -> None:
+    """Named and counted."""
+    load(house, [state(house, will(house, 10))])
+    house.accounts.add(house.accounts.tenants["acme"], replace(house.accounts.devices[7, "dev1"], is_enabled=False))
+    house.hub.authenticator.invalidate(7, "dev1")
+
+    house.pass_time(10)
+
+    assert house.acme.plane.counters.drops()["denied"] == 1
+
+
+def test_nothing_is_loaded_for_tenants_that_are_gone(house: House) -> None:
+    assert load(house, []) == 0
+    assert house.queues.dropped == [99]
+
+
+class Street:
+    """Other hubs that live, and what the log says when it is asked again."""
+
+    def __init__(self, *living: int) -> None:
+        self.asked: list[str] = []
+        self.ended: set[str] = set()
+        self.neighbours = Neighbours(1, frozenset(living), self.look_again)
+
+    async def look_again(self, states: list[SessionState]) -> list[SessionState]:
+        self.asked += [state.client_id for state in states]
+        return [state for state in states if state.client_id not in self.ended]
+
+
+def test_session_of_a_hub_that_lives_is_known_and_left_alone(house: House) -> None:
+    """No `hub_lost`, no deadline; and no queue is dropped, for a young one may be of a session that is on its way."""
+    one = state(house, connected(house))._replace(hub="2.5")
+
+    assert load(house, [one], neighbours=Street(2).neighbours) == 1
+    house.clock.advance(1000)
+    now(house.sessions.run_deadlines())
+
+    place = house.session("c").control.place
+    assert (place.holder, place.is_online, place.logged_epoch) == (2, True, one.epoch)
+    assert house.journal.words() == []
+    assert house.queues.dropped == []
+
+
+@pytest.mark.parametrize(("hub", "living"), [("1.4", {2}), ("", {2}), ("2.5", set())])
+def test_session_of_a_predecessor_or_of_a_dead_hub_without_others_is_this_hubs(
+    house: House, hub: str, living: set[int]
+) -> None:
+    """As after a restart: its connection is lost, its time runs."""
+    one = state(house, connected(house))._replace(hub=hub)
+
+    load(house, [one], neighbours=Street(*living).neighbours)
+
+    assert house.journal.words() == ["session.disconnected"]
+    assert house.session("c").control.place.holder == HERE
+    assert house.session("c").control.expires_at > 0.0
+
+
+def test_session_whose_queue_is_missing_is_asked_for_again_before_it_is_ended(house: House) -> None:
+    """Another hub may have ended it since the states were read."""
+    street = Street(2)
+    street.ended.add("c")
+    load(house, [state(house)._replace(hub="1.4")], has_queues=False, neighbours=street.neighbours)
+    assert (street.asked, house.journal.words()) == (["c"], [])
+
+    again = Street(2)
+    load(house, [state(house)._replace(hub="1.4")], has_queues=False, neighbours=again.neighbours)
+    assert house.journal.words() == ["session.discarded"]
+
+    load(house, [state(house)._replace(hub="2.5")], has_queues=False, neighbours=again.neighbours)
+    assert house.journal.words() == []
+    assert house.session("c").control.place.holder == 2
+
+
+class Failing:
+    """Stores whose every call fails once, before it has done something or afterwards; each piece of work is done again."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await work()
+            except BackendError as error:
+                self.failures.append(str(error))
+
+    def of(self, queues: Any, name: str, *, is_done: bool) -> Callable[..., Awaitable[Any]]:
+        verb, left = getattr(queues, name), ["once"]
+
+        async def call(*args: Any) -> Any:
+            answer = await verb(*args) if is_done or not left else None
+            if left:
+                left.pop()
+                raise BackendError(f"{name} was not answered", retryable=True)
+            return answer
+
+        return call
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_servers_that_fail_in_the_middle_leave_nothing_half_loaded(
+    house: House, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """Each call is made again by itself: a session is there once, its lost connection is told of once, as is what has no queue."""
+    failing = Failing()
+    for name in ("list_queues", "set_tenant_limits", "drop"):
+        monkeypatch.setattr(house.queues, name, failing.of(house.queues, name, is_done=is_done), raising=False)
+    one = state(house, connected(house))
+
+    assert load(house, [one], patiently=cast("Patiently", failing.patiently)) == 1
+
+    assert sorted(failing.failures) == [
+        f"{name} was not answered" for name in ("drop", "list_queues", "set_tenant_limits")
+    ]
+    assert house.journal.words() == ["session.disconnected"]
+    assert [house.used(each) for each in (Quota.SESSIONS, Quota.SUBSCRIPTIONS)] == [1, 2]
+    assert set(house.queues.dropped) == {99}
+
+
+def test_hub_that_came_while_this_one_waited_for_a_server_keeps_what_it_began(house: House) -> None:
+    """The states were read before: its young queue is not dropped, its session not ended, and that of the hub before it is not its own."""
+    street = Street()
+    street.neighbours = replace(street.neighbours, newcomers=lambda: frozenset({2}))
+
+    load(house, [state(house)._replace(hub="2.1")], has_queues=False, neighbours=street.neighbours)
+
+    assert (street.asked, house.journal.words(), house.queues.dropped) == (["c"], [], [])
+    assert house.session("c").control.place.holder == 2
+    one = state(house, gone(house, 1))._replace(hub="3.7")
+    assert street.neighbours.holder_of(one) == HERE

@@ -1,0 +1,186 @@
+"""Streams to devices: rules, filter, limits and rates; what is put aside; when a page is done; and the sinks of streams out beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from iothub_services.auth.port import Action, Effect, Rule, Scope
+from iothub_services.streams.port import Direction, Headers, Incoming, OnPage, Stream
+from iothub_services.streams.sink import OutletBounds, Room, Sink
+from iothub_tenants.background.stream_sources import Inlets
+from iothub_tenants.broker.streams import StreamBook
+from tests.support.control_house import House
+
+MakeHouse = Callable[..., House]
+
+
+class HandReceiver:
+    """Fulfils `StreamReceiver`; pages come from the test."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.on_page: OnPage = lambda _stream_id, _page: None
+        self.followed: list[Stream] = []
+        self.reports: list[tuple[int, dict[int, int]]] = []
+
+    def start(self, on_page: OnPage) -> None:
+        self.on_page = on_page
+
+    def follow(self, streams: Sequence[Stream]) -> None:
+        self.followed = list(streams)
+
+    def done(self, stream_id: int, upto: Mapping[int, int]) -> None:
+        self.reports.append((stream_id, dict(upto)))
+
+    def close(self, timeout_s: float) -> bool:
+        return timeout_s > 0
+
+
+class Beside:
+    """Fulfils `Aside` and the book's `Outlet`."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, bytes | None, Headers]] = []
+        self.forgotten: list[str] = []
+
+    def write(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, on_written: Callable[[Any], None]
+    ) -> None:
+        assert key == b"key"
+        self.written.append((topic, value, headers))
+        on_written(None)
+
+    def sink(self, stream: Stream) -> Sink:
+        return Sink(stream, stream.topic("iothub"), Room(OutletBounds()))
+
+    def forget(self, sink: Sink) -> None:
+        self.forgotten.append(sink.topic)
+
+
+class Stage:
+    """A house with one stream to devices."""
+
+    def __init__(self, house: House, *rules: Rule) -> None:
+        self.house, self.receiver, self.beside = house, HandReceiver(), Beside()
+        self.book = StreamBook(self.beside)
+        stream = Stream(3, 7, "acme", "cmd", Direction.IN, "devices/#", 1, 1000, rules)
+        self.book.change([stream], house.hub.brokers)
+        self.inlets = Inlets(house.hub, self.book, self.receiver, self.beside, "iothub")
+        self.inlets.start()
+        self.inlets.follow([stream])
+
+    def page(self, *records: tuple[str, bytes], first: int = 0, qos: bytes = b"1") -> None:
+        self.receiver.on_page(
+            3,
+            [
+                Incoming(0, first + number, 1000, b"key", value, (("topic", topic.encode()), ("qos", qos)))
+                for number, (topic, value) in enumerate(records)
+            ],
+        )
+
+
+@pytest.fixture
+def stage(make_house: MakeHouse) -> Stage:
+    return Stage(make_house())
+
+
+def test_records_are_published_and_the_page_is_done(stage: Stage) -> None:
+    """In their order; QoS 0 to nobody waits for nothing."""
+    stage.page(("devices/1", b"a"), ("devices/2", b"b"))
+
+    assert stage.receiver.reports == [(3, {0: 2})]
+    assert (stage.inlets.messages, stage.inlets.refused) == (2, 0)
+
+
+def test_what_may_never_be_published_is_put_aside(make_house: MakeHouse) -> None:
+    """By the stream's own rules too, with the reason; the page goes on."""
+    rule = Rule(Scope.DEVICE, "stream:cmd", Effect.DENY, Action.PUBLISH, "devices/secret")
+    stage = Stage(make_house(), rule)
+
+    stage.page(("devices/secret", b"a"), ("elsewhere", b"b"), ("", b"c"), ("devices/1", b"d"))
+
+    reasons = [dict(headers)["refused.reason"] for _, _, headers in stage.beside.written]
+    assert reasons == [b"denied", b"not_in_filter", b"malformed"]
+    assert {topic for topic, _, _ in stage.beside.written} == {"iothub.acme.cmd.in.refused"}
+    assert stage.receiver.reports == [(3, {0: 4})]
+    course = stage.inlets.course(3)
+    assert course is not None
+    assert (course.messages, course.refused) == (1, {"denied": 1, "not_in_filter": 1, "malformed": 1})
+
+
+@pytest.mark.parametrize("topic", ["devices/+", "devices/#", "$SYS/x", "devices/\0"])
+def test_topic_that_is_no_topic_name_has_a_reason_of_its_own(stage: Stage, topic: str) -> None:
+    """Before it is compared with the stream's filter, as the guide has it."""
+    stage.page((topic, b"a"))
+
+    assert [dict(headers)["refused.reason"] for _, _, headers in stage.beside.written] == [b"topic_invalid"]
+
+
+def test_a_rate_makes_records_wait_and_drops_none(stage: Stage) -> None:
+    """The page is done when the last has passed."""
+    broker = stage.house.acme
+    broker.plane.sink_messages = meter = _Meter(1)
+
+    stage.page(("devices/1", b"a"), ("devices/2", b"b"))
+    assert (stage.inlets.messages, stage.receiver.reports) == (1, [])
+    meter.units = 5
+    stage.house.pass_time(1)
+
+    assert (stage.inlets.messages, stage.receiver.reports) == (2, [(3, {0: 2})])
+
+
+def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(stage: Stage) -> None:
+    """The receiver may begin again at any time."""
+    broker = stage.house.acme
+    broker.plane.sink_messages = meter = _Meter(1)
+    stage.page(("devices/1", b"a"), ("devices/2", b"b"))
+
+    stage.page(("devices/1", b"a"), ("devices/2", b"b"), ("devices/3", b"c"))
+    meter.units = 5
+    stage.house.pass_time(2)
+
+    assert stage.inlets.messages == 3
+    assert stage.receiver.reports == [(3, {0: 2}), (3, {0: 3})]
+
+
+def test_a_stream_that_is_followed_no_more_publishes_nothing(stage: Stage) -> None:
+    """What was under way is left to who follows it now."""
+    broker = stage.house.acme
+    broker.plane.sink_messages = meter = _Meter(0)
+    stage.page(("devices/1", b"a"))
+
+    stage.inlets.follow([])
+    stage.page(("devices/1", b"on its way"))
+    meter.units = 5
+    stage.house.pass_time(1)
+
+    assert (stage.inlets.messages, stage.receiver.reports, stage.receiver.followed) == (0, [], [])
+
+
+def test_streams_out_are_in_the_routers_of_their_tenant(stage: Stage) -> None:
+    """From the moment that they are known, and until they are not."""
+    broker = stage.house.acme
+    out = Stream(9, 7, "acme", "tele", Direction.OUT, "t/#", 1, 1000)
+
+    stage.book.change([out], [broker])
+    [target] = broker.plane.router.match(b"t/1").targets
+    assert (target.session.is_sink, broker.plane.sinks, len(stage.book)) == (True, 1, 1)
+    assert stage.book.sink_of(9) is target.session.control
+    stage.book.change([], [broker])
+
+    assert (broker.plane.router.match(b"t/1").targets, broker.plane.sinks) == ([], 0)
+    assert stage.beside.forgotten == ["iothub.acme.tele"]
+
+
+class _Meter:
+    def __init__(self, units: int) -> None:
+        self.units = units
+
+    def take(self, units: int, _now: float) -> float:
+        if units > self.units:
+            return 0.5
+        self.units -= units
+        return 0.0

@@ -1,0 +1,308 @@
+"""The CONNECT walk: refusals touch nothing, what is let in is told what was agreed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iothub.config.sections import Auth, Config, Mqtt
+from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scope, TenantRecord, TenantState
+from iothub_services.quota.names import Quota
+from tests.support import property_names as names
+from tests.support.control_house import EVERYTHING, House, now
+from tests.support.party import Guest
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
+
+
+def nothing_is_taken(house: House) -> bool:
+    return (house.used(Quota.CONNECTIONS), house.used(Quota.SESSIONS), house.acme.plane.sessions) == (0, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("username", "password"),
+    [("acme/dev1", "wrong"), ("acme/nobody", "secret"), ("nowhere/dev1", "secret"), ("dev1", "secret"), (None, None)],
+)
+def test_wrong_credentials_are_all_answered_alike(house: House, username: str | None, password: str | None) -> None:
+    """0x87 in 5.0, 5 in 3.1.1, then closed [MQTT-3.2.2-7]."""
+    for version, code in ((5, 0x87), (4, 5)):
+        guest = house.stranger(version)
+        assert guest.connect("c", username, password).code == code
+        assert guest.expect_closed() == []
+
+    assert nothing_is_taken(house)
+
+
+@pytest.mark.parametrize(
+    ("username", "cause"),
+    [("acme/nobody", "unknown_device"), ("dev1", "malformed_username"), (None, "malformed_username")],
+)
+def test_refused_login_is_told_with_its_cause(house: House, username: str | None, cause: str) -> None:
+    """The client hears little; log and metric say what is wrong with its username (!)."""
+    assert house.stranger().connect("c", username, "secret" if username else None).code == 0x87
+
+    assert house.told.causes == [cause]
+
+
+def test_refusal_leaves_a_fixed_time_after_its_connect(make_house: Callable[..., House]) -> None:
+    """B69: the answer's time says nothing about the cause."""
+    house = make_house(settings=Config(auth=Auth(failure_reply_ms=250)))
+    guest = house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", "wrong"))
+    house.pass_time(0.2)
+    with pytest.raises(TimeoutError):
+        guest.expect(2)
+
+    house.pass_time(0.06)
+
+    assert guest.expect(2).code == 0x87
+
+
+def test_version_that_is_switched_off_is_refused(make_house: Callable[..., House]) -> None:
+    """5.0 by 0x84, 3.1.1 by 1."""
+    house = make_house(settings=Config(mqtt=Mqtt(versions=("3.1.1",)), auth=Auth(failure_reply_ms=0)))
+
+    assert house.ask(version=5).connack.code == 0x84
+    assert house.ask(version=4).connack.code == 0
+
+
+def test_suspended_tenant_is_told_by_a_code_that_connack_has(house: House) -> None:
+    house.accounts.add(TenantRecord(7, "acme", state=TenantState.SUSPENDED))
+
+    assert house.ask(version=5).connack.code in (0x87, 0x8A)
+    assert house.ask(version=4).connack.code == 5
+
+
+def test_accounts_that_are_down_let_nobody_in(house: House) -> None:
+    """0x88 and 3."""
+    house.accounts.is_down = True
+
+    assert house.ask(version=5).connack.code == 0x88
+    assert house.ask(version=4).connack.code == 3
+
+
+def test_client_identifier_is_assigned(house: House) -> None:
+    """[MQTT-3.1.3-6] [MQTT-3.1.3-7]."""
+    first, second = house.join(""), house.join("")
+
+    names_given = {str(guest.connack.property(names.ASSIGNED_CLIENT_ID)) for guest in (first, second)}
+    assert names_given == set(house.acme.plane.sessions)
+    assert len(names_given) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "client_id", "code"),
+    [
+        (ClientIdPolicy.EQUAL, "dev1", 0),
+        (ClientIdPolicy.EQUAL, "c", 0x87),
+        (ClientIdPolicy.EQUAL, "", 0x87),
+        (ClientIdPolicy.PREFIX, "dev1/x", 0),
+        (ClientIdPolicy.PREFIX, "dev12", 0x87),
+        (ClientIdPolicy.OWNER, "", 0),
+    ],
+)
+def test_client_identifier_obeys_the_policy(house: House, policy: ClientIdPolicy, client_id: str, code: int) -> None:
+    house.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), client_id_policy=policy))
+
+    assert house.ask(client_id).connack.code == code
+
+
+def test_session_of_another_device_cannot_be_taken(house: House) -> None:
+    """Its owner goes on undisturbed."""
+    owner = house.join("c", props=KEPT)
+
+    assert house.ask("c", username="acme/dev2").connack.code == 0x87
+    owner.ping()
+
+
+@pytest.mark.parametrize(
+    ("limits", "options", "code"),
+    [
+        ("connections=0", {}, 0x97),
+        ("sessions=0", {"props": KEPT}, 0x97),
+        ("packet_bytes=64", {"client_id": "c" * 50}, 0x95),
+        ("will_bytes=3", {"will": ("w", b"1234", 0, False)}, 0x95),
+        ("topic_levels=2", {"will": ("w/x/y", b"", 0, False)}, 0x90),
+        ("topic_levels=unlimited", {"will": ("/" * 1024, b"", 0, False)}, 0x90),
+        ("user_properties=1", {"props": [(names.USER_PROPERTY, ("a", "b"))] * 2}, 0x97),
+    ],
+)
+def test_limit_refuses(house: House, limits: str, options: dict[str, Any], code: int) -> None:
+    """And nothing stays reserved."""
+    house.limit(limits)
+
+    assert house.ask(**options).connack.code == code
+    assert nothing_is_taken(house)
+
+
+def test_connects_have_a_rate(house: House) -> None:
+    """0x9F; what is refused does not count."""
+    house.limit("connects=1/1h")
+    house.join("a")
+
+    assert house.ask("b").connack.code == 0x9F
+    assert house.used(Quota.CONNECTIONS) == 1
+
+
+def test_will_needs_the_right_to_publish(house: House) -> None:
+    house.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_WILLS)))
+
+    assert house.ask(will=("w/x", b"", 0, False)).connack.code == 0x87
+    assert house.ask(will=("v/x", b"", 0, False)).connack.code == 0
+
+
+def test_connack_says_what_differs_from_what_was_asked(house: House) -> None:
+    """[MQTT-3.2.2-21]: the client uses the Server Keep Alive."""
+    house.limit("session_expiry_s=10 receive_maximum=5 topic_aliases=3 packet_bytes=1000 keep_alive_min_s=30")
+    connack = house.join(props=KEPT, keep_alive=20).connack
+
+    assert dict(connack.properties) == {
+        names.SESSION_EXPIRY: 10,
+        names.RECEIVE_MAXIMUM: 5,
+        names.TOPIC_ALIAS_MAXIMUM: 3,
+        names.MAXIMUM_PACKET_SIZE: 1000,
+        names.SERVER_KEEP_ALIVE: 30,
+    }
+    assert house.session("c").control.expiry_s == 10
+
+
+def test_session_that_could_not_be_made_durable_gives_everything_back(house: House) -> None:
+    """0x88, and the next CONNECT finds nothing in its way."""
+    house.journal.is_down = True
+    assert house.ask(props=KEPT).connack.code == 0x88
+    assert (house.used(Quota.CONNECTIONS), house.used(Quota.SESSIONS)) == (0, 0)
+
+    house.journal.is_down = False
+    assert house.ask(props=KEPT).connack.code == 0
+
+
+def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(house: House) -> None:
+    """But no place among the connections."""
+    house.journal.is_held = True
+    guest = house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    guest.drop()
+
+    house.journal.release()
+    house.settle()
+
+    assert house.session("c").connection is None
+    assert (house.used(Quota.CONNECTIONS), house.used(Quota.SESSIONS)) == (0, 1)
+    house.pass_time(100)
+    assert nothing_is_taken(house)
+
+
+def test_accounts_that_change_meanwhile_are_asked_again(house: House) -> None:
+    """Who waited for the session's lock, or for the session, is checked anew: the device is disabled now."""
+    house.journal.is_held = True
+    first, second = house.stranger(), house.stranger()
+    first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
+    second.send(second.connect_bytes("c", "acme/dev1", props=KEPT))
+    known = house.accounts.devices[7, "dev1"]
+    house.accounts.add(house.accounts.tenants["acme"], replace(known, is_enabled=False))
+    house.hub.authenticator.invalidate(7, "dev1")
+
+    house.journal.release()
+    house.settle()
+
+    assert second.expect(2).code == 0x87
+    assert first.expect(2).code == 0x87
+    assert nothing_is_taken(house)
+
+
+def test_session_of_a_device_whose_rights_cannot_be_read_again_does_not_come_into_force(house: House) -> None:
+    """The accounts are down just when they have changed: the client tries again later."""
+    house.journal.is_held = True
+    guest = house.stranger()
+    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    house.hub.authenticator.invalidate(7, "dev1")
+    house.accounts.is_down = True
+
+    house.journal.release()
+    house.settle()
+
+    assert guest.expect(2).code == 0x88
+    assert nothing_is_taken(house)
+
+
+def test_queue_ids_beyond_the_block_are_waited_for(house: House) -> None:
+    house.ids.is_empty = True
+
+    assert house.ask(props=KEPT).connack.code == 0
+    assert house.ids.last == 1
+
+
+def wait_in_vain(house: House, guest: Guest, **options: Any) -> None:
+    """Send CONNECT while the log does not answer, until the hub has had its time."""
+    house.journal.is_held = True
+    guest.send(guest.connect_bytes("c", "acme/dev1", **options))
+    house.clock.advance(9.1)
+    now(house.control.doorstep.look())
+    house.settle()
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, 3), (5, 0x88)])
+def test_connect_that_a_store_keeps_waiting_is_refused_in_time(house: House, version: int, code: int) -> None:
+    """Before the client's patience, and the connect timeout, end; its place is free at once (§3.2.2.2)."""
+    guest = house.stranger(version)
+
+    wait_in_vain(house, guest, clean=False, props=KEPT if version == 5 else None)
+
+    assert [packet.code for packet in guest.expect_closed()] == [code]
+    assert house.told.answers == ["server_unavailable"]
+    assert house.used(Quota.CONNECTIONS) == 0
+
+
+def test_session_of_a_refused_connect_does_not_come_into_force_later(house: House) -> None:
+    """The event was written after all: the next CONNECT finds no session, and no Will was sent in between [MQTT-3.2.2-2]."""
+    watcher = house.join("watcher", username="acme/dev2")
+    watcher.subscribe(("w/#", 0))
+    guest = house.stranger()
+    wait_in_vain(house, guest, clean=False, props=KEPT, will=("w/c", b"gone", 0, False))
+
+    house.journal.release()
+    house.settle()
+
+    assert house.told.answers == ["accepted", "server_unavailable"]
+    assert house.journal.words()[-1] == "session.discarded"
+    assert "c" not in house.acme.plane.sessions
+    assert (house.queues.owners, house.used(Quota.SESSIONS)) == ({}, 0)
+    assert not house.join("c", clean=False, props=KEPT).connack.session_present
+    assert watcher.fence() == []
+
+
+def test_session_that_a_refused_connect_resumed_is_as_it_was(house: House) -> None:
+    """Session Present tells the truth, and the terms are those of the last CONNECT that was accepted."""
+    first = house.join("c", clean=False, props=KEPT)
+    first.subscribe(("a", 1))
+    first.disconnect()
+    wait_in_vain(house, house.stranger(), clean=False, props=[(names.SESSION_EXPIRY, 5)], will=("w/c", b"x", 1, False))
+
+    house.journal.release()
+    house.settle()
+
+    control = house.session("c").control
+    assert (control.expiry_s, control.will, house.session("c").connection) == (100, None, None)
+    assert house.journal.words()[-2:] == ["session.resumed", "will.cleared"]
+    assert house.join("c", clean=False, props=KEPT).connack.session_present
+
+
+def test_connect_that_waits_for_its_turn_is_refused_in_time_too(house: House) -> None:
+    """Somebody else's CONNECT with this Client Identifier is under way for ever; nothing of the second one happens when that ends."""
+    first, second = house.stranger(), house.stranger()
+    house.journal.is_held = True
+    first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
+    house.clock.advance(5)
+    wait_in_vain(house, second, clean=False, props=KEPT)
+    assert [packet.code for packet in first.expect_closed()] == [0x88]
+    assert [packet.code for packet in second.expect_closed()] == [0x88]
+
+    house.journal.release()
+    house.settle()
+
+    assert nothing_is_taken(house)
+    assert len(house.control.doorstep) == 0

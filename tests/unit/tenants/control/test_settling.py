@@ -1,0 +1,193 @@
+"""SUBACK and UNSUBACK wait until every hub routes by what they say; packets of one client wait together, each for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from twisted.internet.defer import Deferred
+
+from iothub.engine.router import Subscription
+from iothub.engine.session import Session
+from iothub.testing.clock import ManualClock
+from iothub_services.sessions.port import HERE, Alone, Place
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.control.subscribe import MOST_SETTLING
+from tests.support import property_names as names
+from tests.support.control_house import House
+from tests.support.packets import SUBACK, UNSUBACK
+from tests.support.party import Guest
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+SETTLE_S = 0.5
+
+
+@dataclass
+class Others(Alone):
+    """Other hubs, which know half a second later what was durable. `waits`: when each wait began."""
+
+    is_alone = False
+    clock: ManualClock = field(default_factory=ManualClock)
+    waits: list[tuple[float, Deferred[None]]] = field(default_factory=list)
+
+    def place(self, epoch: int) -> Place:
+        return Place(HERE, epoch)
+
+    async def settle(self) -> None:
+        waited: Deferred[None] = Deferred()
+        self.waits.append((self.clock.monotonic(), waited))
+        await waited
+
+    def pass_time(self, seconds: float) -> None:
+        """Those whose time has come go on, in their order."""
+        self.clock.advance(seconds)
+        while self.waits and self.waits[0][0] + SETTLE_S <= self.clock.monotonic():
+            self.waits.pop(0)[1].callback(None)
+
+
+@pytest.fixture
+def others() -> Others:
+    return Others()
+
+
+@pytest.fixture
+def house(make_house: Callable[..., House], others: Others) -> House:
+    return make_house(company=others)
+
+
+def answers(guest: Guest, house: House) -> list[tuple[int, int]]:
+    """What has come since, as (kind, Packet Identifier)."""
+    house.settle()
+    return [(each.kind, each.packet_id) for each in guest.fence()]
+
+
+def test_subscribes_of_one_client_share_a_wait(house: House, others: Others) -> None:
+    """Ten of them take half a second, not five; their answers come in order."""
+    guest = house.join(props=KEPT)
+    for number in range(1, 11):
+        guest.send_subscribe((f"f/{number}", 1), packet_id=number)
+    assert answers(guest, house) == []
+    assert len(others.waits) == 10
+
+    others.pass_time(SETTLE_S)
+
+    assert answers(guest, house) == [(SUBACK, number) for number in range(1, 11)]
+
+
+def test_each_answer_waits_for_its_own(house: House, others: Others) -> None:
+    """A packet that came later is answered later: the wait begins when its change is durable."""
+    guest = house.join(props=KEPT)
+    guest.send_subscribe(("a", 1), packet_id=1)
+    house.settle()
+    others.pass_time(SETTLE_S / 2)
+    guest.send_subscribe(("b", 1), packet_id=2)
+    house.settle()
+
+    others.pass_time(SETTLE_S / 2)
+    assert answers(guest, house) == [(SUBACK, 1)]
+    others.pass_time(SETTLE_S / 2)
+    assert answers(guest, house) == [(SUBACK, 2)]
+
+
+def test_change_that_is_not_durable_holds_up_what_is_behind_it(house: House, others: Others) -> None:
+    """Only waits are shared: the second SUBSCRIBE is not looked at before the first is in force."""
+    guest = house.join(props=KEPT)
+    house.journal.is_held = True
+    guest.send_subscribe(("a", 1), packet_id=1)
+    guest.send_subscribe(("a", 2), packet_id=2)
+    house.settle()
+    assert (len(house.journal.waiting), others.waits) == (1, [])
+
+    house.journal.release()
+    house.settle()
+
+    assert [each.qos for each in house.session("c").subscriptions.values()] == [2]
+    others.pass_time(SETTLE_S)
+    assert answers(guest, house) == [(SUBACK, 1), (SUBACK, 2)]
+
+
+def test_what_is_unsubscribed_before_its_suback_is_not_replayed(
+    house: House, others: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Retained Messages would come for a subscription that is not there."""
+    replayed: list[bytes] = []
+
+    def wants_replay(_broker: TenantBroker, _session: Session, subscription: Subscription, *, is_new: bool) -> bool:
+        replayed.append(subscription.filter)
+        return not is_new
+
+    monkeypatch.setattr(TenantBroker, "wants_replay", wants_replay)
+    guest = house.join(props=KEPT)
+    guest.send_subscribe(("a", 1), packet_id=1)
+    guest.send_unsubscribe("a", packet_id=2)
+    guest.send_subscribe(("b", 1), packet_id=3)
+    house.settle()
+    others.pass_time(SETTLE_S)
+
+    assert answers(guest, house) == [(SUBACK, 1), (UNSUBACK, 2), (SUBACK, 3)]
+    assert replayed == [b"b"]
+
+
+def test_client_that_leaves_while_it_waits_is_answered_by_nobody(house: House, others: Others) -> None:
+    """The subscription stays: it was durable."""
+    guest = house.join(props=KEPT)
+    guest.send_subscribe(("a", 1), packet_id=1)
+    house.settle()
+    guest.drop()
+    house.settle()
+    again = house.join(props=KEPT, clean=False)
+
+    others.pass_time(SETTLE_S)
+
+    assert answers(again, house) == []
+    assert list(house.session("c").subscriptions) == [(None, b"a")]
+
+
+def test_waits_of_one_client_are_bounded(house: House, others: Others) -> None:
+    """The next packet is not looked at before one of them is answered."""
+    guest = house.join(props=KEPT)
+    for number in range(1, 2 * MOST_SETTLING + 1):
+        guest.send_subscribe(("a", number % 3), packet_id=number)
+    house.settle()
+    assert len(others.waits) == MOST_SETTLING + 1
+
+    for _ in range(3):
+        others.pass_time(SETTLE_S)
+        house.settle()
+
+    assert answers(guest, house) == [(SUBACK, number) for number in range(1, 2 * MOST_SETTLING + 1)]
+
+
+@settings(deadline=None, max_examples=15)
+@given(steps=some.lists(some.tuples(some.booleans(), some.sampled_from("abc"), some.floats(0, 0.4)), max_size=12))
+def test_order_of_effects_is_the_order_of_packets(
+    steps: list[tuple[bool, str, float]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However they are spread: the session ends as if each had been waited for, every packet has its answer, none before its time."""
+    others = Others()
+    house = House(tmp_path_factory.mktemp("house"), company=others)
+    guest = house.join(props=KEPT)
+    wanted: set[bytes] = set()
+    sent_at: dict[int, float] = {}
+    for number, (is_wanted, name, seconds) in enumerate(steps, 1):
+        if is_wanted:
+            guest.send_subscribe((name, 1), packet_id=number)
+        else:
+            guest.send_unsubscribe(name, packet_id=number)
+        had = name.encode() in wanted
+        (wanted.add if is_wanted else wanted.discard)(name.encode())
+        house.settle()
+        if is_wanted or had:
+            sent_at[number] = others.clock.monotonic()
+        others.pass_time(seconds)
+        early = [each for _, each in answers(guest, house)]
+        assert all(others.clock.monotonic() - sent_at.pop(each) >= SETTLE_S for each in early if each in sent_at)
+    others.pass_time(SETTLE_S)
+
+    left = {each for _, each in answers(guest, house)}
+    assert {topic for _, topic in house.session("c").subscriptions} == wanted
+    assert left == set(sent_at)
+    house.close()
