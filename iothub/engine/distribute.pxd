@@ -40,8 +40,9 @@ cdef class Distribution:
     @cython.locals(messages=list, targets=list, target=Target, message=Message, qos=int, retain=bint)
     cdef object _serve(self, TenantPlane tenant, Slices slices, Py_ssize_t end)
     @cython.locals(group=Group, subscription=Subscription)
-    cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter, bint is_leaving, set spared)
-    cdef Subscription _heir(self, Group group, Message message, bint is_leaving, set spared)
+    cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter, bint is_durable)
+    @cython.locals(persistent=list, chosen=list)
+    cdef Subscription _storing(self, Group group, Message message)
     @cython.locals(session=Session, rest=Target, qos=int, retain=bint)
     cdef list _give(self, TenantPlane tenant, Message message, Target target, list queued)
     @cython.locals(qos=int, retain=bint, identifiers=tuple)
@@ -51,6 +52,6 @@ cdef class Distribution:
     )
     @cython.locals(
         members=list, count=Py_ssize_t, congested=Subscription, step=Py_ssize_t, index=Py_ssize_t, subscription=Subscription,
-        session=Session, connection=Connection, staying=list, leaving=list, chosen=list,
+        session=Session, connection=Connection, persistent=list,
     )
     cpdef Subscription choose(self, Group group, Message message)

@@ -155,17 +155,18 @@ class Distribution:
     # --- shared groups
 
     def redistribute(
-        self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes, is_leaving: bool, spared: set[int]
+        self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes, is_durable: bool
     ) -> list[QueueTarget] | None:
         """A member's session ended before it acknowledged this: another member of the group gets it, §4.8.2. `receivers` is 0: there is none.
 
-        For who is leaving, another that is leaving is none: they would pass it to each other for as long as neither can end. Nor is who has
-        one of the queues `spared`.
+        `is_durable`: a store had the message, so members whose queue stores it come first.
         """
         self.receivers = 0
         for group in tenant.router.match(message.topic).groups:
             if group.name == name and group.filter == filter:
-                subscription = self._heir(group, message, is_leaving, spared)
+                subscription = self._storing(group, message) if is_durable else None
+                if subscription is None:
+                    subscription = self.choose(group, message)
                 if subscription is not None:
                     self.allowed = 1
                     self.skip_direct = False
@@ -225,18 +226,14 @@ class Distribution:
             self.direct += 1
         return queued
 
-    def _heir(self, group: Group, message: Message, is_leaving: bool, spared: set[int]) -> Subscription | None:
-        chosen = self.choose(group, message)
-        if chosen is None or _may_inherit(chosen, is_leaving, spared):
-            return chosen
-        others = [member for member in group.members if _may_inherit(member, is_leaving, spared)]
-        return others[hash(message.publisher_client_id) % len(others)] if others else None
+    def _storing(self, group: Group, message: Message) -> Subscription | None:
+        """Choose a persistent member by hash of the publisher: of those online, else of all; None: there is none."""
+        persistent = [member for member in group.members if member.session.is_persistent and member.qos]
+        chosen = [member for member in persistent if member.session.connection is not None] or persistent
+        return chosen[hash(message.publisher_client_id) % len(chosen)] if chosen else None
 
     def choose(self, group: Group, message: Message) -> Subscription | None:
-        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher.
-
-        One that is leaving - its time has come, and its end is not durable yet - only if all are: its client may come back.
-        """
+        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher."""
         members = group.members
         count = len(members)
         if count == 0:
@@ -257,17 +254,5 @@ class Distribution:
         if congested is not None:
             group.turn += 1
             return congested
-        staying: list[Subscription] = []
-        leaving: list[Subscription] = []
-        for subscription in members:
-            session = subscription.session
-            if session.is_persistent:
-                (leaving if session.is_leaving else staying).append(subscription)
-        chosen = staying or leaving
-        return chosen[hash(message.publisher_client_id) % len(chosen)] if chosen else None
-
-
-def _may_inherit(member: Subscription, is_leaving: bool, spared: set[int]) -> bool:
-    session = member.session
-    is_there = session.is_persistent or session.connection is not None
-    return is_there and not (is_leaving and session.is_leaving) and session.queue_id not in spared
+        persistent = [member for member in members if member.session.is_persistent]
+        return persistent[hash(message.publisher_client_id) % len(persistent)] if persistent else None

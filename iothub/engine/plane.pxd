@@ -20,7 +20,7 @@ from iothub.engine.window cimport Window
 
 @cython.final
 cdef class Plane:
-    cdef public object limits, control, desk, wheel, replays, inheritance, starving, call_soon
+    cdef public object limits, control, desk, wheel, replays, redistribution, starving, call_soon
     cdef public bint is_called_soon
     cdef public Turn turn
     cdef public Counters counters

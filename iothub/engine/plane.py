@@ -20,7 +20,6 @@ from iothub.engine.desk import Desk
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
-from iothub.engine.inheritance import Inheritance, Left
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
@@ -28,6 +27,7 @@ from iothub.engine.outbox import StoredPublish
 from iothub.engine.ports import Control, Observer, Policy, Store, Transport
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
+from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay
 from iothub.engine.router import Subscription
 from iothub.engine.session import Session
@@ -73,7 +73,7 @@ class Plane:
         self.inbound = Inbound(self.turn, self.publishing, self.answers, self.receipts, self.emission, self.desk)
         self.storage = Storage(self.turn, self.answers, self.outbound)
         self.replays = Replay(self.turn, self.publishing, self.outbound)
-        self.inheritance = Inheritance(self.turn, self.publishing, self.distribution)
+        self.redistribution = Redistribution(self.turn, self.publishing, self.distribution)
         self.starving = Starving(self.turn, self.publishing.wire)
         self.connection_count = 0
         self.call_soon: Callable[[Callable[[], None]], object] | None = (
@@ -293,10 +293,10 @@ class Plane:
         backlog = session.take_backlog()
         for position, delivery in sorted((session.shared or {}).items()):
             self.outbound.forget(session, position)
-            self.inheritance.hand_on(tenant, delivery)
+            self.redistribution.redistribute_delivery(tenant, delivery)
         for delivery in backlog:
             if delivery.group is not None and delivery.qos == 1:
-                self.inheritance.hand_on(tenant, delivery)
+                self.redistribution.redistribute_delivery(tenant, delivery)
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)
         session.window = None
@@ -304,19 +304,17 @@ class Plane:
         self._settle()
 
     def leave_groups(self, session: Session) -> bool:
-        """A persistent session is about to end: no shared group chooses it any more. False: it was in none, nothing is left to anybody."""
-        return self.inheritance.leave(session)
+        """A persistent session is about to end: no shared group chooses it any more. False: it has no shared subscription."""
+        return self.redistribution.leave_groups(session)
 
     def join_groups(self, session: Session) -> None:
-        """It does not end yet after all."""
-        self.inheritance.join(session)
+        """It does not end after all."""
+        self.redistribution.join_groups(session)
 
-    def bequeath(
-        self, session: Session, records: list[Any], given: set[int], spared: set[int], on_done: Callable[[Left], None]
-    ) -> None:
-        """Give a page of its queue to other members of its groups; `on_done` when what must be durable is, with what has found no place."""
+    def redistribute(self, session: Session, records: list[Any], on_done: OnRedistributed) -> None:
+        """Give a page of its queue to other members of its shared groups; `on_done` when what they get is durable."""
         self.turn.look()
-        self.inheritance.bequeath(session, records, given, spared, on_done)
+        self.redistribution.redistribute_page(session, records, on_done)
         self._settle()
 
     def subscribe(self, session: Session, subscription: Subscription) -> Subscription | None:

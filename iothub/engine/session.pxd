@@ -23,7 +23,7 @@ cdef class Session:
     cdef public int backlog_start, backlog_qos0
     cdef public unsigned short receive_maximum, stale_pages
     cdef public unsigned char passed_meters
-    cdef public flag is_persistent, is_discarded, is_leaving, publishes_everything, receives_everything
+    cdef public flag is_persistent, is_discarded, publishes_everything, receives_everything
     cdef public flag is_behind, is_reading, is_waiting, is_lagging, is_sink
 
     @cython.locals(grants=dict)

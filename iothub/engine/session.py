@@ -65,7 +65,6 @@ class Session:
         self.device = device
         self.is_persistent = is_persistent
         self.is_discarded = False
-        self.is_leaving = False  # its time has come, and its end is not durable yet
         self.is_sink = (
             False  # no client's: `control` takes its messages, QoS 0 too, and is asked `is_full` before one is routed
         )

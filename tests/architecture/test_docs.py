@@ -16,7 +16,13 @@ from iothub_services.metrics.metrics import LOGIN_CAUSES
 from tests.architecture.tree import ROOT, parsed, shown
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted(DOCS.rglob("*.md")),
+]
 STATES = {"done", "partly", "not yet", "not ours"}
 COUNTS = {"B": 75, "R": 29, "E": 16, "K": 14, "D": 20}
 ADR_PARTS = ("Status", "Context", "Decision", "Consequences", "Compatibility", "Declined alternatives")

@@ -16,9 +16,9 @@ from iothub.base.reasons import Drop, Reason
 from iothub.engine.plane import Plane
 from iothub.engine.session import Session
 from iothub.records import events
-from iothub_services.queues.port import UnreadableQueueError
+from iothub_services.queues.port import Claim, UnreadableQueueError
 from iothub_services.sessions.deadlines import Deadlines
-from iothub_services.sessions.estate import Estate
+from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
     NEVER_EXPIRES,
     Company,
@@ -34,9 +34,7 @@ from iothub_services.sessions.wills import Wills
 log = logging.get(__name__)
 
 ENDING = 500  # sessions that expire at a time: their events share a few commits
-AGAIN_S = (
-    30.0  # so long a session does not expire whose queue could not be read, or that other hubs may hand something on to
-)
+RETRY_S = 10.0  # until the next attempt to end an expired session; a store that fails in the middle of each lets some messages arrive again and again
 
 
 class Endings:
@@ -49,7 +47,7 @@ class Endings:
         journal: Journal,
         clock: Clock,
         company: Company,
-        estate: Estate,
+        orphaned: OrphanedMessages,
         wills: Wills,
     ) -> None:
         self._plane = plane
@@ -57,7 +55,7 @@ class Endings:
         self._journal = journal
         self._clock = clock
         self._company = company
-        self._estate = estate
+        self._orphaned = orphaned
         self._wills = wills
         self._deadlines = Deadlines()
         self._ending = 0  # sessions that are just expiring
@@ -75,7 +73,7 @@ class Endings:
     def stop_deadlines(self, session: Session) -> None:
         """Its client has come, here or elsewhere, or another hub has ended it."""
         session.control.expires_at = session.control.will_at = 0.0
-        self._estate.keep(session)
+        self._orphaned.keep(session)
 
     def queue(self, home: SessionHome, session: Session) -> None:
         """Look at the session when the first of its deadlines comes."""
@@ -94,7 +92,7 @@ class Endings:
             await self.end(home, session, reason, Drop.PURGED)
 
     async def end(self, home: SessionHome, session: Session, reason: str, drop: Drop = Drop.SESSION_ENDED) -> None:
-        """End a session whose connection is gone: its Will, its heirs, its event, its queue. Raises IotHubError: it lives on."""
+        """End a session whose connection is gone: its Will, its orphaned messages, its event, its queue. Raises IotHubError: it lives on."""
         control: SessionControl = session.control
         expires_at = control.expires_at
         control.expires_at = control.queued_at = 0.0
@@ -103,55 +101,43 @@ class Endings:
         await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
         is_alone, is_expiry = self._company.is_alone, reason == "expired"
         try:
-            if not is_alone:
-                await self._fence(session, is_expiry=is_expiry)
+            claim = None if is_alone else await self._fence(session, is_expiry=is_expiry)
             # before anybody waits: an epoch that another hub claims meanwhile must not be ended
             subject = subject_of(session, self._clock)
-            handed_on = await self._estate.bequeath(session, is_expiry=is_expiry)
+            redistributed = await self._orphaned.redistribute(session, claim)
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
             if not is_alone:
                 await self._company.catch_up()
-        except Exception as error:
-            if not control.is_elsewhere:
-                control.expires_at = expires_at  # it lives on, and its time comes
-            if (
-                control.expires_at
-                and is_expiry
-                and (isinstance(error, UnreadableQueueError) or (session.is_leaving and not is_alone))
-            ):
-                control.expires_at = self._clock.monotonic() + AGAIN_S
+        except Exception:
+            if control.is_elsewhere:
+                self._orphaned.keep(session)
+            else:  # it lives on, and its time comes
+                control.expires_at = self._clock.monotonic() + RETRY_S if is_expiry else expires_at
             self.queue(home, session)
-            self._stay(session)
             raise
         if session.is_discarded or session.epoch > subject.epoch:
-            self._stay(session)
+            self._orphaned.keep(session)
             return  # another hub has ended or resumed it before, and the log has that first
-        handed_on = max(handed_on, await self._estate.offer_again(session))
         home.session_ended(session)
         self._plane.discard(session)
-        await self._estate.drop(session.queue_id, partial(self._count_lost, home, session, drop, handed_on))
+        await self._orphaned.drop(session.queue_id, partial(self._count_lost, home, session, drop, redistributed))
 
-    def _stay(self, session: Session) -> None:
-        """It does not end here: it is in its shared groups again, unless somebody else has ended it."""
-        if not session.is_discarded:
-            self._plane.join_groups(session)
-
-    async def _fence(self, session: Session, *, is_expiry: bool) -> None:
+    async def _fence(self, session: Session, *, is_expiry: bool) -> Claim | None:
         """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
 
-        Raises BackendError: it is not its time, for somebody else has claimed it since.
+        None: there is no queue, or it cannot be read. Raises BackendError: it is not its time, for somebody else has claimed it since.
         """
         if is_expiry:
             _require_here(session.control)
         try:
-            claim = await self._estate.claim(session.queue_id)
+            claim = await self._orphaned.claim(session.queue_id)
         except UnreadableQueueError:
             if is_expiry:  # a newer hub may have claimed it
                 raise
-            return  # somebody wants it gone, and there is no other way out
+            return None  # somebody wants it gone, and there is no other way out
         if claim is None:
-            return
+            return None
         if is_expiry:
             _require_here(session.control)
         place: Place | None = session.control.place
@@ -162,10 +148,11 @@ class Endings:
             # its epoch stays: what that one says must count here
             raise BackendError("another hub has claimed the session", retryable=True)
         session.epoch = max(session.epoch, claim.epoch)
+        return claim
 
-    def _count_lost(self, home: SessionHome, session: Session, drop: Drop, handed_on: int, records: int) -> None:
-        if records > handed_on:
-            self._plane.turn.drop(home.plane, session, drop, records - handed_on)
+    def _count_lost(self, home: SessionHome, session: Session, drop: Drop, redistributed: int, records: int) -> None:
+        if records > redistributed:
+            self._plane.turn.drop(home.plane, session, drop, records - redistributed)
 
     def run_due(self) -> None:
         """Fire the Wills and end the sessions whose time has come; sessions that end do so in tasks of their own."""

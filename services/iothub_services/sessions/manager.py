@@ -24,7 +24,7 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.queues.port import QueueLimits, UnreadableQueueError
 from iothub_services.sessions.endings import Endings
-from iothub_services.sessions.estate import Estate
+from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
     HERE,
     Alone,
@@ -74,9 +74,9 @@ class SessionManager:
         self._journal = journal
         self._clock = clock
         self._owner = owner
-        self._estate = Estate(plane, queues, owner)
+        self._orphaned = OrphanedMessages(plane, queues, owner)
         self._wills = Wills(journal, clock)
-        self._endings = Endings(plane, directory, journal, clock, self._company, self._estate, self._wills)
+        self._endings = Endings(plane, directory, journal, clock, self._company, self._orphaned, self._wills)
 
     @property
     def wills_under_way(self) -> int:
@@ -90,7 +90,7 @@ class SessionManager:
         present = home.plane.sessions.get(request.client_id)
         if present is not None and present.control.has_ended:  # its end is in the log, and was not seen through
             self.forget(home, present)
-            self._estate.drop_soon(present.queue_id)
+            self._orphaned.drop_soon(present.queue_id)
             present = None
         if present is not None and present.control.is_of_predecessor(request.device_id):
             present.control.will = None  # the right to publish it went with its device
@@ -153,7 +153,7 @@ class SessionManager:
             self._require_first(home, request.client_id, claim.epoch)
         except BackendError as error:
             if has_queue or error.is_written:
-                self._estate.drop_soon(queue_id)
+                self._orphaned.drop_soon(queue_id)
             raise
         session = self._plane.create_session(
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
@@ -222,7 +222,7 @@ class SessionManager:
             raise
         if session.is_discarded or session.epoch != claim.epoch:
             raise BackendError("another hub has taken the session meanwhile", retryable=True)
-        self._estate.keep(session)
+        self._orphaned.keep(session)
         self._plane.restore(session, claim)
         return Opened(session, is_present=True, before=before)
 
@@ -261,7 +261,7 @@ class SessionManager:
         self._plane.discard(session)
         if session.is_persistent:
             self._journal.note([events.session_discarded(subject_of(session, self._clock), reason="not_opened")])
-            self._estate.drop_soon(session.queue_id)
+            self._orphaned.drop_soon(session.queue_id)
 
     # --- a connection goes
 
@@ -317,7 +317,7 @@ class SessionManager:
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""
-        self._estate.drop_orphans()
+        self._orphaned.drop_again()
         self._endings.run_due()
 
     # --- the hub starts
@@ -364,7 +364,7 @@ class SessionManager:
 
     def abandon_queue(self, queue_id: int) -> None:
         """A session that began here and that the log does not know leaves its queue to nobody."""
-        self._estate.drop_soon(queue_id)
+        self._orphaned.drop_soon(queue_id)
 
     def note(self, session_events: list[Event]) -> None:
         self._journal.note(session_events)

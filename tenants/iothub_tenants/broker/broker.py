@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
@@ -33,15 +33,32 @@ from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
 from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, Entry
-from iothub_tenants.broker.client_contexts import Guest
 from iothub_tenants.broker.retaining import Retaining
-from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
 
 MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
 
 OVERFLOWS = {overflow.word: overflow for overflow in Overflow}
+
+
+class ClientConnection(Protocol):
+    """What the control plane remembers of one connection, as its broker uses it: `connection.control`."""
+
+    broker: TenantBroker | None
+    is_counted: bool
+
+    def leave(self, reason: Reason) -> None:
+        """Detach its session and give back its place."""
+
+
+class TenantFigures(Protocol):
+    """Publishes a tenant's figures to its own devices."""
+
+    def subscribed(
+        self, broker: TenantBroker, session: Session, subscription: Subscription, *, is_replayed: bool
+    ) -> None:
+        """A subscription is active; `is_replayed`: it asks for the present figures."""
 
 
 @dataclass(slots=True)
@@ -55,7 +72,7 @@ class Shared:
     journal: Journal
     counters: Any
     run: Run
-    sys_topics: SysTopics
+    sys_topics: TenantFigures
     later: Later
     rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not here
 
@@ -186,32 +203,32 @@ class TenantBroker:
     async def room_to_enter(self, request: SessionRequest) -> None:
         """Wait until `enter` has what it needs, or nobody can give it; to be done just before. Raises UnavailableError."""
         is_persistent = request.expiry_s > 0
-        has_place = self._counted_guest(request) is not None
+        has_place = self._counted_connection(request) is not None
         await self.allowance.room_to_enter(request.client_id, has_place=has_place, is_persistent=is_persistent)
 
-    def _counted_guest(self, request: SessionRequest) -> Guest | None:
+    def _counted_connection(self, request: SessionRequest) -> ClientConnection | None:
         """Return who has a place that is this CONNECT's."""
         present = self.plane.sessions.get(request.client_id)
-        other: Guest | None = None
+        other: ClientConnection | None = None
         if present is not None and present.connection is not None:
             other = present.connection.control
         return other if other is not None and other.is_counted else None
 
-    def enter(self, guest: Guest, request: SessionRequest) -> Entry | Quota:
+    def enter(self, client: ClientConnection, request: SessionRequest) -> Entry | Quota:
         """Reserve a connection's place, and a session's if a new one must be kept; or say which quota refuses."""
-        other = self._counted_guest(request)
+        other = self._counted_connection(request)
         is_persistent = request.expiry_s > 0
         entry = self.allowance.enter(request.client_id, has_place=other is not None, is_persistent=is_persistent)
         if isinstance(entry, Entry):
             if other is not None:
                 other.is_counted = False  # its place is ours now
-            guest.broker = self
-            guest.is_counted = True
+            client.broker = self
+            client.is_counted = True
         return entry
 
     def vacate(self, connection: Connection, reason: Reason) -> None:
-        guest: Guest = connection.control
-        guest.leave(reason)
+        client: ClientConnection = connection.control
+        client.leave(reason)
 
     def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
         """A connection has left its session."""

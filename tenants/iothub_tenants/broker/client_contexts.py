@@ -6,7 +6,6 @@ Knows no packets. Kept small: a hub with a million idle connections has a millio
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
@@ -14,9 +13,7 @@ from iothub.base.reasons import Reason
 from iothub.engine.session import Session
 from iothub.hooks import Attempt
 from iothub_services.auth.authenticator import Authenticated
-
-if TYPE_CHECKING:
-    from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.broker import TenantBroker
 
 
 @dataclass(slots=True)

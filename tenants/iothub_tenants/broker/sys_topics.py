@@ -7,7 +7,6 @@ nothing under `$SYS` is ever published by a client. Nothing is stored: the figur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from iothub.base.reasons import Drop
 from iothub.engine.filters import topic_matches
@@ -17,10 +16,8 @@ from iothub.engine.router import Subscription
 from iothub.engine.session import Session
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota, Scope
-
-if TYPE_CHECKING:
-    from iothub_tenants.broker.broker import TenantBroker
-    from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.brokers import Brokers
 
 ROOT = b"$SYS"
 PREFIX = "$SYS/tenant/"

@@ -14,6 +14,7 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import fold
 from iothub_services.quota.names import Quota
+from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE, Alone, Place
 from iothub_tenants.background import remote_sessions as abroad_module
 from iothub_tenants.background.remote_sessions import Abroad
@@ -321,7 +322,7 @@ def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Sta
     stage.house.clock.advance(101)
     for _ in range(3):
         now(stage.house.sessions.run_deadlines())
-        stage.house.clock.advance(1)
+        stage.house.clock.advance(RETRY_S)
 
     assert "c" not in stage.house.acme.plane.sessions
 
