@@ -23,7 +23,6 @@ from iothub_services.quota.calendar import window_at
 from iothub_services.quota.names import Quota
 from iothub_services.quota.slots import SlotFile, SlotRecord
 from iothub_services.sqlite.database import Alarm, Schema, open_database
-from iothub_services.sqlite.salvage import Table
 
 FLUSH_INTERVAL_S = 5.0
 
@@ -272,11 +271,10 @@ class UsageStore:
 
 
 _COLUMNS = ("tenant", "subject", "quota", "seconds", "started_at", "ends_at", "used")
-_KEY = ("tenant", "subject", "quota", "seconds")
 _SCHEMA = Schema(
     name="usage",
     version=1,
-    tables=(Table("usage", _COLUMNS, _KEY, "figures of usage", is_distinct=True),),
+    tables={"usage": "figures of usage"},
     statements=(
         """CREATE TABLE usage (
             tenant INTEGER NOT NULL, subject TEXT NOT NULL, quota TEXT NOT NULL, seconds INTEGER NOT NULL,

@@ -4,7 +4,7 @@ Knows no table: a driver brings its `Schema`. Knows no thread either: `Database.
 `Database.reader` to another.
 
 Theory: WAL and `synchronous=FULL`, so that a commit that returned survives a power cut. A damaged file is never
-repaired in place: what can be read is copied to a fresh file (`salvage`), the damaged one is kept beside it, and an
+repaired in place: rows that can be read are copied to a fresh file (`salvage`), the damaged one is kept beside it, and an
 alarm says so.
 """
 
@@ -45,13 +45,13 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 class Schema:
     """What one kind of file holds.
 
-    `upgrades[n]` leads from version n to n + 1. `tables` in the order in which a salvage copies them; `repairs` run
-    after it and put derived columns right.
+    `upgrades[n]` leads from version n to n + 1. `tables`: those that are copied from a damaged file, and what an operator calls
+    their rows; `repairs` run after that and put derived columns right.
     """
 
     name: str
     version: int
-    tables: tuple[salvage.Table, ...]
+    tables: Mapping[str, str]
     statements: tuple[str, ...]
     upgrades: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     repairs: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ class Database:
 
 
 def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> Database:
-    """Open or create a file; a damaged one is set aside, what is readable is saved, and `on_alarm` is told.
+    """Open or create a file; a damaged one is set aside, its readable rows are copied, and `on_alarm` is told.
 
     Raises ConflictError for a future schema, UnavailableError when the file or its directory cannot be used.
     """
@@ -321,6 +321,6 @@ def _open_salvaged(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, ca
         outcome = salvage.salvage(path, schema.tables, schema.repairs, create_fresh, clock.wall())
         database = Database(path, schema)
     except (OSError, sqlite3.Error) as error:
-        raise UnavailableError(f"{path} is damaged ({cause}) and could not be saved: {error}") from error
+        raise UnavailableError(f"{path} is damaged ({cause}), and its rows could not be copied: {error}") from error
     on_alarm(f"{schema.name}_corrupt", f"{path.name} was damaged ({cause}): {outcome}")
     return database

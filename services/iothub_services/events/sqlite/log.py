@@ -17,19 +17,13 @@ from iothub.records.layout import EVENT_TABLES as _TABLES
 from iothub.records.left_out import decode_at
 from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets, reached
 from iothub_services.sqlite.database import Database, Schema
-from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
-
-_COLUMNS = ("offset", "key", "value")
 
 SCHEMA = Schema(
     name="events",
     version=1,
     cache_bytes=256 << 10,  # written at the end only, and read at a start
-    tables=(
-        Table(_TABLES[Topic.SESSIONS], _COLUMNS, ("offset",), "session events"),
-        Table(_TABLES[Topic.ANALYTICS], _COLUMNS, ("offset",), "other events"),
-    ),
+    tables={_TABLES[Topic.SESSIONS]: "session events", _TABLES[Topic.ANALYTICS]: "other events"},
     statements=tuple(
         f"CREATE TABLE {name} (offset INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, value BLOB NOT NULL)"
         for name in _TABLES.values()

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
 from iothub_services.sqlite.database import Schema
-from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
 
 _PAGE = 500  # topics of an index per query
@@ -18,16 +17,7 @@ _PAGE = 500  # topics of an index per query
 SCHEMA = Schema(
     name="retained",
     version=1,
-    tables=(
-        Table("version", ("tenant", "last"), ("tenant",), "counters of tenants"),
-        Table(
-            "retained",
-            ("tenant", "topic", "version", "expires_at_ms", "size", "body"),
-            ("tenant", "topic"),
-            "Retained Messages",
-            is_distinct=True,
-        ),
-    ),
+    tables={"version": "counters of tenants", "retained": "Retained Messages"},
     statements=(
         "CREATE TABLE version (tenant INTEGER PRIMARY KEY, last INTEGER NOT NULL)",
         """CREATE TABLE retained (

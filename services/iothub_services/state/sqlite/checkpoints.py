@@ -20,7 +20,6 @@ from iothub.records.layout import (
     POINTER_TABLE,
 )
 from iothub_services.sqlite.database import Schema
-from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
 from iothub_services.state.checkpoints import in_use
 from iothub_services.state.port import StoredState
@@ -31,11 +30,7 @@ SCHEMA = Schema(
     name="checkpoints",
     version=CHECKPOINTS_FILE_VERSION,
     cache_bytes=256 << 10,  # read once, from its beginning to its end
-    tables=(
-        Table(POINTER_TABLE, ("id", "value"), ("id",)),
-        Table(MARK_TABLE, ("name", "value"), ("name",)),
-        Table(CHECKPOINT_TABLE, ("version", "tenant", "client_id", "value"), ("version", "tenant", "client_id")),
-    ),
+    tables={POINTER_TABLE: "pointers", MARK_TABLE: "marks of jobs", CHECKPOINT_TABLE: "states in checkpoints"},
     statements=CHECKPOINTS_FILE,
     upgrades=CHECKPOINTS_FILE_UPGRADES,
 )

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 
 from iothub_services.events.port import Offsets
 from iothub_services.sqlite.database import Schema
-from iothub_services.sqlite.salvage import Table
 from iothub_services.sqlite.store import SqliteStore
 from iothub_services.state.port import StateWrite, StoredState, applied_with
 
@@ -21,15 +20,7 @@ _APPLIED = "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER 
 SCHEMA = Schema(
     name="state",
     version=2,
-    tables=(
-        Table(
-            "session",
-            ("tenant", "client_id", "offset", "record"),
-            ("tenant", "client_id"),
-            "session states",
-            is_distinct=True,
-        ),
-    ),
+    tables={"session": "session states"},
     statements=(
         _APPLIED,
         """CREATE TABLE session (
