@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import socket
-import struct
 import termios
 
 from iothub.base.errors import ConfigError, UnavailableError
@@ -81,12 +80,6 @@ def _why_not(listener: ListenerInfo, bind: str, error: OSError | OverflowError) 
 def set_client_options(client: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it is gone already, or not TCP
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def reset_on_close(client: socket.socket) -> None:
-    """Make `close()` send RST and forget what is unsent."""
-    with contextlib.suppress(OSError):
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def unread_bytes(client: socket.socket) -> int:

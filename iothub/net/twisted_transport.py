@@ -294,7 +294,6 @@ class TwistedTransports:
         self._watched: dict[int, PlainChannel] = {}
         self._hangups = select.poll()
         self._is_scheduled = False
-        self._is_accepting = True
         self._counters = dict.fromkeys(("turns", "events", "bytes_in", "bytes_out", "recv_calls", "send_calls"), 0)
 
     def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
@@ -304,7 +303,6 @@ class TwistedTransports:
         self._ports.append((port, factory))
 
     def stop_accepting(self) -> None:
-        self._is_accepting = False
         for port, _ in self._ports:
             port.stopListening()
         self._ports.clear()

@@ -22,7 +22,6 @@ from iothub.base.errors import CorruptRecordError
 
 VERSION = 1
 BODY_ID_BYTES = 16
-LARGEST_SIZE = (1 << 31) - 1
 
 _IS_REFERENCE = 1
 _HAS_ID = 2

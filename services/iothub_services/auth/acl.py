@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from iothub.base.errors import ConfigError
 from iothub.engine.filters import check_topic_filter, covers, topic_matches
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 
@@ -165,26 +164,6 @@ def resolve_filter(rule: Rule, device: str, client_id: str) -> bytes | None:
 def templates_of(rule: Rule) -> frozenset[str]:
     """Return which of `{device}` and `{clientid}` the rule's filter uses."""
     return frozenset(level for level in rule.filter.split("/") if level in (DEVICE_LEVEL, CLIENT_ID_LEVEL))
-
-
-def check_rule_filter(filter: str) -> None:
-    """Check the filter of a new rule.
-
-    Raises:
-        ConfigError: not a valid Topic Filter, `$share/...`, or a template that is not a whole level.
-    """
-    if filter.startswith("$share/"):
-        raise ConfigError(
-            f"filter {filter!r}: shared subscriptions are allowed by the filter they share; leave $share/group/ out"
-        )
-    levels = filter.split("/")
-    for template in (DEVICE_LEVEL, CLIENT_ID_LEVEL):
-        if any(template in level and level != template for level in levels):
-            raise ConfigError(f"filter {filter!r}: {template} must be a whole level, for example devices/{template}/#")
-    if not _is_filter(filter):
-        raise ConfigError(
-            f"filter {filter!r} is not a Topic Filter: + and # stand alone in a level, # only in the last one"
-        )
 
 
 def _is_filter(text: str) -> bool:

@@ -153,9 +153,6 @@ DISABLE_TABLE = _verb("disableTable", Effect.ROW, STOP, replies.read_nothing)
 DELETE_TABLE = _verb("deleteTable", Effect.ROW, STOP, replies.read_nothing)
 SERVER_TYPE = _verb("getThriftServerType", Effect.NONE, I32, replies.read_i32)
 
-VERBS = tuple(dict.fromkeys(value.name for value in list(globals().values()) if isinstance(value, Verb)))
-"""Names of all verbs."""
-
 Attributes = Mapping[bytes, bytes]
 Columns = Mapping[bytes, bytes]
 

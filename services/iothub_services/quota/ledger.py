@@ -38,15 +38,6 @@ class LocalLedger:
         self._keep(quota, subject, wanted)
         return True
 
-    def reserve_all(self, *wanted: tuple[Quota, int], subject: Hashable = None) -> Quota | None:
-        """Take several counts or none; return the one that refused, or None."""
-        for position, (quota, count) in enumerate(wanted):
-            if not self.reserve(quota, count, subject=subject):
-                for taken, given_back in wanted[:position]:
-                    self.release(taken, given_back, subject=subject)
-                return quota
-        return None
-
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
         """Nobody else is there: what does not fit now is refused."""
         del wanted

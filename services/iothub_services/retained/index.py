@@ -34,10 +34,6 @@ class RetainedIndex:
         self.messages = 0
         self.bytes = 0
 
-    @property
-    def is_loaded(self) -> bool:
-        return self._deleted is None
-
     def load(self, topics: Iterable[RetainedTopic]) -> None:
         """Take what the store has; what was heard since it was asked (`put`, `remove`) wins by its version."""
         deleted = self._deleted or {}

@@ -48,15 +48,6 @@ def test_units_are_taken_whole_or_not_at_all() -> None:
     assert counts.reserve(Quota.RETAINED_BYTES, 40)
 
 
-def test_several_counts_are_taken_together_or_not_at_all() -> None:
-    """A retained message is one message and some bytes."""
-    counts, _ = ledger("retained_messages=9 retained_bytes=100")
-
-    assert counts.reserve_all((Quota.RETAINED_MESSAGES, 1), (Quota.RETAINED_BYTES, 100)) is None
-    assert counts.reserve_all((Quota.RETAINED_MESSAGES, 1), (Quota.RETAINED_BYTES, 1)) is Quota.RETAINED_BYTES
-    assert counts.used(Quota.RETAINED_MESSAGES) == 1
-
-
 def test_subjects_are_counted_apart() -> None:
     """Members of one group are not those of another."""
     counts, _ = ledger("group_members=1")

@@ -224,7 +224,6 @@ class LeasedRates:
         self._lease = lease
         self._clock = clock
         self._tenants: dict[int, TenantRates] = {}
-        self._owners: dict[str, int] = {}
         self._ended: list[tuple[TenantRates, LeasedRate]] = []
         self._looked_at = 0  # tenants, of this round
         self._hubs = 1
