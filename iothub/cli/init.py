@@ -114,16 +114,11 @@ def _told_where(url_file: Path | None) -> Iterator[None]:
     """Add to a SQL server's error what to do about it."""
     try:
         yield
-    except ConfigError as error:
+    except (BackendError, ConfigError) as error:
         if url_file is None:
             raise
-        raise ConfigError(f"{error}; the file is {url_file}; then run `iothub init` again") from error
-    except BackendError as error:
-        if url_file is None:
-            raise
-        raise UnavailableError(
-            f"{error}; start it, or correct the line in {url_file}, then run `iothub init` again"
-        ) from error
+        kind = ConfigError if isinstance(error, ConfigError) else UnavailableError
+        raise kind(f"{error}; the file is {url_file}; then run `iothub init` again") from error
 
 
 def _next(settings: Config) -> str:

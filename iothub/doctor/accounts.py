@@ -6,18 +6,19 @@ Knows no table.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from iothub.base.clock import SystemClock
-from iothub.base.errors import BackendError, ConfigError
+from iothub.base.errors import ConfigError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor import sql
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts.bounds import bounds_of
-from iothub_tenants.accounts.database import accounts_url, open_engine
-from iothub_tenants.accounts.store import errors_translated
+from iothub_tenants.accounts.database import accounts_url
+from iothub_tenants.accounts.store import AccountStore, errors_translated
 
 _NAME = "accounts"
 
@@ -30,28 +31,25 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     file = settings.sql.url_file
     if file is None:
         data_dir.require_accounts()
-        yield from _database(data_dir, settings)
-        return
+    where = "" if file is None else f"the file is {file}"
     try:
-        yield from _database(data_dir, settings)
-    except BackendError as error:
-        yield Finding(_NAME, State.FAIL, str(error), f"start it, or correct the line in {file} (sql.url_file)")
+        url = accounts_url(file, data_dir.accounts)
+        with closing(AccountStore(url, bounds=bounds_of(settings.sql), is_checked=False)) as store:
+            found = store.probe()
+            if not found.is_reached:
+                yield of_probe(_NAME, found, beside=where)
+                return
+            yield from _database(store, settings)
     except ConfigError as error:  # its text says what to do, and not where
-        yield Finding(_NAME, State.FAIL, str(error), f"the file is {file}")
+        yield Finding(_NAME, State.FAIL, str(error), where)
 
 
-def _database(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
-    url = accounts_url(settings.sql.url_file, data_dir.accounts)
-    engine = open_engine(url, bounds_of(settings.sql))
-    try:
-        with errors_translated():
-            schema.check(engine)  # the first connection takes longer than those of a hub that runs
-            state, seconds = timed(lambda: schema.check(engine))
-            if engine.dialect.name != "sqlite":
-                yield from sql.look(engine, SystemClock().wall(), settings.sql.connections)
-    finally:
-        engine.dispose()
-    told = f"{engine.dialect.name}, schema {state.value}"
+def _database(store: AccountStore, settings: Config) -> Iterator[Finding]:
+    with errors_translated():
+        state, seconds = timed(lambda: schema.check(store.engine))
+        if store.is_on_server:
+            yield from sql.look(store.engine, SystemClock().wall(), settings.sql.connections)
+    told = f"{store.engine.dialect.name}, schema {state.value}"
     if state is SchemaState.FRESH:
         yield Finding(_NAME, State.FAIL, told, "make the accounts: iothub init", seconds)
     elif state is SchemaState.OLD:

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar
 
 from iothub.base.errors import BackendError, IotHubError
+from iothub_services.probing import Probe
 
 T = TypeVar("T")
 
@@ -60,6 +61,13 @@ def take(looks: Sequence[Look], limit_s: float) -> Iterator[Finding]:
         yield from findings
     for look in missing:
         yield Finding(look.name, State.FAIL, f"no answer within {limit_s:g} s", "see whether it hangs", limit_s)
+
+
+def of_probe(name: str, found: Probe, state: State = State.FAIL, beside: str = "") -> Finding:
+    """Say what a probe has found. `state`: of a server that is not reached; `beside`: what follows from that."""
+    if found.is_reached:
+        return Finding(name, State.OK, found.words, seconds=found.seconds)
+    return Finding(name, state, found.words, f"{found.advice}; {beside}" if beside else str(found.advice))
 
 
 def unless_away(look: Look) -> Look:

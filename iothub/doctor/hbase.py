@@ -5,20 +5,18 @@ Knows tables and calls; rows are read where nobody is, nothing is written.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub.config.sections import HBase
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub.records.layout import CREATE_TABLES
 from iothub_services.hbase import calls, from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.refusals import HBaseError, LostError
+from iothub_services.hbase.probe import probe
 from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase import requests as hbase_requests
 from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
@@ -26,13 +24,6 @@ from iothub_services.queues.port import EARLIEST
 
 _SILENT_S = 5.0  # an operator waits, no message does
 _NOBODY = b"\0"  # no row of ours is so short
-_START = "start it, or correct hbase.thrift"
-_BEHIND = "the gateway itself answers: look at the master and the region servers of HBase, and at ZooKeeper"
-_RIGHT = "give the gateway's user the right in HBase"
-_STRANGER = (
-    "somebody listens there: see whether it is a Thrift gateway (binary protocol, framed, without TLS) and not stopped; "
-    "else correct hbase.thrift"
-)
 
 
 def looks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Look]:
@@ -48,13 +39,11 @@ def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) 
     """A question that reaches the master, and a read that reaches a region server. One of several gateways may be away."""
     name = f"HBase gateway {gateway}"
     with from_settings.direct_caller(replace(settings, thrift=(gateway,))) as caller:
-        try:
-            tables, seconds = timed(lambda: caller.call(calls.table_names()))
-        except BackendError as error:
-            state = State.WARN if len(settings.thrift) > 1 else State.FAIL
-            yield Finding(name, state, str(error), _advice(error, (gateway,)))
+        found = probe(caller)
+        yield of_probe(name, found, State.WARN if len(settings.thrift) > 1 else State.FAIL)
+        if not found.is_reached:
             return
-        yield Finding(name, State.OK, f"lists {len(tables)} tables", seconds=seconds)
+        tables = caller.call(calls.table_names())
         readable = [layout.name.encode() for layout in wanted if layout.name.encode() in tables]
         if readable:
             get = calls.get_row(readable[0], _NOBODY)
@@ -65,33 +54,15 @@ def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) 
 
 def _tables(settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]:
     with from_settings.direct_caller(settings) as caller:
-        try:
-            found = table_status(caller, wanted)
-        except BackendError as error:
-            yield Finding("HBase tables", State.FAIL, str(error), _advice(error, settings.thrift))
+        found = probe(caller)
+        if not found.is_reached:
+            yield of_probe("HBase tables", found)
             return
-        for status in found:
+        for status in table_status(caller, wanted):
             yield _table(status)
             names = Tables(settings.namespace)
             if status.state is TableState.OK and status.name.encode() == names.queues:
                 yield _coprocessor(caller, names.queues)
-
-
-def _advice(error: BackendError, gateways: Sequence[Endpoint]) -> str:
-    """What to do where HBase has said no, where somebody says nothing or something else, and where nobody is."""
-    if isinstance(error, HBaseError):
-        return _RIGHT if error.java_class == "AccessDeniedException" else _BEHIND
-    if isinstance(error, LostError):  # it had said that it is there
-        return _BEHIND
-    return _STRANGER if all(map(_listens, gateways)) else _START
-
-
-def _listens(gateway: Endpoint) -> bool:
-    try:
-        socket.create_connection(gateway, _SILENT_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def _table(status: TableStatus) -> Finding:

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from iothub.base.errors import BackendError, NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub.hub.drivers import require_extra
 
 if TYPE_CHECKING:
     from iothub_services.events.kafka.topics import KafkaTopic
 
 _NAME = "Kafka"
-_HINT = "start it, or correct kafka.brokers"
 
 
 def looks(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> list[Look]:
@@ -37,7 +36,7 @@ def _broker(broker: Endpoint, settings: Kafka) -> Iterator[Finding]:
     try:
         connection, seconds = timed(lambda: socket.create_connection(broker, settings.timeout_s))
     except OSError as error:
-        yield Finding(name, State.WARN, f"cannot be reached: {error.strerror or error}", _HINT)
+        yield Finding(name, State.WARN, f"cannot be reached: {error.strerror or error}", "check kafka.brokers")
         return
     connection.close()
     yield Finding(name, State.OK, "accepts connections", seconds=seconds)
@@ -46,17 +45,17 @@ def _broker(broker: Endpoint, settings: Kafka) -> Iterator[Finding]:
 def _cluster(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> Iterator[Finding]:
     require_extra("kafka.brokers", "kafka", "kafka", "crc32c")
     from iothub_services.events.kafka.cluster import KafkaCluster
+    from iothub_services.events.kafka.probe import probe
     from iothub_services.events.kafka.topics import look_at_topics
 
     cluster = KafkaCluster(settings)
-    try:
-        with cluster.admin() as admin:
-            names, seconds = timed(admin.list_topics)
-            brokers = len(admin.describe_cluster()["brokers"])
-    except BackendError as error:
-        yield Finding(_NAME, State.FAIL if is_needed() else State.WARN, error.fact, error.remedy or _HINT)
+    found = probe(cluster)
+    if not found.is_reached:
+        yield of_probe(_NAME, found, State.FAIL if is_needed() else State.WARN)
         return
-    yield _answer(f"{cluster.name} lists {len(names)} topics", brokers, settings.replication, seconds)
+    with cluster.admin() as admin:
+        brokers = len(admin.describe_cluster()["brokers"])
+    yield _answer(found.words, brokers, settings.replication, found.seconds)
     if not has_log:
         return
     try:

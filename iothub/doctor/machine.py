@@ -127,9 +127,7 @@ def _file(path: Path) -> Iterator[Finding]:
         seen, seconds = timed(partial(look, path))
     except BackendError as error:
         advice = (
-            ""
-            if error.retryable
-            else "restore it from a backup; a hub that starts puts it aside and saves what can be read"
+            "" if error.retryable else "restore it from a backup; a start sets it aside and copies its readable rows"
         )
         yield Finding(path.name, State.FAIL, str(error), advice)
         return

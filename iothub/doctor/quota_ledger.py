@@ -16,7 +16,7 @@ from iothub.hub.drivers import require_extra
 from iothub.hub.installation import installation_of
 from iothub.hub.quota_ledger import ledger_keys
 from iothub_services.quota.shared import overview
-from iothub_services.redis.calls import single
+from iothub_services.redis.calls import ADVICE, single
 
 _NAME = "quota ledger"
 
@@ -35,9 +35,8 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     try:
         found = overview.read([single(answer) for answer in answers])
     except BackendError as error:
-        advice = error.remedy or "start Redis, or correct redis.addresses"
         yield Finding(
-            _NAME, State.WARN, error.fact, f"{advice}; until then every hub keeps its last share of the limits"
+            _NAME, State.WARN, error.fact, f"{ADVICE}; until then every hub keeps its last share of the limits"
         )
         return
     yield _finding(found, seconds)

@@ -5,18 +5,17 @@ Knows no key: nothing is written.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 
-from iothub.base.errors import BackendError
-from iothub.base.units import Endpoint
 from iothub.config.sections import Redis
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub.hub.drivers import require_extra
-from iothub_services.redis.calls import RedisUnavailableError, command
+from iothub_services.redis.calls import command
 
 _NAME = "Redis"
-HINT = "start it, or correct redis.addresses"
+_WITHOUT_LEDGER = "until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
+_WITHOUT_CACHE = "until then the cache there is by-passed"
 _OLDEST = (6, 2)
 _ASKED = 5  # the fastest of so many counts: the first ones are colder
 _SLOW_S = 0.01
@@ -31,53 +30,21 @@ def looks(settings: Redis, *, has_ledger: bool = False) -> list[Look]:
 def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
     require_extra("redis.addresses", "redis", "redis", "hiredis")
     from iothub_services.redis import from_settings
+    from iothub_services.redis.probe import probe
 
-    redis = from_settings.blocking(settings, "iothub-doctor")
-    try:
+    found = probe(settings)
+    if not found.is_reached:
+        state, beside = (State.FAIL, _WITHOUT_LEDGER) if has_ledger else (State.WARN, _WITHOUT_CACHE)
+        yield of_probe(_NAME, found, state, beside)
+        return
+    with closing(from_settings.blocking(settings, "iothub-doctor")) as redis:
         redis.run("PING")
         seconds = min(timed(lambda: redis.run("PING"))[1] for _ in range(_ASKED))
         facts = _facts(
             redis.run_many([command("INFO", "server"), command("INFO", "persistence"), command("INFO", "memory")])
         )
-    except BackendError as error:
-        yield _away(in_plain_text(settings) or error, has_ledger=has_ledger)
-        return
-    finally:
-        redis.close()
     yield _answer(facts, seconds)
     yield from _remarks(facts)
-
-
-def in_plain_text(settings: Redis) -> BackendError | None:
-    """Return why TLS is not spoken, if a server answers in plain text: it waits for the end of a line, and the hub for TLS."""
-    if settings.security != "tls":
-        return None
-    plain = next((each for each in settings.addresses if _answers_in_plain_text(each, settings.timeout_s)), None)
-    if plain is None:
-        return None
-    fact = f'Redis at {plain} answers in plain text, and redis.security is "tls"'
-    return RedisUnavailableError(
-        fact, remedy='set redis.security = "plain", or name its port that has TLS (redis.addresses)'
-    )
-
-
-def _answers_in_plain_text(address: Endpoint, timeout_s: float) -> bool:
-    """Ask without a word about us: no password is sent. A server that wants one says so, in plain text."""
-    try:
-        with socket.create_connection(address, timeout_s) as connection:
-            connection.settimeout(timeout_s)
-            connection.sendall(b"PING\r\n")
-            return connection.recv(16).startswith((b"+", b"-"))
-    except OSError:
-        return False
-
-
-def _away(error: BackendError, *, has_ledger: bool) -> Finding:
-    hint = error.remedy or HINT
-    if has_ledger:
-        advice = f"{hint}; until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
-        return Finding(_NAME, State.FAIL, error.fact, advice)
-    return Finding(_NAME, State.WARN, error.fact, f"{hint}; until then the cache there is by-passed")
 
 
 def _facts(answers: Sequence[object]) -> dict[str, str]:

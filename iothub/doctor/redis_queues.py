@@ -10,11 +10,11 @@ from contextlib import closing
 
 from iothub.base.errors import BackendError
 from iothub.config.sections import Config
-from iothub.doctor.findings import Finding, Look, State, timed
-from iothub.doctor.redis import HINT, in_plain_text
+from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub.hub.drivers import redis_queues
 
 _NAME = "Redis queues"
+_UNTIL_THEN = "until then the hub stores nothing there"
 _KEPT = {
     "disk": "what is acknowledged is on the disk",
     "memory": 'what is acknowledged is in memory alone (queues.redis_durability = "memory")',
@@ -28,21 +28,16 @@ def look(settings: Config) -> Look:
 def _look(settings: Config) -> Iterator[Finding]:
     durability = settings.queues.redis_durability
     with closing(redis_queues(settings)) as queues:
+        from iothub_services.redis.probe import probe
+
+        found = probe(settings.redis)
+        if not found.is_reached:
+            yield of_probe(_NAME, found, beside=_UNTIL_THEN)
+            return
         try:
             _, seconds = timed(queues.require_kept)
-        except BackendError as refused:
-            error = in_plain_text(settings.redis) or refused
-            advice = f"{_advice(error)}; the hub stores nothing there until it is right"
-            yield Finding(_NAME, State.FAIL, error.fact, advice)
+        except BackendError as error:
+            yield Finding(_NAME, State.FAIL, error.fact, f"set it in redis.conf and by CONFIG SET; {_UNTIL_THEN}")
             return
     state = State.OK if durability == "disk" else State.WARN
     yield Finding(_NAME, state, _KEPT[durability], seconds=seconds)
-
-
-def _advice(error: BackendError) -> str:
-    """What to do about a server that cannot be asked, or keeps not what it is given."""
-    from iothub_services.redis.calls import RedisUnavailableError
-
-    if isinstance(error, RedisUnavailableError):
-        return error.remedy or HINT
-    return "set it in redis.conf and by CONFIG SET"

@@ -174,6 +174,7 @@ class Node:
 
     def know_accounts(self) -> None:
         """See that the accounts can be used, and whose they are. Blocks. Raises UnavailableError, ConfigError, ConflictError."""
+        self.accounts.probe().require()
         self.accounts.check()
         self.installation.id = installations.own(self.accounts)
         self.installation.check_directory(self.data_dir)

@@ -25,9 +25,11 @@ from iothub_services.events.statistics import StatisticsLog
 from iothub_services.hbase.administration import require_tables
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.owners import owner_columns
+from iothub_services.hbase.probe import probe
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
+from iothub_services.probing import require
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
@@ -105,7 +107,7 @@ class Drivers:
             return SqliteEvents(self._open_file(self._data_dir.events, EVENTS), self._settings.events.left_out)
         log = kafka_log(self._settings)
         self.owned["Kafka"] = owned = self._installation().topics(log)
-        self.needed["Kafka"] = partial(_each, owned.check, log.open)
+        self.needed["Kafka"] = partial(_each, partial(require, log.reach), owned.check, log.open)
         return log
 
     def statistics_log(self) -> StatisticsLog | None:
@@ -151,7 +153,9 @@ class Drivers:
 
         queues = redis_queues(self._settings, lost, partial(self._on_alarm, "queues_gone"))
         owned = self.owned["Redis"] = self._installation().redis_queues(queues)
-        self.needed["Redis"] = partial(_each, queues.require_kept, owned.check, report_lost)
+        self.needed["Redis"] = partial(
+            _each, partial(require_redis, self._settings), queues.require_kept, owned.check, report_lost
+        )
         return queues
 
     def states(self) -> StateStore:
@@ -176,7 +180,8 @@ class Drivers:
             self._caller = self._connect()
             wanted = needed_tables(self._settings, self._data_dir)
             self.owned["HBase"] = owned = owned_tables(self._installation(), self._caller, wanted, self._settings)
-            self.needed["HBase"] = partial(_each, partial(require_tables, self._caller, wanted), owned.check)
+            reached = partial(require, partial(probe, self._caller))
+            self.needed["HBase"] = partial(_each, reached, partial(require_tables, self._caller, wanted), owned.check)
         return self._caller
 
 
@@ -228,6 +233,13 @@ def redis_queues(
         on_back=on_back,
         on_close=partial(_each, write.close, read.close),
     )
+
+
+def require_redis(settings: Config) -> None:
+    """Raise UnavailableError unless Redis is reached."""
+    from iothub_services.redis.probe import probe
+
+    probe(settings.redis).require()
 
 
 def hbase_queues(caller: Caller, settings: Config) -> QueueStore:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from iothub.base import log
 from iothub.hub.streaming import of_direction
+from iothub_services.hbase.probe import ADVICE
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.metrics.exposition import TenantPages, TenantSample
@@ -59,7 +60,7 @@ class NodeHealth:
         if node.writer.is_failing or node.journal_thread.is_failing:
             reasons.append(f"a store refuses writes; see the alarms{self._failing_stores()}")
         if not node.waiting.reason and (silent := self._silent_gateways()):
-            reasons.append(f"no gateway of HBase answers: {'; '.join(silent)}")
+            reasons.append(f"no gateway of HBase answers: {'; '.join(silent)}; {ADVICE}")
         if node.shared_stores is not None and (why := node.shared_stores.held_back):
             reasons.append(f"messages and persistent sessions are not taken: {why}")
         if node.watch.no_writes:

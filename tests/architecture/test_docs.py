@@ -13,7 +13,7 @@ import pytest
 
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.metrics.metrics import LOGIN_CAUSES
-from tests.architecture.tree import ROOT, parsed, shown
+from tests.architecture.tree import ROOT, modules, parsed, shown
 
 DOCS = ROOT / "docs"
 PAGES = [
@@ -38,6 +38,7 @@ GENERATED = {  # written by programs, or elsewhere
 _PATH = re.compile(
     r"`((?:iothub|services|tenants|migrations|spark_pipelines|tests|ops|docs)/[\w./-]+|setup\.cfg|Makefile|pyproject\.toml)`"
 )
+_SECTION = re.compile(r"(docs/[\w/-]+\.md)#([\w-]+)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"`(\w+)\(\)`")
@@ -77,6 +78,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             lost.append(link)
 
     assert lost == []
+
+
+def test_every_section_that_a_message_names_is_there() -> None:
+    """`docs/guide/PAGE.md#SECTION` in the code is what an operator opens."""
+    named = {found for path in modules().values() for found in _SECTION.findall(_text(path))}
+
+    assert named
+    assert [f"{page}#{anchor}" for page, anchor in sorted(named) if anchor not in _anchors(ROOT / page)] == []
 
 
 def _steps(text: str) -> Iterator[str]:

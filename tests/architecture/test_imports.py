@@ -39,7 +39,7 @@ ALLOWED = {
         "iothub_services.streams.kafka.topics",
         "iothub_spark.stores.log_kafka",
     ),
-    "redis": ("iothub_services.redis.wire", "iothub_services.redis.troubles"),
+    "redis": ("iothub_services.redis.wire",),
     "argon2": ("iothub_services.auth.secrets",),
     "cryptography": (
         "iothub.cli.cert",

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from iothub.base.errors import BackendError
+from iothub_services.probing import Advice
 
 Argument: TypeAlias = "bytes | str | int | float"
 Reply: TypeAlias = "bytes | int | list[Reply] | BackendError | None"
 """As Redis says it: nothing is decoded. An error inside of an answer (of EXEC) stands at its place."""
+
+ADVICE = Advice("redis.addresses and the rest of [redis]", "docs/guide/redis.md#the-hub-does-not-reach-redis")
 
 _OVERHEAD_BYTES = 16  # of one argument, roughly
 
@@ -29,8 +32,8 @@ class RedisUnavailableError(BackendError):
 class RedisRefusedError(BackendError):
     """Redis does not do this call, however often it is repeated: a defect of ours, or a right that the user lacks."""
 
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message, retryable=False, remedy=remedy)
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
-from iothub_services.redis.calls import RedisUnavailableError, Reply, command
+from iothub_services.redis.calls import ADVICE, RedisUnavailableError, Reply, command
 from iothub_services.redis.wire import Wire, WireOptions, open_wire
 
 OpenWire = Callable[[Endpoint, WireOptions], Wire]
@@ -36,17 +36,17 @@ class Places:
         self._open = open_wire
 
     def connect(self) -> Wire:
-        """Return an open connection to the master. Raises RedisUnavailableError: the last address's words, or those that say what to correct."""
-        trouble = RedisUnavailableError("no address of Redis is set (redis.addresses)")
+        """Return an open connection to the master. Raises RedisUnavailableError with the words of every address."""
+        facts = []
         for address in list(self._addresses):
             try:
                 wire = self._connect(address)
             except RedisUnavailableError as error:
-                trouble = error if error.remedy or not trouble.remedy else trouble
+                facts.append(error.fact)
                 self._addresses.append(self._addresses.pop(0))  # begin with another one next time
             else:
                 return wire
-        raise trouble
+        raise RedisUnavailableError("; ".join(facts), remedy=str(ADVICE))
 
     def _connect(self, address: Endpoint) -> Wire:
         if self._sentinel_name:
@@ -62,7 +62,7 @@ class Places:
             return wire
         wire.close()
         if isinstance(role, BackendError):
-            raise RedisUnavailableError(f"Redis at {address}: {role.fact}", remedy=role.remedy)
+            raise RedisUnavailableError(f"Redis at {address}: {role.fact}")
         what = "gives no role" if not isinstance(role, list) else "is a replica"
         raise RedisUnavailableError(f"Redis at {address}: {what}, expected the master")
 

@@ -1,4 +1,4 @@
-"""One connection to one Redis server: with `troubles` the only file that knows redis-py.
+"""One connection to one Redis server: the only file that knows redis-py.
 
 Knows no other server, no repetition and no script. Blocks, for a bounded time; used by one thread at a time.
 """
@@ -20,8 +20,7 @@ from redis.retry import Retry
 
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
-from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply
-from iothub_services.redis.troubles import not_connected, right_missing, told
+from iothub_services.redis.calls import ADVICE, Call, RedisRefusedError, RedisUnavailableError, Reply
 
 # Words that begin a refusal which is over some time: a replica, a server that loads, is full or cannot write, a script that takes long.
 _PASSING = (
@@ -94,7 +93,7 @@ class RedisWire:
         try:
             self._connection.send_packed_command(packed, check_health=False)
         except (exceptions.RedisError, OSError) as error:
-            raise RedisUnavailableError(f"{self._name}: {told(error)}", is_written=True) from None
+            raise RedisUnavailableError(f"{self._name}: {_words(error)}", is_written=True) from None
 
     def read(self) -> Reply:
         try:
@@ -102,7 +101,7 @@ class RedisWire:
         except exceptions.ResponseError as error:
             return refusal(error)
         except (exceptions.RedisError, OSError) as error:
-            raise RedisUnavailableError(f"{self._name}: {told(error)}", is_written=True) from None
+            raise RedisUnavailableError(f"{self._name}: {_words(error)}", is_written=True) from None
 
     def close(self) -> None:
         self._connection.disconnect()
@@ -119,7 +118,8 @@ def open_wire(endpoint: Endpoint, options: WireOptions) -> RedisWire:
         connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTED)
     except (exceptions.RedisError, OSError) as error:
         connection.disconnect()
-        raise not_connected(endpoint, error, options) from None
+        fact = f"Redis at {endpoint}: {_words(error).rstrip('.')}"
+        raise RedisUnavailableError(fact, remedy=str(ADVICE)) from None
     return RedisWire(connection, f"Redis at {endpoint}")
 
 
@@ -147,13 +147,18 @@ def _connection(endpoint: Endpoint, options: WireOptions) -> Any:
 
 def refusal(error: Exception) -> BackendError:
     """Return what an error that Redis has answered means."""
-    text = f"Redis refused: {told(error)}"
+    text = f"Redis refused: {_words(error)}"
     if isinstance(error, exceptions.NoScriptError):
         return NoScriptRefusedError(text)
     word = _first_word(error)
     if word == "READONLY":
         return ReadOnlyRefusedError(text)
-    return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text, right_missing(error))
+    return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text)
+
+
+def _words(error: BaseException) -> str:
+    """Return redis-py's words, or the server's that it passes on, on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class NoScriptRefusedError(RedisUnavailableError):
@@ -175,8 +180,8 @@ def _first_word(error: Exception) -> str:
         exceptions.ClusterDownError: "CLUSTERDOWN",
         exceptions.TryAgainError: "TRYAGAIN",
     }
-    in_script = _IN_SCRIPT.match(told(error))
-    return in_script[1] if in_script else known.get(type(error)) or told(error).partition(" ")[0]
+    in_script = _IN_SCRIPT.match(_words(error))
+    return in_script[1] if in_script else known.get(type(error)) or _words(error).partition(" ")[0]
 
 
 def _plain(answer: Any) -> Reply:

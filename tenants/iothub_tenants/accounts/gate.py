@@ -11,20 +11,26 @@ from threading import Lock
 
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, ConfigError
+from iothub_services.probing import Advice
 
 PROBE_S = 1.0
 OUR_URL = "the url in the file of sql.url_file"  # what errors call it
+ADVICE = Advice(OUR_URL, "docs/guide/sql.md#the-hub-does-not-reach-the-server")
 
 
 class GoneError(BackendError):
     """The server cannot be reached."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=True)
+    def __init__(self, fact: str) -> None:
+        super().__init__(fact, retryable=True, remedy=str(ADVICE))
 
 
 class RefusedError(ConfigError):
     """The server lets us not in, or the url leads to nobody: waiting does not help whoever was never let in."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"{fact}; {ADVICE}")
+        self.fact = fact
 
 
 class NotAskedError(BackendError):
@@ -50,7 +56,7 @@ class Gate:
         try:
             yield
         except GoneError as error:
-            self._shut(str(error))
+            self._shut(error.fact)
             raise
         except NotAskedError:
             raise

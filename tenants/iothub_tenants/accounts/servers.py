@@ -24,20 +24,8 @@ _MYSQL_CLOCK = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
 _POSTGRESQL_CLOCK = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 _LOCK_LOST = (1205, 1213)  # MySQL: lock wait timeout, deadlock
 _LOCK_LOST_STATES = ("40001", "40P01", "55P03")  # PostgreSQL: serialization failure, deadlock, lock not available
-# What is said where the two do not agree on TLS, or on a certificate.
-_TLS_CODES = (2026, 3159)
-_TLS_WORDS = (
-    "CERTIFICATE_VERIFY_FAILED",
-    "certificate verify failed",
-    "signature failure",
-    "server certificate for",
-    "root certificate file",
-    "private key file",
-    "certificate file",
-    "does not support SSL",
-)
-# What a server says to who may not come in. Waiting does not help: somebody must correct the url or the server.
-_REFUSED_CODES = (1044, 1045, 1049, 1130, 1698, *_TLS_CODES)
+# What a server says to who may not come in, or a client of a certificate that it does not trust: a start does not wait for these.
+_REFUSED_CODES = (1044, 1045, 1049, 1130, 1698, 2026, 3159)
 _REFUSED_WORDS = (
     "authentication failed",
     "no pg_hba.conf entry",
@@ -46,7 +34,14 @@ _REFUSED_WORDS = (
     "invalid connection option",
     "invalid sslmode value",
     "invalid response to SSL negotiation",
-    *_TLS_WORDS,
+    "CERTIFICATE_VERIFY_FAILED",
+    "certificate verify failed",
+    "signature failure",
+    "server certificate for",
+    "root certificate file",
+    "private key file",
+    "certificate file",
+    "does not support SSL",
 )
 
 
@@ -92,11 +87,6 @@ def is_gone(error: DBAPIError) -> bool:
 def is_refused(error: DBAPIError) -> bool:
     """Tell whether the server let us not in, or we do not trust it: a wrong password, a database that is not there, another authority."""
     return error.statement is None and _says(error, _REFUSED_CODES, _REFUSED_WORDS)
-
-
-def is_of_tls(error: DBAPIError) -> bool:
-    """Tell whether it is TLS on which the server and the url do not agree."""
-    return error.statement is None and _says(error, _TLS_CODES, _TLS_WORDS)
 
 
 def may_be_repeated(error: DBAPIError) -> bool:

@@ -19,25 +19,18 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub_migrations import schema
+from iothub_services.probing import Advice, Probe, probe_by
 from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
-from iothub_tenants.accounts.gate import OUR_URL, Gate, GoneError, NotAskedError, RefusedError
-from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_of_tls, is_refused, may_be_repeated
+from iothub_tenants.accounts.gate import ADVICE, Gate, GoneError, NotAskedError, RefusedError
+from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_refused, may_be_repeated
 
 _SYSTEM_CLOCK = SystemClock()
 _BOUNDS = SqlBounds()
 _MIGRATING = SqlBounds(connections=2, timeout_s=600.0)  # a change of a large table takes its time
 
-# What to do about SQLite's commonest complaints.
-_ADVICE = {
-    "is locked": "another process holds it for long; try again",
-    "readonly": "make the file and its directory writable for this user",
-    "is full": "free some space",
-    "not a database": "the file was overwritten or damaged; restore it from a backup",
-    "malformed": "the file is damaged; restore it from a backup",
-    "unable to open": "look whether the directory is there and belongs to this user",
-}
+_OF_FILE = Advice("accounts.db", "docs/guide/troubleshooting.md#accountsdb-cannot-be-used")
 
 
 class ChangeKind(StrEnum):
@@ -172,7 +165,7 @@ class AccountStore:
             yield
         except RefusedError as error:
             if self._was_let_in:
-                raise GoneError(str(error)) from error
+                raise GoneError(error.fact) from error
             raise
         self._was_let_in = True
 
@@ -196,6 +189,15 @@ class AccountStore:
             number: int = connection.execute(select(counter.c.next).where(is_it)).scalar_one()
             outer.push(stack.pop_all())
         return connection, number
+
+    def probe(self) -> Probe:
+        """Ask the database one question."""
+        return probe_by(self._answer, ADVICE if self.is_on_server else _OF_FILE)
+
+    def _answer(self) -> str:
+        with self.asked(), self._reading.connect() as connection:
+            connection.execute(select(1))
+        return f"{self.engine.dialect.name} answers"
 
     def check(self) -> None:
         """Look whether this program can use the schema. Raises as the class says."""
@@ -267,26 +269,19 @@ def _loss_told() -> Iterator[None]:
         if is_of_sqlite(error):
             raise
         if not error.connection_invalidated:
-            raise BackendError(f"the accounts database did not do it: {_cause(error)}", retryable=True) from error
+            raise BackendError(f"the accounts database did not do it: {cause_of(error)}", retryable=True) from error
         raise GoneError(
             f"the accounts database went away before it had said whether the change was made: look, before you repeat it: {cause_of(error)}"
         ) from error
 
 
 def _translated(error: DBAPIError) -> IotHubError:
-    cause = _cause(error)
-    if not is_of_sqlite(error):
-        if is_refused(error):
-            what = f"the TLS parameters of {OUR_URL}" if is_of_tls(error) else OUR_URL
-            return RefusedError(f"no connection to the accounts database: {cause}: correct {what}")
-        if is_gone(error):
-            return GoneError(f"the accounts database does not answer: {cause}")
+    cause, is_ours = cause_of(error), is_of_sqlite(error)
+    if not is_ours and is_refused(error):
+        return RefusedError(f"no connection to the accounts database: {cause}")
+    if not is_ours and is_gone(error):
+        return GoneError(f"the accounts database does not answer: {cause}")
+    remedy = str(_OF_FILE) if is_ours else ""
     if isinstance(error, OperationalError):
-        return BackendError(f"the accounts database did not do it: {cause}", retryable=True)
-    return BackendError(f"the accounts database failed: {cause}", retryable=False)
-
-
-def _cause(error: DBAPIError) -> str:
-    cause = cause_of(error)
-    advice = next((text for words, text in _ADVICE.items() if words in cause), "")
-    return f"{cause}: {advice}" if advice else cause
+        return BackendError(f"the accounts database did not do it: {cause}", retryable=True, remedy=remedy)
+    return BackendError(f"the accounts database failed: {cause}", retryable=False, remedy=remedy)

@@ -19,7 +19,7 @@ from iothub.config.profiles import PROFILES
 from iothub.config.sections import Config
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
-from iothub_tenants.accounts.gate import RefusedError
+from iothub_tenants.accounts.gate import ADVICE, RefusedError
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.command import Result
 
@@ -179,7 +179,7 @@ def test_server_that_fails_is_named_and_tried_again(
         patch.setattr(f"iothub_tenants.accounts.{where}.{fails}", fail)
         failed = call("--data-dir", str(tmp_path), "init")
     assert failed.code == 7
-    assert f"start it, or correct the line in {tmp_path / 'accounts.url'}" in failed.err
+    assert f"the file is {tmp_path / 'accounts.url'}; then run `iothub" in failed.err
     assert "run `iothub" in call("--data-dir", str(tmp_path), "serve").err
 
     assert call("--data-dir", str(tmp_path), "init").code == 0
@@ -204,7 +204,7 @@ def test_server_that_lets_nobody_in_is_told_with_the_file_of_its_password(
     failed = call("--data-dir", str(tmp_path), "init")
 
     assert failed.code == 2
-    assert f"Access denied; the file is {tmp_path / 'accounts.url'}; then run `iothub" in failed.err
+    assert f"Access denied; {ADVICE}; the file is {tmp_path / 'accounts.url'}; then run `iothub" in failed.err
 
 
 def test_doctor_looks_at_servers_before_there_are_accounts(

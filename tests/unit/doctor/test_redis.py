@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from iothub.base.units import Endpoint
 from iothub.config.sections import Redis
 from iothub.doctor import redis
 from iothub.doctor.findings import State
-from iothub_services.redis.calls import RedisUnavailableError
+from iothub_services.redis.calls import ADVICE
 
 GOOD = {
     "redis_version": "7.0.15",
@@ -83,54 +82,29 @@ def test_server_of_the_ledger_that_is_away_is_a_failure() -> None:
     assert (found.state, "quota.ledger" in found.advice) == (State.FAIL, True)
 
 
-def test_server_that_refuses_is_not_to_be_started() -> None:
-    """It answers: the advice is the key to correct, with the same consequence."""
-    refused = RedisUnavailableError("Redis at here:1 refused the hub: no", remedy="correct redis.username")
+def test_server_that_refuses_is_told_in_its_words() -> None:
+    """With where to read on, and with what follows."""
+    with refusing(b"-ERR DB index is out of range\r\n") as port:
+        (found,) = redis.looks(Redis(addresses=(Endpoint("127.0.0.1", port),), timeout_s=2.0, database=3))[0].take()
 
-    found = redis._away(refused, has_ledger=False)
-
-    assert found.text == "Redis at here:1 refused the hub: no"
-    assert found.advice == "correct redis.username; until then the cache there is by-passed"
+    assert found.text == f"Redis at 127.0.0.1:{port}: DB index is out of range"
+    assert found.advice == f"{ADVICE}; until then the cache there is by-passed"
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """Something that answers the second connection, after it was silent to the first; returns its port, and what it was sent."""
-    heard: list[bytes] = []
+def refusing(answer: bytes) -> Iterator[int]:
+    """Something that answers the first question of a connection so."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(5)
 
         def serve() -> None:
-            first, _ = server.accept()
-            second, _ = server.accept()
-            heard.append(second.recv(100))
-            second.sendall(answer)
-            first.close()
-            second.close()
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+                connection.recv(1000)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield server.getsockname()[1], heard
+        yield server.getsockname()[1]
         thread.join()
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_plain"),
-    [(b"+PONG\r\n", True), (b"-NOAUTH Authentication required.\r\n", True), (b"\x15\x03\x01\x00\x02\x02\x46", False)],
-    ids=["pong", "wants a password", "tls"],
-)
-def test_server_that_answers_in_plain_text_where_tls_is_set_is_named(
-    tmp_path: Path, answer: bytes, is_plain: bool
-) -> None:
-    """It says nothing to TLS; asked in plain text it answers, and is sent no password."""
-    file = tmp_path / "password"
-    file.write_text("secret\n")
-    with answering(answer) as (port, heard):
-        settings = Redis(
-            addresses=(Endpoint("127.0.0.1", port),), timeout_s=0.2, security="tls", username="hub", password_file=file
-        )
-        (found,) = redis.looks(settings)[0].take()
-
-    assert heard == [b"PING\r\n"]
-    assert ("answers in plain text" in found.text) == is_plain
-    assert ('set redis.security = "plain"' in found.advice) == is_plain

@@ -207,7 +207,7 @@ def test_queues_on_redis_need_it_and_no_file(tmp_path: Path, monkeypatch: pytest
     assert unused_files(ON_REDIS, DataDir(tmp_path)) == (DataDir(tmp_path).queues,)
     assert told == []
     queues.close()
-    assert house.closed == 2
+    assert house.closed == 4  # two of the queues, one of each probe
     with pytest.raises(ConfigError, match=r"queues on Redis \(driver redis\).*or set redis\.addresses"):
         queue_drivers(Config(), DataDir(tmp_path))
 

@@ -73,7 +73,8 @@ def test_hub_without_any_gateway_is_not_ready(need: str) -> None:
     gateways.troubles["two:9090"] = "has not answered for 3 s"
 
     assert health.reasons() == [
-        "no gateway of HBase answers: HBase's gateway one:9090 is gone; HBase's gateway two:9090 has not answered for 3 s"
+        "no gateway of HBase answers: HBase's gateway one:9090 is gone; HBase's gateway two:9090 has not answered for 3 s; "
+        "check hbase.thrift; see docs/guide/hbase.md#the-hub-does-not-reach-hbase"
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from iothub.base.units import Endpoint
-from iothub_services.redis.calls import RedisUnavailableError, Reply
+from iothub_services.redis.calls import ADVICE, RedisUnavailableError, Reply
 from iothub_services.redis.places import OpenWire, Places
 from iothub_services.redis.wire import Wire, WireOptions
 from tests.support.fake_redis import FakeRedis
@@ -127,3 +127,18 @@ def test_without_an_address_it_is_told() -> None:
 
     with pytest.raises(RedisUnavailableError, match=r"redis\.addresses"):
         refuse()
+
+
+def test_words_of_every_server_are_told() -> None:
+    """One may refuse the hub while another is away; where to read on is said once."""
+
+    def open_wire(endpoint: Endpoint, _options: WireOptions) -> Wire:
+        words = "Authentication required" if endpoint == ONE else "Connection refused"
+        raise RedisUnavailableError(f"Redis at {endpoint}: {words}", remedy=str(ADVICE))
+
+    with pytest.raises(RedisUnavailableError) as caught:
+        Places([ONE, TWO], WireOptions(), open_wire=open_wire).connect()
+
+    assert str(caught.value) == (
+        f"Redis at redis:1: Authentication required; Redis at redis:2: Connection refused; {ADVICE}"
+    )

@@ -17,9 +17,12 @@ from iothub.base.errors import BackendError, ConfigError
 from iothub.config.sections import Kafka
 from iothub_services.events.kafka.connections import PROXY_URL, ended_unless_made
 from iothub_services.events.kafka.metadata import ask_once
-from iothub_services.events.kafka.troubles import listen, remedy_of
+from iothub_services.events.kafka.troubles import listen
+from iothub_services.probing import Advice
 
 Client = TypeVar("Client")
+
+ADVICE = Advice("kafka.brokers and the rest of [kafka]", "docs/guide/kafka.md#the-hub-does-not-reach-kafka")
 
 RECORD_BYTES = 2 << 20  # a Will Message in base64 with its properties is below that
 REQUEST_BYTES = 8 << 20
@@ -50,7 +53,6 @@ class KafkaCluster:
     def __init__(self, settings: Kafka) -> None:
         self.settings = settings
         self.name = f"Kafka at {', '.join(map(str, settings.brokers))}"
-        self._has_answered = False  # so the settings fit: only a refusal says that they no longer do
 
     def producer(self, linger_ms: int = _LINGER_MS) -> KafkaProducer:
         """An idempotent one: what it sends again is in the log once, in its place. `linger_ms`: so long it gathers more for a request."""
@@ -103,19 +105,16 @@ class KafkaCluster:
     def error(self, error: BaseException, *, is_written: bool = False) -> BackendError:
         """Translate. Not retryable: what can never succeed; rights and settings of a cluster can be put right."""
         text = str(error).removeprefix(f"{type(error).__name__}: ") or type(error).__name__
-        remedy = remedy_of(type(error).__name__)
+        remedy = ""
         if isinstance(error, KafkaTimeoutError | KafkaConnectionError):
-            cause = _last_words.take()
-            text = f"{'no connection' if cause.is_refusal else 'no answer'} ({cause.text or text})"
-            remedy = cause.remedy if cause.is_refusal or not self._has_answered else ""
+            text = f"no answer ({_last_words.take() or text})"
+            remedy = str(ADVICE)
         is_final = isinstance(error, _FINAL)
         return BackendError(f"{self.name}: {text}", retryable=not is_final, is_written=is_written, remedy=remedy)
 
     def _made(self, make: Callable[..., Client], **options: Any) -> Client:
         with ended_unless_made() as kafka_client:
-            made = make(**self._common(), **options, kafka_client=kafka_client)
-        self._has_answered = True
-        return made
+            return make(**self._common(), **options, kafka_client=kafka_client)
 
     def _common(self) -> dict[str, Any]:
         settings = self.settings

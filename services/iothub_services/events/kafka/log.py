@@ -20,6 +20,7 @@ from iothub.records.left_out import decode_at
 from iothub.records.owner import Owner
 from iothub_services.events.kafka.cluster import FETCH_WAIT_MS, KafkaCluster
 from iothub_services.events.kafka.owner import claim_topics, topics_owner
+from iothub_services.events.kafka.probe import probe
 from iothub_services.events.kafka.reader import Fetched, KafkaReader
 from iothub_services.events.kafka.topics import KafkaTopic, find_topics, open_topics
 from iothub_services.events.kafka.writer import KafkaWriter, Record
@@ -32,6 +33,7 @@ from iothub_services.events.port import (
     raised,
     reached,
 )
+from iothub_services.probing import Probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class KafkaEvents:
             NotFoundError: Nothing is to be made, and there is no topic.
         """
         self._topic(Topic.SESSIONS)
+
+    def reach(self) -> Probe:
+        """Ask the cluster one question."""
+        return probe(self._cluster)
 
     def owner(self) -> Owner | None:
         """Return whose the topics are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""

@@ -8,7 +8,7 @@ import pytest
 
 from iothub.base.errors import ConflictError
 from iothub.testing.clock import ManualClock
-from iothub_tenants.accounts.gate import PROBE_S, Gate, GoneError, NotAskedError
+from iothub_tenants.accounts.gate import ADVICE, PROBE_S, Gate, GoneError, NotAskedError
 
 
 @pytest.fixture
@@ -39,10 +39,12 @@ def test_gate_is_open_at_first(gate: Gate) -> None:
 
 
 def test_silent_server_is_not_asked_again_at_once(gate: Gate) -> None:
-    """With the words of the call that found it silent."""
+    """With the words of the call that found it silent, and the advice once."""
     _fail(gate)
 
-    assert _is_shut(gate)
+    with pytest.raises(GoneError) as caught, gate.passed():
+        pass
+    assert str(caught.value) == f"silent; {ADVICE}"
 
 
 def test_one_call_a_second_looks_whether_it_answers(gate: Gate, clock: ManualClock) -> None:

@@ -12,7 +12,6 @@ from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.servers import (
     cause_of,
     is_gone,
-    is_of_tls,
     is_refused,
     may_be_repeated,
     server_engine,
@@ -59,7 +58,6 @@ def test_server_that_lets_us_not_in_is_not_waited_for(orig: Exception) -> None:
 
     assert is_refused(error)
     assert not is_gone(error)
-    assert not is_of_tls(error)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,6 @@ def test_disagreement_on_tls_is_not_waited_for(orig: Exception) -> None:
     error = _error(orig, is_connecting=True)
 
     assert is_refused(error)
-    assert is_of_tls(error)
     assert not is_gone(error)
 
 
