@@ -92,3 +92,14 @@ class FutureRecordError(CorruptRecordError):
 
 class LocalProtocolError(IotHubError):
     """This program misused the protocol library: a defect of ours, never of the peer."""
+
+
+_BY_EXIT_CODE: dict[int, type[IotHubError]] = {
+    error.exit_code: error for error in (ConfigError, NotFoundError, ConflictError, DeniedError, UnavailableError)
+}
+
+
+def error_of(exit_code: object, text: str) -> IotHubError:
+    """Return the error that another process tells of by its exit code and text."""
+    kind = _BY_EXIT_CODE.get(exit_code, IotHubError) if isinstance(exit_code, int) else IotHubError
+    return kind(text)

@@ -27,6 +27,7 @@ from iothub.config.loader import Loaded, load
 from iothub.config.sections import Config
 
 if TYPE_CHECKING:
+    from iothub.cli.local_hub import LocalHub
     from iothub_tenants.accounts.store import AccountStore
 
 COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer, or to tell how far it is
@@ -121,6 +122,14 @@ class App:
                 raise
         return self._store
 
+    @property
+    def hub(self) -> LocalHub:
+        """The hub that runs on the data directory, asked over its local socket. Raises NotFoundError: `init` must be run first."""
+        from iothub.cli.local_hub import LocalHub
+
+        self.data_dir.require_initialised()
+        return LocalHub(self.data_dir)
+
     def ask_hub(
         self,
         tenant: str,
@@ -129,7 +138,7 @@ class App:
         timeout_s: float | None = None,
         told: Callable[[int, int], None] | None = None,
     ) -> dict[str, object]:
-        """Have the running hub do something: for `timeout_s` at most, else as long as it tells of progress.
+        """Have the hubs of these accounts do something, through the command table: for `timeout_s` at most, else as long as they tell of progress.
 
         `told(done, of)` hears of it.
 
@@ -176,9 +185,10 @@ class App:
         """Tell a person something that is not the answer; the commands that it names work when pasted."""
         output.say(self.hints.complete(message))
 
-    def say_more_follow(self, last: str) -> None:
-        """Say that a list ended at its --limit though there is more behind `last`, and how to see it."""
-        self.say(f"iothub: there is more behind --limit; go on with --after={output.cell(shlex.quote(last))}")
+    def say_more_follow(self, last: object) -> None:
+        """Say that a list ended at its --limit though more follows `last`, and how to see it; None: nothing follows."""
+        if last is not None:
+            self.say(f"iothub: output truncated; continue with --after={output.cell(shlex.quote(str(last)))}")
 
     def confirm(self, question: str, *, is_agreed: bool) -> None:
         """Ask before something that cannot be undone; scripts, which cannot answer, have decided already."""

@@ -206,8 +206,8 @@ belongings.add_change(
 def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
     """Delete a device with the rules, limits and bans that name it, and end its sessions with their queued messages.
 
-    A running hub closes its connections and ends its sessions within a second; the wills are not published. A new device of
-    the same name inherits nothing.
+    A running hub closes its connections and ends its sessions within a second, else the next one does at its start; the wills are not
+    published. A new device of the same name inherits nothing.
 
     Example:
       iothub --data-dir ./hub device delete acme dev1

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import belongings, output
+from iothub.cli import belongings, leftovers, output
 from iothub.cli.app import DRY_RUN, App, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, streams, tenants, token_issuers, transfer
@@ -162,9 +162,8 @@ belongings.add_change(
 def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     """Delete a tenant with everything it has: devices, rules, limits, sessions, queued and retained messages, topics of streams.
 
-    Exit code 7 when no hub runs and Kafka does not delete the topics: the name is not free before they are gone, or known to be
-    another installation's; the next start of the hub goes on with that, or a repetition. A hub that runs goes on by itself when
-    it has Kafka; what is not done after a while is told.
+    Nobody of the tenant gets in from here on. The hub removes what is stored, and the name is free after that: the hub that runs, which
+    is waited for a while, or the next one at its start. What is not done yet is told (`is_deleted` is false).
 
     Examples:
       iothub --data-dir ./hub tenant delete acme --dry-run
@@ -175,9 +174,6 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     if is_dry_run:
         app.record({"name": name, "is_deleted": False, **belongings})
         return
-    from iothub.cli import leftovers  # opens every store: only a deletion waits for that
-
-    leftovers.require_way(app, name)
     how_many = output.counted(belongings["devices"], "device")
     app.confirm_by_name(name, confirm, f"tenant {name} with {how_many} and all its messages")
     deletion = tenants.delete(store, name)

@@ -94,6 +94,7 @@ class DataDir:
         self.id_file = path / "hub-id"
         self.installation_file = path / "installation.json"
         self.heartbeat_file = path / "heartbeat"
+        self.admin_socket = path / "admin.sock"
 
     @property
     def is_initialised(self) -> bool:
@@ -382,6 +383,15 @@ class DataDir:
         note = _read_note(self.installation_file)
         installation = None if note is None else note.get("installation")
         return installation if isinstance(installation, str) else None
+
+    @contextmanager
+    def admin_address(self) -> Iterator[str]:
+        """Name the local socket by an open directory: an address has 107 bytes at most, and a path may be longer. Raises OSError."""
+        directory = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{directory}/{self.admin_socket.name}"
+        finally:
+            os.close(directory)
 
     def remove_hub(self) -> None:
         self.hub_file.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.usage import FLUSH_INTERVAL_S
 from iothub_tenants.accounts import bans, commands, job_runs, marks
 from iothub_tenants.accounts.changes import trim as changes_trim
-from iothub_tenants.background.admin_commands import Errands
+from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.apply_changes import Obedience
 from iothub_tenants.background.device_removal import Departures
 from iothub_tenants.background.following import Following
@@ -52,8 +52,8 @@ class Duties:
         later = node.reactor.callLater
         bounds = QueueBounds(node.queue_admin, node.brokers, later)
         others = None if node.shared_stores is None else node.shared_stores.others
-        errands = Errands(node.hub, node.queue_admin, self._find_tenant, node.health.brief, others)
-        errands.streams = node.streaming.describe
+        admin_commands = AdminCommands(node.hub, node.queue_admin, self._find_tenant, node.health.brief, others)
+        admin_commands.streams = node.streaming.describe
         self._following = Following(
             node.accounts,
             self._run,
@@ -61,7 +61,7 @@ class Duties:
             later,
             Departures(node.hub, self._forget_devices),
             Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan),
-            errands,
+            admin_commands,
             None if others is None else others.node,
         )
         self._following.heard = node.streaming.heard

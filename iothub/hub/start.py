@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred, TimeoutError
 from iothub.base import gc_tuning, log
 from iothub.base.errors import BackendError, ConfigError, ConflictError, IotHubError, UnavailableError
 from iothub.base.reasons import Reason
+from iothub.hub import admin_socket
 from iothub.hub.from_settings import raise_file_limit
 from iothub.hub.health import NodeHealth
 from iothub.hub.periodic_tasks import Duties
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from iothub.engine.connection import Connection
     from iothub.engine.session import Session
     from iothub.hub.compose import Node
+    from iothub.net.admin_server import AdminSocket
     from iothub.records.state import SessionState
 
 _GOODBYE_SHARE = 0.6  # of the time for a stop: until every client is gone and every write durable
@@ -53,6 +55,7 @@ class Life:
         self._announce: Callable[[str], None] = lambda _addresses: None
         self._heartbeat = Heartbeat(node.reactor.callLater, node.clock, node.felt)
         self._dismissed: list[Connection] = []
+        self._admin_socket: AdminSocket | None = None
         self._is_leaving = False
         self._farewell: dict[str, object] = {}  # how it ended, for the last line of the log
         self.failure: IotHubError | None = None
@@ -96,6 +99,7 @@ class Life:
         if not isinstance(error, IotHubError):
             self._log.error("defect at start", exc_info=error)
         self._node.listeners.close()
+        self._close_admin_socket()
         self._give_up_hbase()  # nothing was promised yet: nothing waits for a server that does not answer
         self._leave(self._close_stores())
 
@@ -141,7 +145,7 @@ class Life:
         self._require_wanted()
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             node.watch.require_room()
-        node.listeners.start()
+        self._open_listeners()
         await duties.watch()
         self._announce_addresses()
         node.telemetry.is_ready = True
@@ -151,6 +155,10 @@ class Life:
         gc_tuning.settle()
         node.hub_happened("hub.started")
         self._log.info("ready", twin=node.backend, sessions=sessions, **self._addresses())
+
+    def _open_listeners(self) -> None:
+        self._node.listeners.start()
+        self._admin_socket = admin_socket.open_socket(self._node)
 
     def _require_wanted(self) -> None:
         """Raises UnavailableError: the hub has been told to stop meanwhile, and its doors must not open."""
@@ -303,6 +311,7 @@ class Life:
         self._heartbeat.stop()
         node.upkeep.stop()
         node.listeners.stop_accepting()
+        self._close_admin_socket()
         self._dismiss()
         node.streaming.stop_reading()
         begun = node.clock.monotonic()
@@ -320,6 +329,10 @@ class Life:
             "stores_closed": is_whole,
             "seconds": round(node.clock.monotonic() - begun, 1),
         }
+
+    def _close_admin_socket(self) -> None:
+        if self._admin_socket is not None:
+            self._admin_socket.close()
 
     def _dismiss(self) -> None:
         """Close every connection; 5.0 clients hear 0x8B. What was sent to whom is settled for those too that left earlier."""

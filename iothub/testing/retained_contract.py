@@ -36,6 +36,14 @@ def load_lists_the_topics_in_order(store: RetainedStore) -> None:
     assert loaded[0] == RetainedTopic(topics[0], 1, 0, 2)
 
 
+def load_goes_on_after_a_topic(store: RetainedStore) -> None:
+    """Whether that topic has a message or not."""
+    store.put([RetainedWrite(tenant, topic, b"x") for tenant in (1, 2) for topic in (b"a", b"a/b", b"b")])
+
+    for after, topics in ((b"a", [b"a/b", b"b"]), (b"a/a", [b"a/b", b"b"]), (b"b", [])):
+        assert [line.topic for line in store.load(1, after)] == topics
+
+
 def versions_go_on_after_deletion(store: RetainedStore) -> None:
     """The counter outlives every message (!): a cache compares versions, never clocks."""
     store.put([RetainedWrite(1, b"a", b"x")])
@@ -106,6 +114,7 @@ def damaged_body_is_kept_until_it_is_replaced_or_deleted(store: RetainedStore) -
 CASES: tuple[Case, ...] = (
     put_replaces_and_versions_rise,
     load_lists_the_topics_in_order,
+    load_goes_on_after_a_topic,
     versions_go_on_after_deletion,
     deleting_what_is_not_there_takes_a_version_and_does_no_harm,
     tenants_share_nothing,

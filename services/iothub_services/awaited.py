@@ -12,9 +12,9 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.engine.session import Session
-from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, QueueLimits, QueueStats, Unreadable
+from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, Page, QueueLimits, QueueStats, Unreadable
 from iothub_services.queues.rebuilding import Place, Rebuilt
-from iothub_services.queues.threads import LoadedPage, Read
+from iothub_services.queues.threads import LoadedPage, Read, RetainedPage
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 
@@ -50,6 +50,16 @@ class AwaitedQueues:
     async def load(self, queue_id: int, epoch: int, after: int) -> LoadedPage:
         op = Read(queue_id, epoch, after, _PAGE_RECORDS, _PAGE_BYTES)
         page: LoadedPage = await awaited(lambda done, failed: self._writer.load(op, done, failed))
+        return page
+
+    async def stats(self, queue_id: int) -> QueueStats:
+        """Raises NotFoundError: there is no such queue."""
+        stats: QueueStats = await self._call("stats", queue_id)
+        return stats
+
+    async def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        """Read records as they are stored. Raises StaleEpochError: somebody has claimed the queue meanwhile."""
+        page: Page = await self._call("read", queue_id, epoch, after, count, size_bytes)
         return page
 
     async def drop_tenant(self, tenant_id: int) -> None:
@@ -112,6 +122,12 @@ class AwaitedRetained:
 
     async def load(self, tenant_id: int) -> list[RetainedTopic]:
         topics: list[RetainedTopic] = await self._call("load", tenant_id)
+        return topics
+
+    async def page(self, tenant_id: int, after: bytes, count: int) -> list[RetainedTopic]:
+        """Return the first topics that follow `after`."""
+        op = RetainedPage(tenant_id, after, count)
+        topics: list[RetainedTopic] = await awaited(lambda done, failed: self._writer.load(op, done, failed))
         return topics
 
     async def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:

@@ -25,6 +25,7 @@ from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.datadirs import fresh_hub
 from tests.support.hbase_tables import caller
+from tests.support.left_behind import left_behind
 from tests.support.own_tables import own_tables
 
 NAMES = [f"client-{number}" for number in range(50)]
@@ -55,11 +56,10 @@ def hub_on(directory: Path, services: Services, kafka: Kafka, driver: str, names
             f'[hbase]\nthrift = ["{HOST}:{services.ports.thrift}"]\nnamespace = "{namespace}"\n'
         )
     settings = load(file=data_dir.config_file, environment={}, flags=()).config
-    with stores.working_alone(data_dir, "test", settings) as alone:
-        assert alone is not None
-        alone.log.append([created(name) for name in NAMES[:40]])
-        StateService(alone.log, alone.states, lambda name, text: pytest.fail(f"{name} {text}")).load()
-        alone.log.append([created(name) for name in NAMES[40:]])
+    with left_behind(data_dir, settings) as written:
+        written.log.append([created(name) for name in NAMES[:40]])
+        StateService(written.log, written.states, lambda name, text: pytest.fail(f"{name} {text}")).load()
+        written.log.append([created(name) for name in NAMES[40:]])
     return data_dir
 
 

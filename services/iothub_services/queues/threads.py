@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError, IotHubError
@@ -49,6 +50,14 @@ class Read(NamedTuple):
     size_bytes: int
 
 
+class RetainedPage(NamedTuple):
+    """Some topics of a tenant that have a Retained Message."""
+
+    tenant_id: int
+    after: bytes
+    topics: int
+
+
 class LoadedRecord(NamedTuple):
     """One record of a page, decoded."""
 
@@ -70,7 +79,7 @@ class LoadedPage(NamedTuple):
 
 
 WriteOp = Append | Move | Call
-ReadOp = Read | Call | RetainedCall
+ReadOp = Read | Call | RetainedCall | RetainedPage
 RetainedOp = RetainedWrite | RetainedCall
 
 
@@ -159,6 +168,8 @@ class Reads:
         if isinstance(op, RetainedCall):
             return _call(self._retained, op)
         try:
+            if isinstance(op, RetainedPage):
+                return list(islice(self._retained.load(op.tenant_id, op.after), op.topics))
             page = self._queues.read(*op)
         except (IotHubError, StaleEpochError) as error:
             return error

@@ -44,6 +44,7 @@ from iothub_services.queues.threads import (
     Reads,
     RetainedCall,
     RetainedOp,
+    RetainedPage,
     RetainedWrites,
     WriteOp,
 )
@@ -54,7 +55,7 @@ GIVE_UP_S = 30.0
 
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
 _REMOVING = frozenset(("purge", "drop", "drop_tenant"))
-_READING = frozenset(("tails", "stats", "list_queues", "fetch", "load", "usage"))
+_READING = frozenset(("tails", "stats", "read", "list_queues", "fetch", "load", "usage"))
 
 Callback = Callable[[Any], None]
 Errback = Callable[[Exception], None]
@@ -215,7 +216,7 @@ class QueueWriter:
     # --- the control plane
 
     def call(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
-        """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats tails list_queues."""
+        """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats read tails list_queues."""
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
         patience_s = FOREVER_S if name in _PATIENT else None
         done = partial(self._removed, name, args, callback) if name in _REMOVING else callback
@@ -242,8 +243,8 @@ class QueueWriter:
         """A queue can be read again, or is gone."""
         self._still.forget(queue_id)
 
-    def load(self, op: Read, callback: Callback, errback: Errback) -> None:
-        """Read a page of a queue for whoever ends its session; the answer is a LoadedPage."""
+    def load(self, op: Read | RetainedPage, callback: Callback, errback: Errback) -> None:
+        """Read a page of a queue, decoded (a LoadedPage), or of the topics that have a Retained Message (a list)."""
         self._reads.submit(op, partial(_answer, callback, errback))
 
     def call_retained(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:

@@ -28,9 +28,9 @@ class MemoryRetained:
     def put(self, writes: list[RetainedWrite]) -> list[int]:
         return [self._put(write) for write in writes]
 
-    def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
+    def load(self, tenant_id: int, after: bytes = b"") -> Iterator[RetainedTopic]:
         for (tenant, topic), stored in sorted(self._bodies.items()):
-            if tenant == tenant_id:
+            if tenant == tenant_id and topic > after:
                 yield RetainedTopic(topic, stored.version, stored.expires_at_ms, len(stored.body))
 
     def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:

@@ -73,8 +73,8 @@ class RetainedStore(Protocol):
         Versions come from a counter of the tenant that outlives deletion and never goes back.
         """
 
-    def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
-        """Every topic of a tenant, ascending."""
+    def load(self, tenant_id: int, after: bytes = b"") -> Iterator[RetainedTopic]:
+        """Every topic of a tenant that follows `after`, ascending."""
 
     def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
         """Bodies in the order asked for; topics without one are left out."""

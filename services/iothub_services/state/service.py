@@ -10,7 +10,7 @@ knows the offset that it includes. Where others append to the same log, what is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,7 +62,14 @@ class DropTenant:
     tenant_id: int
 
 
-StateOp: TypeAlias = list[Event] | DropTenant | TrimStatistics
+@dataclass(frozen=True, slots=True)
+class StatesOf:
+    """An operation of the log's thread: return the states of these sessions, without those that have none, or have ended."""
+
+    keys: Sequence[Key]
+
+
+StateOp: TypeAlias = list[Event] | DropTenant | TrimStatistics | StatesOf
 
 
 class StateService:
@@ -246,7 +253,7 @@ class StateService:
         return tuple(max(reached(self._folded, at), offset + 1) for at, offset in enumerate(pointer.offsets))
 
     def __call__(self, ops: list[StateOp]) -> list[object]:
-        """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of others: how many rows went)."""
+        """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of others: what they ask for)."""
         self._is_begun = True
         done = self._log.append([event for events in ops if isinstance(events, list) for event in events])
         self._take_in(done)
@@ -254,15 +261,15 @@ class StateService:
         if self._is_due():
             self._write()
         rest = iter(done)
-        return [_last(islice(rest, len(op))) if isinstance(op, list) else self._remove(op) for op in ops]
+        return [_last(islice(rest, len(op))) if isinstance(op, list) else self._other(op) for op in ops]
 
-    def _remove(self, op: DropTenant | TrimStatistics) -> object:
+    def _other(self, op: DropTenant | TrimStatistics | StatesOf) -> object:
         """Whoever asked for it asks again when it fails."""
         if isinstance(op, DropTenant):
             return self._drop_tenant(op.tenant_id)
         try:
-            return trim_statistics(self._log, op)
-        except BackendError as error:
+            return trim_statistics(self._log, op) if isinstance(op, TrimStatistics) else self.states_of(op.keys)
+        except (BackendError, CorruptRecordError) as error:
             return error
 
     def _take_in(self, done: list[LoggedEvent]) -> None:
@@ -347,11 +354,16 @@ class StateService:
         state = self._get((tenant_id, client_id))
         return None if state is None or state.is_ended else state
 
-    def states_of(self, keys: list[Key]) -> list[SessionState]:
-        """Return those of these sessions that have not ended by the log's end now. Blocking; before the log's thread works."""
+    def states_of(self, keys: Sequence[Key]) -> list[SessionState]:
+        """Return those of these sessions that have not ended by the log's end now. Blocking; in the log's thread, or before it works.
+
+        What is read for this is not remembered: somebody may ask for every session of a great tenant.
+        """
         self._catch_up()
-        found = [self.state_of(*key) for key in keys]
-        return [state for state in found if state is not None]
+        unknown = [key for key in keys if key not in self._known and key not in self._changed]
+        stored = {(row.tenant_id, row.client_id): self._decode(row) for row in self._store.get_many(unknown)}
+        found = [stored[key] if key in stored else self._known.get(key) or self._changed.get(key) for key in keys]
+        return [state for state in found if state is not None and not state.is_ended]
 
     def verify(self) -> Verification:
         """Write what is folded and compare it with the whole log. Blocking."""

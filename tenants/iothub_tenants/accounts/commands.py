@@ -17,15 +17,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
-from iothub.base.errors import (
-    ConfigError,
-    ConflictError,
-    DeniedError,
-    InterruptedWorkError,
-    IotHubError,
-    NotFoundError,
-    UnavailableError,
-)
+from iothub.base.errors import InterruptedWorkError, IotHubError, NotFoundError, UnavailableError, error_of
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import command as table
@@ -41,11 +33,6 @@ NODE, PASSED, SO_FAR = (
 STALE_S = 60.0
 
 Json = dict[str, object]
-
-_ERRORS: dict[int, type[IotHubError]] = {
-    error.exit_code: error
-    for error in (IotHubError, ConfigError, NotFoundError, ConflictError, DeniedError, UnavailableError)
-}
 
 
 class CommandState(StrEnum):
@@ -108,9 +95,7 @@ def call(
         finished = _give_up(store, command_id, InterruptedWorkError, "interrupted")
     answer = finished.answer or {}
     if finished.state is CommandState.FAILED:
-        code = answer.get("exit_code")
-        error = _ERRORS.get(code, IotHubError) if isinstance(code, int) else IotHubError
-        raise error(str(answer.get("error", "the hub could not do it")))
+        raise error_of(answer.get("exit_code"), str(answer.get("error", "the hub could not do it")))
     return answer
 
 

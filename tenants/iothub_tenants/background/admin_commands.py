@@ -61,7 +61,7 @@ class Asked(Protocol):
 Do = Callable[[Command, Asked], Awaitable[Json]]
 
 
-class Errands:
+class AdminCommands:
     """Runs commands one after another."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """A running hub follows its accounts: who was deleted leaves, what was changed is obeyed, what is asked is done - in this order, at every look.
 
-Knows no change's meaning and no command's: `departures`, `obey` and `errands` do. Rights that others lose wait for no disk, no store and no
+Knows no change's meaning and no command's: `departures`, `obey` and `admin_commands` do. Rights that others lose wait for no disk, no store and no
 other tenant: what is remembered of a change is forgotten as soon as it is heard of, and what may have to wait is done aside.
 """
 
@@ -25,7 +25,7 @@ from iothub_tenants.accounts.changes import (
     lines,
 )
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.background.admin_commands import QUICK, Errands
+from iothub_tenants.background.admin_commands import QUICK, AdminCommands
 from iothub_tenants.background.apply_changes import Obedience
 from iothub_tenants.background.aside import PATIENCE_S, Aside
 from iothub_tenants.background.device_removal import Departures
@@ -48,7 +48,7 @@ class Marks(Protocol):
 
 
 class CommandRows:
-    """The command table as the errands write it, in a thread."""
+    """The command table as admin commands are answered in it, in a thread."""
 
     def __init__(self, store: AccountStore, run: Run) -> None:
         self._store = store
@@ -82,7 +82,7 @@ class Following:
         later: Later,
         departures: Departures,
         obedience: Obedience,
-        errands: Errands,
+        admin_commands: AdminCommands,
         node: int | None = None,
     ) -> None:
         """`node`: this hub's node number, where others use these accounts, too."""
@@ -93,12 +93,12 @@ class Following:
         self._marks = marks
         self._departures = departures
         self._obedience = obedience
-        self._errands = errands
+        self._admin_commands = admin_commands
         self._rows = CommandRows(store, run)
         self._departing = Aside("departures", later, PATIENCE_S)
         self._noting = Aside("what was obeyed", later, PATIENCE_S)
-        self._asked = Aside("errands", later, PATIENCE_S)
-        self._asked_quick = Aside("quick errands", later, PATIENCE_S)
+        self._asked = Aside("admin commands", later, PATIENCE_S)
+        self._asked_quick = Aside("quick admin commands", later, PATIENCE_S)
         self._watcher: ChangeWatcher
         self._obeyed = -1
         self._is_asked = False
@@ -134,9 +134,9 @@ class Following:
                 await self._obey()
             finally:
                 for aside, is_quick in ((self._asked_quick, True), (self._asked, False)):
-                    errands = [command for command in taken if (command.verb in QUICK) is is_quick]
-                    if errands:
-                        await aside.do(partial(self._errands.run, errands, self._rows))
+                    chosen = [command for command in taken if (command.verb in QUICK) is is_quick]
+                    if chosen:
+                        await aside.do(partial(self._admin_commands.run, chosen, self._rows))
 
     async def _obey(self) -> None:
         try:

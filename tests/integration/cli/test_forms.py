@@ -58,8 +58,12 @@ def test_exact_forms_work_word_by_word(tmp_path: Path) -> None:
         done = call(data_dir, *words, given=given)
         assert done.returncode == expected, (words, done)
         assert "Traceback" not in done.stderr
-    names = [tenant["name"] for tenant in json.loads(call(data_dir, "tenant", "list", "-o", "json").stdout)]
-    assert names == ["acme", "gamma"]
+    rows = json.loads(call(data_dir, "tenant", "list", "-o", "json").stdout)
+    assert [(row["name"], row["state"]) for row in rows] == [
+        ("acme", "active"),
+        ("beta", "deleting"),
+        ("gamma", "active"),
+    ]
 
 
 def test_no_terminal_means_no_question(data_dir: Path) -> None:

@@ -66,10 +66,6 @@ def test_session_stands_still_before_a_message_of_a_newer_program(hub: Hub) -> N
         sleeper.expect_nothing(1.0)
         (subject,) = told(hub, "alarm raised")
         assert (subject[:6], subject[-11:]) == ("queue_", "_unreadable")
-        for noun in ("queue", "session"):
-            shown = json.loads(hub.run("-o", "json", noun, "show", "acme", SESSION).stdout)
-            assert shown["unreadable"]["position"] == SPOILT
-
         hub.run("queue", "purge", "acme", SESSION, "--yes")
         publish(publisher, 7)
 
@@ -131,9 +127,7 @@ def test_retained_message_of_a_newer_program_is_named_and_kept(hub: Hub) -> None
         client.expect_nothing(0.5)
         assert told(hub, "alarm raised") == ["retained_unreadable"]
         assert "a retained message cannot be read, nobody gets it" in hub.log
-        listed = {str(row["name"]): str(row.get("unreadable")) for row in hub.rows("retain", "list", "acme")}
-        assert "message of format version 7" in listed["kept/one"]
-        assert listed["kept/two"] == "None"
+        assert [row["name"] for row in hub.rows("retain", "list", "acme")] == ["kept/one", "kept/two"]
 
         client.publish("kept/one", b"new", 1, 9, retain=True)
         assert received(client) == b"new"

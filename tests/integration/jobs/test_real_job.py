@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from iothub.cli import stores
 from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Event, Subject
@@ -18,6 +17,7 @@ from tests.support.alive import is_alive
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import IOTHUB
 from tests.support.jobs import JobHouse
+from tests.support.left_behind import left_behind
 from tests.support.waiting import until
 
 SESSIONS = 50
@@ -36,9 +36,8 @@ def created(number: int) -> Event:
 def data_dir(tmp_path: Path) -> Path:
     """A hub's directory with a log that nobody has compacted."""
     path = fresh_hub(tmp_path).data_dir
-    with stores.working_alone(DataDir(path), "test") as alone:
-        assert alone is not None
-        alone.log.append([created(number) for number in range(SESSIONS)])
+    with left_behind(DataDir(path)) as written:
+        written.log.append([created(number) for number in range(SESSIONS)])
     return path
 
 

@@ -135,13 +135,17 @@ def test_dry_run_of_a_deletion_changes_nothing(acme: Cli) -> None:
     acme("device", "show", "acme", "dev1")
 
 
-def test_deleted_tenant_leaves_its_name_free(acme: Cli) -> None:
-    """Without a hub the command finishes the deletion itself; the successor inherits nothing."""
-    acme("tenant", "delete", "acme", "--confirm", "acme")
+def test_deleted_tenant_waits_for_the_next_start_of_a_hub(acme: Cli) -> None:
+    """Which removes what is stored; its name is not free before."""
+    deleted = acme("tenant", "delete", "acme", "--confirm", "acme")
+    again = acme("tenant", "delete", "acme", "--confirm", "acme", "-o", "json")
 
-    acme("tenant", "show", "acme", code=3)
-    acme("tenant", "create", "acme")
-    assert acme.rows("device", "list", "acme") == []
+    assert deleted.err == (
+        "tenant acme is being deleted; no hub runs: its stored messages go when one starts; the name is free after that\n"
+    )
+    assert again.json["is_deleted"] is False
+    assert acme("tenant", "show", "acme", "-o", "json").json["state"] == "deleting"
+    acme("tenant", "create", "acme", code=4)
 
 
 def test_protected_tenant_is_not_deleted(acme: Cli) -> None:

@@ -7,12 +7,12 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from iothub.cli import stores
 from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Subject
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
+from tests.support.left_behind import left_behind
 
 ANY_PORT = b"config_version = 1\n[listeners.tcp]\nport = 0\n"
 
@@ -85,9 +85,8 @@ def test_running_hub_is_asked_for_its_alarms(cli: Cli) -> None:
 
 def test_event_that_keeps_the_next_start_from_beginning_is_found(acme: Cli) -> None:
     acme.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT)
-    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
-        assert alone is not None
-        alone.log.append([events.session_discarded(Subject(1, "c1", 3, 1), reason="why")])
+    with left_behind(DataDir(acme.data_dir)) as written:
+        written.log.append([events.session_discarded(Subject(1, "c1", 3, 1), reason="why")])
     with sqlite3.connect(acme.data_dir / "events.db") as connection:
         connection.execute("UPDATE session_event SET value = CAST(replace(value, '\"v\":1', '\"v\":2') AS BLOB)")
 

@@ -15,6 +15,7 @@ from iothub.records.events import Event, EventType, Subject
 from iothub_services.events.kafka.log import KafkaEvents
 from tests.support.command import Cli
 from tests.support.fake_kafka import SETTINGS, FakeCluster
+from tests.support.left_behind import left_behind
 
 NOON_MS = 1_800_000_000_000
 
@@ -29,11 +30,10 @@ def busy(acme: Cli) -> Cli:
     will = events.will_set(
         Subject(1, "c2", 3, NOON_MS + 4), topic="w", payload=b"secret", qos=1, retain=False, properties=b"", delay_s=0
     )
-    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
-        assert alone is not None
-        alone.log.append([happened(1), happened(2, "c2"), happened(3, tenant_id=99), happened(5), will])
-        alone.log.append([Event(EventType.USAGE_COUNTED, 1, "", 0, NOON_MS)])
-        alone.states.apply((2,), [])
+    with left_behind(DataDir(acme.data_dir)) as written:
+        written.log.append([happened(1), happened(2, "c2"), happened(3, tenant_id=99), happened(5), will])
+        written.log.append([Event(EventType.USAGE_COUNTED, 1, "", 0, NOON_MS)])
+        written.states.apply((2,), [])
     return acme
 
 
@@ -80,9 +80,8 @@ def test_tail_follows_what_comes(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> 
         pauses.append(seconds)
         if len(pauses) > 2:
             raise KeyboardInterrupt
-        with stores.working_alone(DataDir(busy.data_dir), "test") as alone:
-            assert alone is not None
-            alone.log.append([happened(10 + len(pauses))])
+        with left_behind(DataDir(busy.data_dir)) as written:
+            written.log.append([happened(10 + len(pauses))])
 
     monkeypatch.setattr("iothub.cli.events.time", SimpleNamespace(sleep=pause))
     lines = busy("events", "tail", "--count", "1", "--follow", "-o", "json", code=130).out.splitlines()

@@ -6,27 +6,29 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import click
 import pytest
 
-from iothub.cli import main, stores
+from iothub.cli import main
 from iothub.cli.main import run
 from iothub.config.datadir import DataDir
 from iothub.jobs.places import Places
 from iothub.records import events
+from iothub.records.admin_commands import Json, Request, message_rows
 from iothub.records.events import Subject
 from iothub.records.message import StoredMessage, encode_message
-from iothub_services.queues.port import Append, Delivery, QueueLimits
-from iothub_services.retained.port import RetainedWrite
-from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts import job_runs, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
+from tests.support.answering import AnsweringHub
 from tests.support.command import Result
+from tests.support.left_behind import left_behind
 from tests.support.tokens import ES256, jwk, public_pem
+from tests.support.told import LAST, QUEUE, SESSION
 
 ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
 ELSEWHERE |= {
@@ -42,6 +44,7 @@ NO_TERMINAL = {
     "iothub --data-dir ./hub --config .services/iothub.toml doctor -o json",  # needs the real servers: tests/services has them
     "iothub --data-dir ./hub ban remove acme failures dev1 --from 192.0.2.7",  # asks a running hub: test_bans.py has one
 }
+ASKING = {"session", "queue", "retain"}  # the running hub
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
     "device create": ("device", "delete", "acme", "dev1"),
@@ -98,7 +101,11 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "dev1.secret").write_text("secret")
     (base / "new.toml").write_text("config_version = 1\n")
     (base / "mariadb.url").write_text("sqlite:///copied.db\n")
-    store_messages(DataDir(base / "hub"))
+    with left_behind(DataDir(base / "hub")) as written:
+        subject = Subject(1, "meter-7", 7 << 24, 0)
+        written.log.append(
+            [events.session_created(subject, device="dev1", queue_id=7, protocol_version=5, session_expiry_s=60)]
+        )
     remember_jobs(DataDir(base / "hub"))
     return base
 
@@ -114,21 +121,23 @@ def remember_jobs(data_dir: DataDir) -> None:
     log_file.write_text("done\n")
 
 
-def store_messages(data_dir: DataDir) -> None:
-    """Session `meter-7` with a message in its queue, and two retained messages."""
-    with stores.working_alone(data_dir, "test") as alone:
-        assert alone is not None
-        subject = Subject(1, "meter-7", 7 << 24, 0)
-        created = events.session_created(
-            subject, device="dev1", queue_id=7, protocol_version=5, session_expiry_s=0xFFFFFFFF
-        )
-        alone.log.append([created])
-        alone.queues.create(1, 7, QueueLimits(), 7 << 24)
-        body = encode_message(StoredMessage(b"a/b", b"21.5", 1, False, b"", 0, b"", "c9"))
-        alone.queues.append([Append(b"m" * 16, body, 0, (Delivery(7, 1),))])
-        for topic in (b"room/temperature", b"image"):
-            kept = encode_message(StoredMessage(topic, b"21.5", 1, True, b"", 0, b"", "c9"))
-            alone.retained.put([RetainedWrite(1, topic, kept)])
+def told(request: Request) -> tuple[list[Json], Json]:
+    """What a hub tells of session `meter-7` and its queue, and of two retained messages."""
+    noun, _, verb = request.verb.partition(".")
+    if noun == "retain":
+        record = encode_message(StoredMessage(b"image", b"21.5", 1, True, b"", 0, b"", "c9"))
+        topics: list[Json] = [{"name": "room/temperature", "bytes": 4, "version": 1, "expires_at_ms": 0}]
+        rows = {"list": topics, "show": list(message_rows({}, record)), "count": []}[verb]
+        return rows, {"next": None, "messages": 2, "version": 1}
+    found = SESSION if noun == "session" else {"client_id": "meter-7", **QUEUE}
+    return ([found], LAST) if verb == "list" else ([], found)
+
+
+def let_go(base: Path) -> None:
+    """Finish what `tenant delete` began, as the next start of a hub does."""
+    with closing(AccountStore(sqlite_url(base / "hub" / "accounts.db"))) as store:
+        for deletion in tenants.pending_deletions(store):
+            tenants.finish_deletion(store, deletion.tenant_id)
 
 
 @pytest.mark.parametrize(("path", "line"), examples(), ids=lambda value: value[-60:])
@@ -147,11 +156,14 @@ def test_example_works(
         assert call("--data-dir", "./hub", "token-issuer", "add", "acme", "login", "--jwks-file", "jwks.json").code == 0
     if path in GONE_BEFORE:
         assert call("--data-dir", "./hub", *GONE_BEFORE[path]).code == 0
+        let_go(base)
 
     stdin, _, command = line.rpartition("| ")
     command, _, _redirected = command.partition(" > ")
     command = command.replace("/var/lib/iothub", str(tmp_path / "fresh" if path == "init" else base / "hub"))
-    result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
+    is_asking = path.split()[0] in ASKING
+    with AnsweringHub(base / "hub", lambda _command: {"messages": 1}, told) if is_asking else nullcontext():
+        result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
 
     assert result.code == 0, result
     assert "Traceback" not in result.err

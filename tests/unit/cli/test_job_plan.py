@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import insert
 
 from iothub.base.clock import SystemClock
-from iothub.cli import stores
 from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.analytics import Metered, Period, usage_counted
@@ -21,6 +20,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark
 from tests.support.command import Cli
+from tests.support.left_behind import left_behind
 
 
 def set_up(cli: Cli, text: str) -> None:
@@ -31,11 +31,10 @@ def set_up(cli: Cli, text: str) -> None:
 def test_plan_says_from_where_each_job_would_go_on(acme: Cli) -> None:
     """Compaction from the checkpoint that counts; others from their marks."""
     set_up(acme, '[jobs]\nat = "02:30"\nnightly = ["compact_events", "usage", "verify", "insights"]')
-    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
-        assert alone is not None
+    with left_behind(DataDir(acme.data_dir)) as written:
         subject = Subject(7, "a", 1, 100)
         made = events.session_created(subject, device="d", queue_id=9, protocol_version=5, session_expiry_s=60)
-        alone.log.append([made, events.session_discarded(subject, reason="x"), made])
+        written.log.append([made, events.session_discarded(subject, reason="x"), made])
     before = {row["name"]: row for row in acme.rows("job", "plan")}
     checkpoints = SqliteCheckpoints(
         open_database(DataDir(acme.data_dir).checkpoints, SCHEMA, SystemClock(), lambda *_: None)
@@ -73,10 +72,9 @@ def test_plan_warns_of_a_damaged_pointer(acme: Cli) -> None:
 def test_plan_of_the_archive_has_both_logs(acme: Cli) -> None:
     """Each from its own mark."""
     set_up(acme, '[jobs]\nnightly = ["archive"]')
-    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
-        assert alone is not None
+    with left_behind(DataDir(acme.data_dir)) as written:
         subject = Subject(7, "a", 1, 100)
-        alone.log.append([events.session_discarded(subject, reason="x") for _ in range(5)])
+        written.log.append([events.session_discarded(subject, reason="x") for _ in range(5)])
     with closing(AccountStore(sqlite_url(acme.data_dir / "accounts.db"))) as store, store.write() as writer:
         row = {"job": "archive", "log": "sessions", "part": 0, "upto": 4, "at_ms": 0}
         writer.connection.execute(insert(job_mark).values(row))
@@ -91,9 +89,8 @@ def test_plan_of_the_archive_has_both_logs(acme: Cli) -> None:
 def test_usage_goes_on_from_its_mark_and_does_nothing_where_nothing_is_new(cli: Cli, seen: int, events: int) -> None:
     """What is behind the mark is read again, as long as its hours may grow; but only when something has come."""
     held = {0: 0, 2: 1, 3: 1}[seen]
-    with stores.working_alone(DataDir(cli.data_dir), "test") as alone:
-        assert alone is not None
-        alone.log.append(
+    with left_behind(DataDir(cli.data_dir)) as written:
+        written.log.append(
             [usage_counted(1, Period("hub-1/1/1", number, 0, 60_000), Metered()) for number in range(1, 4)]
         )
     with closing(AccountStore(sqlite_url(DataDir(cli.data_dir).accounts))) as store, store.write() as writer:

@@ -22,6 +22,7 @@ from iothub_services.state.port import StateWrite
 from iothub_services.state.service import StateService
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from tests.support.command import Cli
+from tests.support.left_behind import left_behind
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 
@@ -37,11 +38,10 @@ def created(client_id: str, epoch: int = 1) -> Event:
 @pytest.fixture
 def busy(acme: Cli) -> Cli:
     """Three sessions; the states have two of them."""
-    with stores.working_alone(DataDir(acme.data_dir), "test") as alone:
-        assert alone is not None
-        alone.log.append([created("a"), created("b")])
-        StateService(alone.log, alone.states, report).load()
-        alone.log.append([created("c")])
+    with left_behind(DataDir(acme.data_dir)) as written:
+        written.log.append([created("a"), created("b")])
+        StateService(written.log, written.states, report).load()
+        written.log.append([created("c")])
     return acme
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
+from contextlib import ExitStack, nullcontext
 
 import pytest
 
@@ -55,12 +53,9 @@ class House:
     def opens(self) -> dict[str, bool]:
         """Say which stores a command is let into."""
         ways = {
-            "queues": lambda: stores.reading_queues(self.data_dir, ON_SERVERS),
-            "retained": lambda: stores.reading_retained(self.data_dir, ON_SERVERS),
             "states": lambda: stores.reading_states(self.data_dir, ON_SERVERS),
             "checkpoints": lambda: stores.reading_checkpoints(self.data_dir, ON_SERVERS),
             "events": lambda: stores.reading_events(self.data_dir, ON_SERVERS),
-            "work": lambda: stores.working_alone(self.data_dir, "iothub test", ON_SERVERS),
         }
         opened = {}
         for name, way in ways.items():
@@ -104,29 +99,21 @@ def test_topics_of_others_are_shut(house: House) -> None:
 
     opened = house.opens()
 
-    assert {name for name, is_open in opened.items() if not is_open} == {"events", "work"}
+    assert {name for name, is_open in opened.items() if not is_open} == {"events"}
     with pytest.raises(ConflictError, match="Kafka's topics iothub"):
         stores.require_own_stores(house.data_dir, ON_SERVERS)
 
 
-@contextmanager
-def requiring(data_dir: DataDir, settings: Config) -> Iterator[None]:
-    stores.require_own_stores(data_dir, settings)
-    yield
-
-
 def test_queues_of_others_on_redis_are_shut(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By every command that would read them, and by work on all stores."""
+    """By what begins a job."""
     redis = RedisHouse()
     monkeypatch.setattr(redis_settings, "blocking", lambda *_: redis)
     on_redis = Config(queues=Queues(driver="redis"), redis=Redis(addresses=(NOBODY,)))
     for is_theirs in (False, True):
         if is_theirs:
             redis.redis.execute_command("SET", "iothub:queues:owner", encode_owner(THEIRS))
-        for ways in (stores.reading_queues, partial(stores.working_alone, command="iothub test"), requiring):
-            refused = pytest.raises(ConflictError, match="Redis's queues") if is_theirs else nullcontext()
-            with refused, ways(house.data_dir, settings=on_redis):
-                assert not is_theirs
+        with pytest.raises(ConflictError, match="Redis's queues") if is_theirs else nullcontext():
+            stores.require_own_stores(house.data_dir, on_redis)
     assert redis.closed > 0
     assert redis.redis.execute_command("KEYS", "*") == [b"iothub:queues:owner"]
 

@@ -17,7 +17,7 @@ from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.testing.clock import ManualClock
-from iothub_services.awaited import AwaitedQueues
+from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.group_thread import Bounds, Patience
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
@@ -28,6 +28,7 @@ from iothub_services.queues.port import (
     MoveKind,
     Overflow,
     QueueLimits,
+    StaleEpochError,
     Unreadable,
     UnreadableQueueError,
 )
@@ -645,6 +646,28 @@ def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:
 
     assert [positions for _, _, positions, _ in told] == [(1,), (2,)]
     assert answers == [1, NotFoundError, 0, {1: 2}, []]
+
+
+def test_writer_reads_stored_records_and_pages_of_topics(house: House) -> None:
+    """In the reading thread: nobody who stores waits for it."""
+    answers: list[Any] = []
+    house.writer.append(publish(house.session(1), retain=True))
+    house.run()
+    queues, retained = AwaitedQueues(house.writer), AwaitedRetained(house.writer)
+
+    stats = Deferred.fromCoroutine(queues.stats(1)).addCallback(answers.append)
+    house.run("reads")
+    assert stats.called
+    (found,) = answers
+    Deferred.fromCoroutine(queues.read(1, found.epoch, found.head, 5, 1 << 20)).addCallback(answers.append)
+    Deferred.fromCoroutine(queues.read(1, found.epoch - 1, 0, 5, 1 << 20)).addErrback(answers.append)
+    Deferred.fromCoroutine(retained.page(7, b"", 5)).addCallback(answers.append)
+    house.run("reads")
+
+    _, page, stale, topics = answers
+    assert [record.position for record in page.records] == [1]
+    assert stale.type is StaleEpochError
+    assert len(topics) == 1
 
 
 def test_writer_leaves_an_open_batch_of_the_plane_open(house: House) -> None:

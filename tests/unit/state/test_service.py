@@ -22,7 +22,7 @@ from iothub_services.sqlite.database import open_database
 from iothub_services.state import service as state_service
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState
-from iothub_services.state.service import DropTenant, StateService, journal_thread
+from iothub_services.state.service import DropTenant, StateService, StatesOf, journal_thread
 from iothub_services.state.sqlite.store import SCHEMA as STATES
 from iothub_services.state.sqlite.store import SqliteStates
 
@@ -314,6 +314,34 @@ def test_service_answers_a_drop_that_failed_with_its_error(house: House) -> None
 
     assert answers[0] == 1
     assert isinstance(answers[1], BackendError)
+
+
+def test_service_tells_states_between_the_events_of_its_thread(house: House) -> None:
+    """What was appended before is in them; what is unknown or over is left out."""
+    house.service([[created("a"), created("b"), created("c"), ended(client_id="b")]])
+    keys = [(7, "c"), (7, "b"), (7, "x"), (7, "a")]
+
+    before, answer = house.service([[created("d")], StatesOf([*keys, (7, "d")])])
+    house.service.idle()
+    restarted = house.restarted()
+    restarted.load()
+    (stored,) = restarted([StatesOf(keys)])
+
+    assert before == 5
+    assert isinstance(answer, list)
+    assert [state.client_id for state in answer] == ["c", "a", "d"]
+    assert isinstance(stored, list)
+    assert [state.client_id for state in stored] == ["c", "a"]
+
+
+def test_service_answers_a_question_that_failed_with_its_error(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_keys: object) -> list[StoredState]:
+        raise BackendError("state.db: cannot be read", retryable=True)
+
+    monkeypatch.setattr(house.store, "get_many", fail)
+    (answer,) = house.service([StatesOf([(7, "x")])])
+
+    assert isinstance(answer, BackendError)
 
 
 def test_service_trims_statistics_and_goes_on_with_the_batch(house: House) -> None:

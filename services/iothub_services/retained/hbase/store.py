@@ -104,9 +104,9 @@ class HBaseRetained:
             change_rows(self._caller, self._table, rows)
         return versions
 
-    def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
-        start = keys.tenant_key(tenant_id)
-        for rows in pages(self._caller, Scan(self._table, start, keys.prefix_end(start), (META_COLUMN,))):
+    def load(self, tenant_id: int, after: bytes = b"") -> Iterator[RetainedTopic]:
+        start, stop = keys.retained_key(tenant_id, after) + b"\0", keys.prefix_end(keys.tenant_key(tenant_id))
+        for rows in pages(self._caller, Scan(self._table, start, stop, (META_COLUMN,))):
             for key, meta in self._read_metas(rows).items():
                 topic = keys.after_tenant(key)[1]
                 yield RetainedTopic(topic, meta.version, meta.expires_at_ms, meta.size, meta.unreadable)

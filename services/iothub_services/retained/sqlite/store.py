@@ -48,11 +48,10 @@ class SqliteRetained(SqliteStore):
         with self._database.transaction() as connection:
             return [_put(connection, write) for write in writes]
 
-    def load(self, tenant_id: int) -> Iterator[RetainedTopic]:
+    def load(self, tenant_id: int, after: bytes = b"") -> Iterator[RetainedTopic]:
         statement = (
             f"SELECT topic, {_NUMBERS}, {_SIZE} FROM retained WHERE tenant = ? AND topic > ? ORDER BY topic LIMIT ?"  # noqa: S608
         )
-        after = b""
         while True:
             with self._database.reading() as connection:
                 rows = connection.execute(statement, (tenant_id, after, _PAGE)).fetchall()

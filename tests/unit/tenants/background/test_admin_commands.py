@@ -15,7 +15,7 @@ from iothub.testing.clock import ManualClock
 from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.accounts.commands import PASSED, SO_FAR, Command, CommandState
-from iothub_tenants.background.admin_commands import Errands, Others
+from iothub_tenants.background.admin_commands import AdminCommands, Others
 from iothub_tenants.broker.retaining import Progress
 
 
@@ -49,7 +49,7 @@ class Hub:
             clock=self.clock,
         )
         queues = SimpleNamespace(purge=self._purge)
-        self.errands = Errands(
+        self.commands = AdminCommands(
             cast("Any", hub), cast("Any", queues), self._find, lambda: {"version": "1", "alarms": []}
         )
 
@@ -93,7 +93,7 @@ class Hub:
             Command(number, 1, tenant, verb, argument, CommandState.RUNNING, None)
             for number, (verb, tenant, argument) in enumerate(wanted, 1)
         ]
-        Deferred.fromCoroutine(self.errands.run(commands, self))
+        Deferred.fromCoroutine(self.commands.run(commands, self))
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ class Several(Hub):
     def __init__(self) -> None:
         super().__init__()
         self.living = frozenset({2, 3})
-        self.errands._others = Others(1, lambda: self.living)
+        self.commands._others = Others(1, lambda: self.living)
 
 
 def test_session_that_is_not_here_is_looked_for_at_the_other_hubs() -> None:

@@ -20,7 +20,7 @@ from iothub_tenants.accounts.commands import CommandState
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import change_log
-from iothub_tenants.background.admin_commands import Errands
+from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.apply_changes import Obedience
 from iothub_tenants.background.device_removal import Departures
 from iothub_tenants.background.following import Following
@@ -89,7 +89,7 @@ class Desk:
             house.later,
             Departures(hub, self._nothing),
             Obedience(hub, bounds, self._own_limits, self._nothing),
-            Errands(hub, queues, self._nothing, self._ping),
+            AdminCommands(hub, queues, self._nothing, self._ping),
         )
         self.horizon = Horizon(self.store.clock, 60.0)
         now(following.begin(ChangeWatcher(self.store), self.horizon))
@@ -425,11 +425,11 @@ def test_question_is_answered_while_a_long_command_is_done(desk: Desk, monkeypat
     """Or `iothub status` would call a hub dead that deletes a hundred thousand messages."""
     gate = Deferred[None]()
 
-    async def purge(_errands: Errands, _command: commands.Command, _asked: object) -> dict[str, object]:
+    async def purge(_commands: AdminCommands, _command: commands.Command, _asked: object) -> dict[str, object]:
         await gate
         return {"messages": 3}
 
-    monkeypatch.setattr(Errands, "_purge", purge)
+    monkeypatch.setattr(AdminCommands, "_purge", purge)
     desk.following = desk.start()
     long = commands.enqueue(desk.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
     question = commands.enqueue(desk.store, "", Verb.PING, {})

@@ -1,0 +1,296 @@
+"""What an administrator reads in a running hub: persistent sessions, their queues, retained messages.
+
+Fulfils the verbs of `iothub.records.admin_commands.Query`. Knows no transport and prints nothing: plain rows go to a `Reply`, at its pace.
+Stores are read a page at a time, in their own threads; between two pages others get their turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from iothub.base.errors import ConfigError, CorruptRecordError, NotFoundError, UnavailableError
+from iothub.engine.filters import check_topic_filter, topic_matches
+from iothub.engine.session import Session
+from iothub.records.admin_commands import Json, Query, Reply, Request, message_rows
+from iothub.records.events import number_of_hub
+from iothub.records.state import SessionState
+from iothub_services.auth.port import Run, TenantRecord
+from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.queues.port import QueueStats, StaleEpochError
+from iothub_services.retained.port import RetainedTopic
+from iothub_tenants.broker.brokers import Brokers
+
+SESSIONS = 128  # whose states are read at once
+SUBSCRIPTIONS = 256  # in a piece of an answer
+TOPICS = 500  # that are read at once
+_QUEUE_BYTES = 4 << 20  # of messages that are shown at once
+_MOST_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
+
+FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
+StatesOf = Callable[[Sequence[tuple[int, str]]], Awaitable[list[SessionState]]]
+"""`await states_of([(tenant_id, client_id), ...])`: those of these persistent sessions that have not ended, in this order."""
+
+DriverOf = Callable[[int], str | None]
+"""`driver_of(queue_id)`: the name of the driver that has a queue."""
+
+Answer = Callable[[Request, Reply], Awaitable[Json]]
+
+
+class AdminQueries:
+    """On the reactor thread."""
+
+    def __init__(
+        self,
+        *,
+        find_tenant: FindTenant,
+        brokers: Brokers,
+        queues: AwaitedQueues,
+        retained: AwaitedRetained,
+        catch_up: Callable[[], Awaitable[None]],
+        states_of: StatesOf,
+        driver_of: DriverOf,
+        run: Run,
+    ) -> None:
+        """`catch_up`: what other hubs have begun and ended is known here when it returns; raises UnavailableError."""
+        self._find_tenant = find_tenant
+        self._brokers = brokers
+        self._queues = queues
+        self._retained = retained
+        self._catch_up = catch_up
+        self._states_of = states_of
+        self._driver_of = driver_of
+        self._run = run
+        self._verbs: Mapping[str, Answer] = {
+            Query.SESSION_LIST: self._list_sessions,
+            Query.SESSION_SHOW: self._show_session,
+            Query.QUEUE_LIST: self._list_queues,
+            Query.QUEUE_SHOW: self._show_queue,
+            Query.RETAIN_LIST: self._list_retained,
+            Query.RETAIN_COUNT: self._count_retained,
+            Query.RETAIN_SHOW: self._show_retained,
+        }
+
+    async def answer(self, request: Request, reply: Reply) -> Json:
+        """Raises IotHubError."""
+        verb = self._verbs.get(request.verb)
+        if verb is None:
+            raise ConfigError(f"this hub does not know the request {request.verb!r}: it is of another version")
+        return await verb(request, reply)
+
+    # --- sessions
+
+    async def _list_sessions(self, request: Request, reply: Reply) -> Json:
+        page, following = await self._page(request)
+        for start in range(0, len(page), SESSIONS):
+            keys = [(session.tenant.tenant_id, session.client_id) for session in page[start : start + SESSIONS]]
+            await reply.rows(
+                [_session(state, await self._queue(state.queue_id)) for state in await self._states_of(keys)]
+            )
+        return {"next": following}
+
+    async def _show_session(self, request: Request, reply: Reply) -> Json:
+        tenant_id, client_id = (await self._tenant(request)).id, _text(request, "client_id")
+        states = await self._states_of([(tenant_id, client_id)])
+        if not states:
+            raise _no_session(request.tenant, client_id)
+        (state,) = states
+        subscriptions: list[Json] = [
+            {"group": group, "filter": topic_filter, "qos": options.qos, "no_local": options.no_local}
+            for (group, topic_filter), options in state.subscriptions.items()
+        ]
+        for start in range(0, len(subscriptions), SUBSCRIPTIONS):
+            await reply.rows(subscriptions[start : start + SUBSCRIPTIONS])
+        return _session(state, await self._queue(state.queue_id))
+
+    async def _page(self, request: Request) -> tuple[list[Session], str | None]:
+        """Return the next persistent sessions by client id, and the last one's if more follow."""
+        after, limit = _text(request, "after"), _number(request, "limit")
+        sessions = list((await self._sessions(request)).values())
+        found = await self._run("housekeeping.sessions", _first, sessions, after, limit + 1)
+        page = found[:limit]
+        return page, page[-1].client_id if len(found) > limit else None
+
+    # --- queues
+
+    async def _list_queues(self, request: Request, reply: Reply) -> Json:
+        page, following = await self._page(request)
+        for start in range(0, len(page), SESSIONS):
+            rows: list[Json] = []
+            for session in page[start : start + SESSIONS]:
+                queue = await self._queue(session.queue_id)
+                if queue is not None:
+                    rows.append({"client_id": session.client_id, **queue})
+            await reply.rows(rows)
+        return {"next": following}
+
+    async def _show_queue(self, request: Request, reply: Reply) -> Json:
+        client_id, count = _text(request, "client_id"), _number(request, "messages")
+        session = (await self._sessions(request)).get(client_id)
+        if session is None or not session.is_persistent:
+            raise _no_session(request.tenant, client_id)
+        stats = await self._queues.stats(session.queue_id)
+        if count:
+            await self._send_oldest(client_id, stats, count, reply)
+        return self._standing(stats)
+
+    async def _send_oldest(self, client_id: str, stats: QueueStats, count: int, reply: Reply) -> None:
+        try:
+            page = await self._queues.read(stats.queue_id, stats.epoch, stats.head, count, _QUEUE_BYTES)
+        except StaleEpochError:
+            raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
+        for record in page.records:
+            facts = {"position": record.position, "qos": record.qos, "expires_at_ms": record.expires_at_ms}
+            for row in message_rows(facts, record.body):
+                await reply.rows([row])
+
+    async def _queue(self, queue_id: int) -> Json | None:
+        """Return how a queue stands, None if there is none."""
+        try:
+            return self._standing(await self._queues.stats(queue_id))
+        except NotFoundError:
+            return None
+        except CorruptRecordError as error:
+            return {"queue_id": queue_id, "driver": self._driver_of(queue_id), "unreadable": str(error)}
+
+    def _standing(self, stats: QueueStats) -> Json:
+        limits = stats.limits
+        return {
+            "queue_id": stats.queue_id,
+            "driver": self._driver_of(stats.queue_id),
+            "messages": stats.messages,
+            "bytes": stats.bytes,
+            "head": stats.head,
+            "tail": stats.tail,
+            "epoch": stats.epoch,
+            "limits": {"messages": limits.messages, "bytes": limits.bytes, "overflow": limits.overflow.word},
+        }
+
+    # --- retained messages
+
+    async def _list_retained(self, request: Request, reply: Reply) -> Json:
+        matches, left = _Filter(request, is_everything_shown=True), _number(request, "limit")
+        tenant_id, after = (await self._tenant(request)).id, _text(request, "after").encode()
+        last: str | None = None
+        while page := await self._retained.page(tenant_id, after, TOPICS):
+            found = [topic for topic in page if matches(topic)]
+            shown = [_topic(topic) for topic in found[:left]]
+            await reply.rows(shown)
+            last = str(shown[-1]["name"]) if shown else last
+            if len(found) > left:
+                return {"next": last}
+            left -= len(found)
+            after = page[-1].topic
+        return {"next": None}
+
+    async def _count_retained(self, request: Request, reply: Reply) -> Json:
+        tenant_id, matches = (await self._tenant(request)).id, _Filter(request)
+        after, count = b"", 0
+        while page := await self._retained.page(tenant_id, after, TOPICS):
+            count += sum(map(matches, page))
+            after = page[-1].topic
+            await reply.rows([])
+        return {"messages": count}
+
+    async def _show_retained(self, request: Request, reply: Reply) -> Json:
+        tenant_id, topic = (await self._tenant(request)).id, _text(request, "topic")
+        bodies = await self._retained.fetch(tenant_id, [topic.encode()])
+        if not bodies:
+            raise NotFoundError(
+                f"tenant {request.tenant} has no retained message on {topic!r}; "
+                f"`iothub retain list {request.tenant}` shows them"
+            )
+        for row in message_rows({}, bodies[0].body):
+            await reply.rows([row])
+        return {"version": bodies[0].version}
+
+    # --- whose
+
+    async def _sessions(self, request: Request) -> Mapping[str, Session]:
+        """Return the tenant's sessions, those of other hubs too; a tenant whose broker is not here has none."""
+        tenant = await self._tenant(request)
+        await self._catch_up()
+        broker = self._brokers.present(tenant.id)
+        return {} if broker is None else broker.plane.sessions
+
+    async def _tenant(self, request: Request) -> TenantRecord:
+        record = await self._find_tenant(request.tenant)
+        if record is None:
+            raise NotFoundError(f"there is no tenant {request.tenant!r}; `iothub tenant list` shows them")
+        return record
+
+
+class _Filter:
+    """Whether a topic matches the Topic Filter of a request. Raises ConfigError: it is none.
+
+    `#` leaves out those that begin with $ [MQTT-4.7.2-1], unless `is_everything_shown`.
+    """
+
+    def __init__(self, request: Request, *, is_everything_shown: bool = False) -> None:
+        given = _text(request, "filter")
+        self._filter = given.encode()
+        self._is_everything = is_everything_shown and given == "#"
+        if check_topic_filter(self._filter, _MOST_BYTES, _MOST_BYTES) or given.startswith("$share/"):
+            raise ConfigError(f"{given!r} is no Topic Filter: + and # must be alone in their level, # the last one")
+
+    def __call__(self, topic: RetainedTopic) -> bool:
+        return self._is_everything or topic_matches(self._filter, topic.topic)
+
+
+def _first(sessions: Sequence[Session], after: str, count: int) -> list[Session]:
+    """Return the first persistent sessions behind a client id. In a thread: a tenant may have a million."""
+    following = (session for session in sessions if session.is_persistent and session.client_id > after)
+    return heapq.nsmallest(count, following, key=lambda session: session.client_id)
+
+
+def _session(state: SessionState, queue: Json | None) -> Json:
+    return {
+        "client_id": state.client_id,
+        "device": state.device,
+        "is_connected": state.is_connected,
+        "protocol_version": state.protocol_version,
+        "subscriptions": len(state.subscriptions),
+        "queue_id": state.queue_id,
+        "queue": queue,
+        "created_at_ms": state.created_at_ms,
+        "connected_at_ms": state.connected_at_ms,
+        "disconnected_at_ms": state.disconnected_at_ms,
+        "disconnect_reason": state.disconnect_reason,
+        "session_expiry_s": state.session_expiry_s,
+        "node": number_of_hub(state.hub),
+        "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
+    }
+
+
+def _topic(found: RetainedTopic) -> Json:
+    return {
+        "name": _name(found.topic),
+        "bytes": found.size,
+        "version": found.version,
+        "expires_at_ms": found.expires_at_ms,
+    }
+
+
+def _name(topic: bytes) -> str:
+    return topic.decode(errors="replace")
+
+
+def _no_session(tenant: str, client_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"tenant {tenant} has no persistent session {client_id!r}; `iothub session list {tenant}` shows them"
+    )
+
+
+def _text(request: Request, name: str) -> str:
+    """Raises ConfigError: what was asked with is no text of the protocol."""
+    value = request.argument.get(name)
+    if not isinstance(value, str) or any("\ud800" <= mark <= "\udfff" for mark in value):
+        raise ConfigError(f"{request.verb}: {name}: expected a text in UTF-8")
+    return value
+
+
+def _number(request: Request, name: str) -> int:
+    value = request.argument.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{request.verb}: {name}: expected a number")
+    return value

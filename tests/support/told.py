@@ -1,0 +1,34 @@
+"""What a running hub tells of a session and its queue, as `iothub.records.admin_commands.Query` describes it."""
+
+from __future__ import annotations
+
+from iothub.records.admin_commands import Json
+
+NOON_MS = 1_800_000_000_000
+QUEUE: Json = {
+    "queue_id": 1,
+    "driver": "sqlite",
+    "messages": 3,
+    "bytes": 120,
+    "head": 4,
+    "tail": 7,
+    "epoch": 1 << 24,
+    "limits": {"messages": 0, "bytes": 5, "overflow": "drop-qos0-first"},
+}
+SESSION: Json = {
+    "client_id": "c1",
+    "device": "dev1",
+    "is_connected": False,
+    "protocol_version": 5,
+    "subscriptions": 1,
+    "queue_id": 1,
+    "queue": QUEUE,
+    "created_at_ms": NOON_MS,
+    "connected_at_ms": NOON_MS + 1000,
+    "disconnected_at_ms": NOON_MS,
+    "disconnect_reason": "client",
+    "session_expiry_s": 3600,
+    "node": None,
+    "will": None,
+}
+LAST: Json = {"next": None}

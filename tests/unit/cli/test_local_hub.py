@@ -1,0 +1,103 @@
+"""The hub's local socket, asked by commands: who does not answer, and what is said then."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from iothub.config.datadir import DataDir
+from iothub.net import admin_frames
+from tests.support.answering import AnsweringHub
+from tests.support.command import Cli, Result
+
+WORDS = (
+    ("session", "list", "acme"),
+    ("session", "discard", "acme", "c1", "--yes"),
+    ("queue", "purge", "acme", "c1", "--yes"),
+    ("queue", "show", "acme", "c1"),
+    ("retain", "list", "acme"),
+    ("retain", "delete", "acme", "#", "--yes"),
+)
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_without_a_hub_it_is_said_what_to_do(cli: Cli, words: tuple[str, ...]) -> None:
+    """Exit code 7, as for everything that is not reachable."""
+    said = cli(*words, code=7).err
+
+    assert said.startswith(f"iothub: no hub runs in {cli.data_dir}: ")
+    assert said.endswith(f"start it with `iothub --data-dir {cli.data_dir} serve`\n")
+
+
+def test_directory_without_init_is_named(call: Callable[..., Result], tmp_path: Path) -> None:
+    result = call("--data-dir", f"{tmp_path}/none", "session", "list", "acme")
+
+    assert (result.code, "init" in result.err) == (3, True)
+
+
+def test_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
+    with AnsweringHub(cli.data_dir, None) as hub:
+        hub.data_dir.write_hub({"starting": "waiting for HBase: it is down"})
+        assert "waiting for HBase: it is down; see" in cli("session", "list", "acme", code=7).err
+
+
+def test_process_without_a_socket_is_named(cli: Cli) -> None:
+    """A copy of the accounts holds the directory, too."""
+    lock = DataDir(cli.data_dir).lock("iothub db copy")
+    said = cli("session", "list", "acme", code=7).err
+    lock.release()
+
+    assert "(iothub db copy), which does not answer" in said
+    assert "admin.sock" in said
+
+
+@contextmanager
+def listening(cli: Cli) -> Iterator[socket.socket]:
+    """A socket whose every next asker is heard, and not answered."""
+    with socket.socket(socket.AF_UNIX) as made, DataDir(cli.data_dir).admin_address() as address:
+        made.bind(address)
+        made.listen()
+        yield made
+
+
+def test_silent_hub_is_waited_for_a_while(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iothub.cli.local_hub.SILENCE_S", 0.05)
+    with listening(cli):
+        assert "no answer within" in cli("session", "list", "acme", code=7).err
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "text"),
+    [
+        (b"", 7, "closed the connection before it answered"),
+        (admin_frames.hello(), 7, "closed the connection before it answered"),
+        (admin_frames.encode({"protocol": 2}), 4, "of different versions (admin protocol 2 and 1)"),
+        (b"HTTP/1.1 400 Bad Request", 1, "a frame of 1213486160 bytes"),
+        (admin_frames.hello() + admin_frames.encode({"rows": 1}), 1, "no answer, expected rows"),
+    ],
+)
+def test_other_answers_are_told(cli: Cli, said: bytes, code: int, text: str) -> None:
+    """By a hub that stops, one of another version, and what is none."""
+
+    def exchange(connection: socket.socket, _asked: object) -> None:
+        connection.recv(65_536)
+        connection.sendall(said)
+
+    hub = AnsweringHub(cli.data_dir, None, lambda _request: ([], {}))
+    hub._exchange = exchange  # type: ignore[method-assign]
+    with hub:
+        assert text in cli("session", "list", "acme", code=code).err
+
+
+def test_socket_is_reached_however_long_the_path_is(tmp_path: Path) -> None:
+    """A Unix address has 107 bytes."""
+    data_dir = DataDir(tmp_path / ("long" * 40))
+    data_dir.path.mkdir()
+    with socket.socket(socket.AF_UNIX) as made, data_dir.admin_address() as address:
+        made.bind(address)
+
+    assert data_dir.admin_socket.is_socket()
