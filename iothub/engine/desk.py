@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from iothub.engine.connection import Connection
 from iothub.engine.ports import Control
+from iothub.engine.state import Connection
 
 if TYPE_CHECKING:
-    from iothub.engine.tenant import TenantPlane
+    from iothub.engine.state import TenantPlane
 
 TURN_UNITS = 64  # of work in one turn; one is a packet with a Topic Filter, some 0.1 ms
 _UNIT_SHIFT = 4  # every 16 bytes more are another Topic Filter's worth

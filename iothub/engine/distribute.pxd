@@ -1,12 +1,10 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport QueueTarget
 from iothub.engine.router cimport Group, Route, Subscription, Target, without_no_local
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 
 

@@ -11,8 +11,7 @@ from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget
 from iothub.engine.router import Group, Route, Subscription, Target, without_no_local
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
 
 _MANY = 16  # receivers; messages with fewer do not hold up a turn

@@ -7,11 +7,10 @@ Knows no backlog, no queue and no routing: it sends one delivery now, or refuses
 from __future__ import annotations
 
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.connection import Connection
 from iothub.engine.encode import append_ack, assemble, identifier_at, own_properties, shared_frame
 from iothub.engine.limits import DeviceMeters
 from iothub.engine.message import Message, blocks
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
 
 _NO_METERS = DeviceMeters()

@@ -1,13 +1,11 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.emission cimport Emission
 from iothub.engine.publishing cimport Publishing
 from iothub.engine.receipts cimport Receipts
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.wire cimport Wire
 

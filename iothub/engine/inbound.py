@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from iothub.base.reasons import Reason
 from iothub.engine.answers import Answers
-from iothub.engine.connection import Connection
 from iothub.engine.desk import Desk
 from iothub.engine.emission import Emission
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
+from iothub.engine.state import Connection
 from iothub.engine.turn import Turn
 
 _CONNECT = 0x10

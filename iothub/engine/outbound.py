@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from iothub.base.reasons import Drop
-from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import RETAIN_FLAG
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import SPAN, Window
 

@@ -1,7 +1,6 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
 from iothub.engine.emission cimport Emission
@@ -11,9 +10,8 @@ from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport StoredPublish
 from iothub.engine.publishing cimport Publishing
 from iothub.engine.receipts cimport Receipts
-from iothub.engine.session cimport Session
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.storage cimport Storage
-from iothub.engine.tenant cimport TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 

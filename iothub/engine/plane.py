@@ -15,7 +15,6 @@ from iothub.base.clock import Clock
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
-from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.desk import Desk
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
@@ -30,10 +29,9 @@ from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
 from iothub.engine.starving import Starving
+from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
-from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire

@@ -25,11 +25,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.doors cimport Doors, Listening
 from iothub.engine.sockets cimport (
     ADMITTED, BLOCKED, CLOSING, DEAD, DIRTY, DOOMED, DRAINING, FAREWELL, PAUSED, WARM, Share, Socket, Sockets,
 )
+from iothub.engine.state cimport Connection
 from iothub.engine.syscalls cimport *
 
 from iothub.base.reasons import Reason

@@ -11,15 +11,14 @@ from collections import deque
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
-from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import check_topic_name
+from iothub.engine.inbound_qos2 import FINISHING, FREE, ROUTED, STORING, UNSTORED
 from iothub.engine.message import Message, blocks, received
-from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
+from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.quota import LATER, PASSED, RATE, Gate
 from iothub.engine.router import Route
-from iothub.engine.session import FINISHING, ROUTED, STORING, UNSTORED, Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import AckSlot, Connection, Session, TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Wire
@@ -89,19 +88,17 @@ class Publishing:
             self.fail(connection, code)
             return True
         qos = header >> 1 & 3
-        known = 0
-        if qos:
-            if qos == 2 and session.inbound is not None:
-                known = session.inbound.get(wire.packet_id, 0)
-            if known == 0 and self._is_full(connection):
-                if connection.version == 5:
-                    self.exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
-                    return True
-                connection.is_blocked = connection.is_unanswered = True
-                self.pause(connection)
-                return False
-        if known:
-            return self._publish_again(connection, session, tenant, known)
+        if qos == 2 and session.inbound is not None:
+            known = session.inbound.get(wire.packet_id, FREE)
+            if known != FREE:
+                return self._publish_again(connection, session, tenant, known)
+        if qos and self._is_full(connection):
+            if connection.version == 5:
+                self.exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
+                return True
+            connection.is_blocked = connection.is_unanswered = True
+            self.pause(connection)
+            return False
         verdict = self.gate.admit(connection, session, tenant, length)
         if verdict == LATER:
             self._block(connection, self.gate.wait)

@@ -1,8 +1,6 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 
 

@@ -6,10 +6,8 @@ Knows no quota names and nothing of how a refusal is told to the client.
 
 from __future__ import annotations
 
-from iothub.engine.connection import Connection
 from iothub.engine.limits import DeviceMeters
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.engine.turn import Turn
 
 PASSED = 0

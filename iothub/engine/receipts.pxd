@@ -1,9 +1,8 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.emission cimport Emission
 from iothub.engine.outbound cimport Outbound
-from iothub.engine.session cimport Session
+from iothub.engine.state cimport Connection, Session
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 

@@ -6,10 +6,9 @@ Knows no bytes of other packets, and nothing of what the client publishes.
 
 from __future__ import annotations
 
-from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.outbound import Outbound
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import SPAN, WAIT_PUBCOMP
 

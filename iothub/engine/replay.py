@@ -14,7 +14,7 @@ from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 
 LIVE_TOPICS = 16_384  # remembered per session by name; beyond, what is newer is known by its version alone

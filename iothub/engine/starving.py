@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 from iothub.engine.turn import Turn
 from iothub.engine.wire import Wire
 

@@ -1,11 +1,10 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
-from iothub.engine.outbox cimport AckSlot, QueueTarget, StoredPublish
-from iothub.engine.session cimport Session
+from iothub.engine.outbox cimport QueueTarget, StoredPublish
+from iothub.engine.state cimport AckSlot, Connection, Session
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 

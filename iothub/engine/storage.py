@@ -10,9 +10,10 @@ from typing import Any
 
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
+from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, ROUTED, STORING, UNSTORED
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
-from iothub.engine.session import FINISHING, REFUSED, ROUTED, STORING, UNSTORED, Session
+from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import Window
 
@@ -72,7 +73,7 @@ class Storage:
     def _routed(self, session: Session, publish: StoredPublish, code: int) -> bool:
         """The store has it; whether its answer must wait. What a newer connection has sent again is its own matter."""
         inbound = session.inbound
-        if inbound is None or inbound.get(publish.packet_id, 0) != STORING:
+        if inbound is None or inbound.get(publish.packet_id, FREE) != STORING:
             return False
         if code < 0x80:
             inbound[publish.packet_id] = ROUTED
@@ -124,7 +125,7 @@ class Storage:
             and publish.slot is not None
             and publish.slot.qos == 2
             and (session.connection is None or session.connection is connection)
-            and session.inbound.get(publish.packet_id, 0) == STORING
+            and session.inbound.get(publish.packet_id, FREE) == STORING
         ):
             if not may_answer:
                 session.inbound[publish.packet_id] = UNSTORED

@@ -1,9 +1,7 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 
 
 @cython.final

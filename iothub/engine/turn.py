@@ -12,12 +12,10 @@ from typing import Any
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.counters import Counters
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.ports import Observer, Store
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 
 
 class Turn:

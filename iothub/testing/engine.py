@@ -12,14 +12,12 @@ from typing import Any
 
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.testing.clock import ManualClock
 
 CONNACK = b"\x20\x02\x00\x00"

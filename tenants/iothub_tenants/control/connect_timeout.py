@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from iothub.base.clock import Clock
-from iothub.engine.connection import Connection
 from iothub.engine.plane import Plane
+from iothub.engine.state import Connection
 
 MARGIN = 0.1  # of the time in which a client must have connected: at its end the message plane closes without a word
 _TICKS_PER_S = 10  # of the message plane's timers

@@ -7,9 +7,9 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.limits import ListenerInfo
 from iothub.engine.router import Subscription
+from iothub.engine.state import NOTHING, Connection
 from iothub.testing.engine import Bench, LoopbackTransport, ack, packets, publish
 
 

@@ -8,7 +8,7 @@ from iothub.base.reasons import Drop, Reason
 from iothub.engine.buckets import Meter
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.message import Message
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.testing.engine import Bench, ManualStore, TopicPolicy, ack, packets, publish
 
 

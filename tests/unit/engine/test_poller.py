@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import NOTHING
 from iothub.engine.poller import Poller
+from iothub.engine.state import NOTHING
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.engine.inbound_qos2 import STORING, UNSTORED
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.publishing import REASONS
-from iothub.engine.session import STORING, UNSTORED
 from iothub.testing.engine import Bench, ack, packets, publish
 
 

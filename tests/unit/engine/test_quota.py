@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.engine.connection import Connection
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.quota import LATER, PASSED, RATE, SPENT, Gate
+from iothub.engine.state import Connection
 from iothub.testing.engine import Bench, packets, publish
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from iothub.engine.message import Delivery, Message
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.testing.engine import Bench, Permissive, TopicPolicy, packets
 
 
