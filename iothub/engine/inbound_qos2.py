@@ -1,7 +1,7 @@
-"""What is known of a Packet Identifier under which a client publishes with QoS 2: the states.
+"""What is known of a Packet Identifier under which a client publishes with QoS 2: the states, and what moves one to another.
 
-Holds names; `publishing` (PUBLISH), `answers` (PUBREL, removals) and `storage` (appends, claims) go from one to another.
-States are kept in `Session.inbound`; an identifier that is not there is FREE.
+Holds names and the table; `publishing` (PUBLISH), `answers` (PUBREL, removals) and `storage` (appends, claims) do what it says. A test
+drives every cell. States are kept in `Session.inbound`; an identifier that is not there is FREE.
 
     FREE       nothing is known: a PUBLISH under it is a new message
     STORING    delivered to transient receivers, on its way to disk; PUBREC waits for the commit
@@ -9,6 +9,31 @@ States are kept in `Session.inbound`; an identifier that is not there is FREE.
     FINISHING  PUBREL is here, the identifier's removal is on its way to disk; PUBCOMP waits for it
     UNSTORED   nobody knows whether the store has it: a repeated PUBLISH is stored again, and delivered to nobody twice
     REFUSED    its removal is on its way to disk, and then a PUBREC that refuses
+
+The table, of a persistent session; a dot: the state stays. The client hears PUBREC at a PUBLISH in ROUTED and FINISHING, PUBCOMP (0x92:
+Packet Identifier not found) at a PUBREL in FREE.
+
+    event                      FREE       STORING    ROUTED     FINISHING  UNSTORED   REFUSED
+    -------------------------  ---------  ---------  ---------  ---------  ---------  ---------
+    PUBLISH                    STORING    .          .          .          STORING    STORING
+    PUBLISH, PUBREC is owed    STORING    .          .          .          .          .
+    PUBREL                     .          FINISHING  FINISHING  .          FINISHING  .
+    stored                     .          ROUTED     .          .          .          .
+    stored, then refused       .          REFUSED    .          .          .          .
+    not stored, and told so    .          FREE       .          .          .          .
+    not stored, not told       .          UNSTORED   .          .          .          .
+    removed                    .          .          .          FREE       .          FREE
+    removed, nobody waits      .          .          .          FREE       .          UNSTORED
+    not removed                .          .          .          .          .          UNSTORED
+    claimed, recorded          ROUTED     ROUTED     ROUTED     ROUTED     ROUTED     ROUTED
+    claimed, not recorded      .          .          FREE       FREE       .          UNSTORED
+    session ends               .          FREE       FREE       FREE       FREE       FREE
+
+"PUBREC is owed": a PUBLISH with this identifier waits for its answer on the same connection. "not told": 3.x has no such answer, its client
+has gone, or something may have been written; the connection ends. "claimed": the client has come again, here or after a crash.
+
+A transient session ends with its connection, and the store does not record its identifiers: a message that needs no store goes from FREE to
+ROUTED, and one that is refused, or released by PUBREL, makes its identifier FREE at once.
 """
 
 from __future__ import annotations
