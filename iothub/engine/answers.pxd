@@ -4,6 +4,8 @@ from iothub.engine.emission cimport Emission
 from iothub.engine.state cimport AckSlot, Connection, Session
 from iothub.engine.turn cimport Turn
 
+cdef int FINISHING, FREE, REFUSED, UNSTORED
+
 
 @cython.final
 cdef class Answers:

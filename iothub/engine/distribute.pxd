@@ -22,10 +22,10 @@ cdef class Distribution:
     cdef public Turn turn
     cdef public Outbound outbound
     cdef public Py_ssize_t direct, receivers, allowed, slice, budget, spent
-    cdef public bint skip_direct
+    cdef bint skip_direct
 
     @cython.locals(payload=Py_ssize_t, count=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
-    cpdef list distribute(self, TenantPlane tenant, Message message, Route route)
+    cpdef list distribute(self, TenantPlane tenant, Message message, Route route, bint skip_direct)
     @cython.locals(direct=list, queued=list, target=Target, session=Session, qos=int, rest=Target)
     cdef list _line_up(self, TenantPlane tenant, Message message, Route route)
     @cython.locals(waiting=list, last=Slices)

@@ -44,10 +44,16 @@ class Distribution:
         self.slice: int = turn.limits.fanout_slice
         self.budget: int = turn.limits.turn_deliveries
         self.spent = 0  # of it, since the batch began
-        self.skip_direct = False  # a repeated QoS 2 PUBLISH: who needs no queue has it already
+        self.skip_direct = False
 
-    def distribute(self, tenant: TenantPlane, message: Message, route: Route) -> list[QueueTarget] | None:
-        """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none."""
+    def distribute(
+        self, tenant: TenantPlane, message: Message, route: Route, skip_direct: bool
+    ) -> list[QueueTarget] | None:
+        """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none.
+
+        `skip_direct`: a repeated QoS 2 PUBLISH, whoever needs no queue has it already.
+        """
+        self.skip_direct = skip_direct
         self.direct = 0
         self.receivers = 0
         self.allowed = tenant.fanout

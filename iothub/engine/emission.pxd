@@ -11,7 +11,6 @@ from iothub.engine.window cimport Window
 @cython.final
 cdef class Emission:
     cdef public Turn turn
-    cdef public Py_ssize_t topic_length
 
     @cython.locals(
         tenant=TenantPlane, turn=Turn, expiry="long long", left=double, frame=bytes, size=Py_ssize_t, out=bytearray,

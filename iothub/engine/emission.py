@@ -21,7 +21,6 @@ class Emission:
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.topic_length = 0  # of the frame being made
 
     # --- deliveries
 
@@ -50,7 +49,6 @@ class Emission:
                     return self._refuse(session, qos, Drop.EXPIRED)  # [MQTT-3.3.2-5]
                 left = 0.0
             expiry = int(left)
-        self.topic_length = len(message.topic)
         if connection.version == 5 and (expiry >= 0 or identifiers or connection.topic_alias_maximum):
             frame = self._own_frame(connection, message, qos > 0, expiry, identifiers)
         else:
@@ -70,7 +68,7 @@ class Emission:
             if may_have_been_sent:
                 header |= 8  # [MQTT-3.3.1-1]
                 turn.counters.retransmitted += 1
-            self._identify(session, out, start + identifier_at(frame, self.topic_length), qos)
+            self._identify(session, out, start + identifier_at(frame), qos)
         out[start] = header
         self._count(session, message, qos, size)
         return True
@@ -86,7 +84,7 @@ class Emission:
     def _own_frame(
         self, connection: Connection, message: Message, is_identified: bool, expiry: int, identifiers: tuple[int, ...]
     ) -> bytes:
-        """Encode a frame for this receiver alone; `topic_length` is what its topic has there."""
+        """Encode a frame for this receiver alone."""
         alias = 0
         topic = message.topic
         if connection.topic_alias_maximum:
@@ -94,7 +92,6 @@ class Emission:
             if alias < 0:
                 alias = -alias
                 topic = b""
-                self.topic_length = 0
         properties = own_properties(message, expiry, identifiers, alias)
         return assemble(topic, message.payload, properties, True, is_identified)
 

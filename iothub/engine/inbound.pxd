@@ -9,6 +9,8 @@ from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.wire cimport Wire
 
+cdef int CONNECT, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ, DISCONNECT, AUTH, NOT_OVERLOADED, ACCEPTS_NOBODY
+
 
 @cython.final
 cdef class Inbound:

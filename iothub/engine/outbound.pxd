@@ -6,6 +6,8 @@ from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 
+cdef int DROPS_QOS0, SPAN
+
 
 @cython.final
 cdef class Outbound:

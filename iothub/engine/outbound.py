@@ -14,7 +14,7 @@ from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import RETAIN_FLAG
 from iothub.engine.state import Connection, Session
-from iothub.engine.turn import Turn
+from iothub.engine.turn import DROPS_QOS0, Turn
 from iothub.engine.window import SPAN, Window
 
 _WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
@@ -94,7 +94,7 @@ class Outbound:
                 connection.is_congested = True  # written in an earlier batch, and still here
             if waiting > turn.out_hard_bytes or (
                 connection.is_congested
-                and (waiting + session.backlog_bytes > turn.out_soft_bytes or turn.overload_level() > 0)
+                and (waiting + session.backlog_bytes > turn.out_soft_bytes or turn.overload_level() >= DROPS_QOS0)
             ):
                 turn.drop(session.tenant, session, Drop.QOS0_SLOW, 1)
                 return False

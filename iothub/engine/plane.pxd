@@ -15,6 +15,8 @@ from iothub.engine.storage cimport Storage
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 
+cdef int ACCEPTS_NOBODY
+
 
 @cython.final
 cdef class Plane:

@@ -32,7 +32,7 @@ from iothub.engine.router import Subscription
 from iothub.engine.starving import Starving
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
-from iothub.engine.turn import Turn
+from iothub.engine.turn import ACCEPTS_NOBODY, Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire
 
@@ -86,7 +86,7 @@ class Plane:
     ) -> Connection | None:
         """Open a connection; None: too many, or too much is buffered, and the transport closes."""
         turn = self.turn
-        if self.connection_count >= self.limits.connections or turn.overload_level() >= 3:
+        if self.connection_count >= self.limits.connections or turn.overload_level() >= ACCEPTS_NOBODY:
             return None
         turn.look()
         connection = Connection(self, transport, listener, peer, certificate_subject)
@@ -335,8 +335,7 @@ class Plane:
         """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable; 0x88: not now."""
         self.turn.look()
         distribution = self.distribution
-        distribution.skip_direct = False
-        queued = distribution.distribute(tenant, message, tenant.router.match(message.topic))
+        queued = distribution.distribute(tenant, message, tenant.router.match(message.topic), False)
         code = 0
         if distribution.receivers == 0 and queued is None and not message.retain:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
@@ -374,7 +373,7 @@ class Plane:
                 session.connection.packet_bytes = tenant.limits.packet_bytes
 
     def overload_level(self) -> int:
-        """0 to 3; at 3 nobody comes in."""
+        """NOT_OVERLOADED to ACCEPTS_NOBODY: see `iothub.engine.turn`."""
         return self.turn.overload_level()
 
     def settle_reservations(self, sessions: list[Session]) -> None:

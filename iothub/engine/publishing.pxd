@@ -12,6 +12,9 @@ from iothub.engine.state cimport AckSlot, Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.wire cimport Wire
 
+cdef int FINISHING, FREE, ROUTED, STORING, UNSTORED, _ADMITTED, _BLOCKED, _REFUSED
+cdef double RATE
+
 
 @cython.final
 cdef class Publishing:
@@ -25,7 +28,7 @@ cdef class Publishing:
     cpdef object pause(self, Connection connection)
     cpdef object fail(self, Connection connection, int code)
     cpdef object exceed(self, Connection connection, int code, object limit)
-    @cython.locals(wire=Wire, session=Session, tenant=TenantPlane, code=int, qos=int, known=int, verdict=int)
+    @cython.locals(wire=Wire, session=Session, tenant=TenantPlane, code=int, qos=int, known=int, wait=double)
     cpdef bint publish(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header) except -1
     cdef bint _is_full(self, Connection connection) except -1
     @cython.locals(wire=Wire, topic=bytes, alias=int, aliases=dict, known=bytes, code=int)

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from iothub.engine.limits import DeviceMeters
 from iothub.engine.state import Connection, Session, TenantPlane
-from iothub.engine.turn import Turn
+from iothub.engine.turn import PAUSES_PUBLISHERS, Turn
 
-PASSED = 0
-LATER = 1  # the connection is blocked; the PUBLISH stays where it is
-RATE = 2  # over its rate for longer than it may wait
-SPENT = 3  # a day's or month's allowance is gone
+# What `admit` returns; above 0: seconds until it is worth another try, and the PUBLISH stays where it is.
+PASSED = 0.0
+RATE = -1.0  # over its rate for longer than it may wait
+SPENT = -2.0  # a day's or month's allowance is gone
 
 _NO_METERS = DeviceMeters()
 
 
 class Gate:
-    """The admission of inbound messages. `wait` after LATER: seconds until it is worth another try, 0.0: when the store has room."""
+    """The admission of inbound messages."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.wait = 0.0
 
-    def admit(self, connection: Connection, session: Session, tenant: TenantPlane, size: int) -> int:
-        """Let one message of `size` bytes pass all meters; what one has granted is remembered while another makes it wait."""
+    def admit(self, connection: Connection, session: Session, tenant: TenantPlane, size: int) -> float:
+        """Let one message of `size` bytes pass all meters: PASSED, seconds to wait, RATE or SPENT.
+
+        What one meter has granted is remembered while another makes the message wait.
+        """
         if (
             tenant.inbound_messages is None
             and tenant.inbound_bytes is None
@@ -48,24 +50,21 @@ class Gate:
         ):
             if meter is None or connection.taken_meters & bit:
                 continue
-            wait = meter.take(units, now)
-            if wait > 0.0 and self.later(connection, tenant, wait) == LATER:
-                return LATER
+            wait: float = meter.take(units, now)
+            if wait > 0.0 and self.may_wait(connection, tenant, wait):
+                return wait
             if wait != 0.0:
                 self.turn.observer.limited(tenant, session, name, 1)
                 return RATE if wait > 0.0 else SPENT
             connection.taken_meters |= bit
         return PASSED
 
-    def later(self, connection: Connection, tenant: TenantPlane, wait: float) -> int:
-        """Block, unless that would be for longer than a publisher may be left unread."""
+    def may_wait(self, connection: Connection, tenant: TenantPlane, wait: float) -> bool:
+        """Whether the message may wait so long, on top of what it has waited: a publisher is left unread for `max_pause_s` at most."""
         now = self.turn.now
         if connection.blocked_since == 0.0:
             connection.blocked_since = now
-        if now + wait - connection.blocked_since > tenant.limits.max_pause_s:
-            return RATE
-        self.wait = wait
-        return LATER
+        return now + wait - connection.blocked_since <= tenant.limits.max_pause_s
 
     def forget(self, connection: Connection) -> None:
         """The message was accepted or refused: the next one begins anew."""
@@ -75,7 +74,7 @@ class Gate:
     def must_wait_for_store(self, connection: Connection, needs_store: bool) -> bool:
         """Whether this publisher is too far ahead of the store, the worker holds too much, or routes may be missing here."""
         turn = self.turn
-        if turn.overload_level() >= 2 or turn.is_held():
+        if turn.overload_level() >= PAUSES_PUBLISHERS or turn.is_held():
             return True
         if (
             connection.tenant is not None
@@ -96,7 +95,7 @@ class Gate:
         turn = self.turn
         tenant = connection.tenant
         return (
-            turn.overload_level() < 2
+            turn.overload_level() < PAUSES_PUBLISHERS
             and not turn.is_held()
             and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
             and connection.unstored * 2 <= turn.limits.unstored_per_connection

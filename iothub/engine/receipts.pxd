@@ -6,6 +6,8 @@ from iothub.engine.state cimport Connection, Session
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 
+cdef int DONE, RELEASING, SPAN, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC
+
 
 @cython.final
 cdef class Receipts:

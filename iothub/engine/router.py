@@ -30,6 +30,7 @@ from iothub.engine.trie import Trie
 _TARGET_BYTES = 200  # one Target with its tuples
 _ROUTE_BYTES = 300  # a Route with its two lists and its place in the cache
 _POINTER_BYTES = 8
+_UNKNOWN = -1  # a group has changed
 
 
 class Subscription:
@@ -105,7 +106,7 @@ class Group:
         self.turn = 0
         self.members: list[Subscription] = []
         self.places: dict[Any, int] = {}  # session -> index in members
-        self.persistent = -1  # whether a member's session is; -1: look
+        self.persistent = _UNKNOWN  # whether a member's session is: 0 or 1
 
     def join(self, subscription: Subscription) -> Subscription | None:
         """Add a member; return the subscription it replaces. O(1)."""
@@ -116,7 +117,7 @@ class Group:
             return replaced
         self.places[subscription.session] = len(self.members)
         self.members.append(subscription)
-        self.persistent = -1
+        self.persistent = _UNKNOWN
         return None
 
     def leave(self, session: Any) -> Subscription | None:
@@ -124,7 +125,7 @@ class Group:
         place = self.places.pop(session, None)
         if place is None:
             return None
-        self.persistent = -1
+        self.persistent = _UNKNOWN
         removed = self.members[place]
         last = self.members.pop()
         if last is not removed:
@@ -134,7 +135,7 @@ class Group:
 
     def has_persistent(self) -> bool:
         """Whether a member's session is persistent, so that a message may be stored for it. O(members) after a change, else O(1)."""
-        if self.persistent < 0:
+        if self.persistent == _UNKNOWN:
             self.persistent = 0
             for member in self.members:
                 if member.session.is_persistent:

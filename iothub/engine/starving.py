@@ -10,7 +10,7 @@ from itertools import chain
 
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection
-from iothub.engine.turn import Turn
+from iothub.engine.turn import PAUSES_PUBLISHERS, Turn
 from iothub.engine.wire import Wire
 
 READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
@@ -30,7 +30,7 @@ class Starving:
     def look(self) -> None:
         """Read a chunk more of each; close who has kept the worker full for longer than a publisher may be left unread."""
         turn = self.turn
-        is_full = turn.overload_level() >= 2
+        is_full = turn.overload_level() >= PAUSES_PUBLISHERS
         silent: dict[Connection, float] = {}
         for connection in chain(turn.starved, *turn.before_sinks.values()):
             if connection.is_closing or not _owes(connection):

@@ -8,6 +8,8 @@ from iothub.engine.state cimport AckSlot, Connection, Session
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 
+cdef int FINISHING, FREE, REFUSED, ROUTED, STORING, UNSTORED
+
 
 @cython.final
 cdef class Storage:

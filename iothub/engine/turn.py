@@ -17,12 +17,15 @@ from iothub.engine.limits import PlaneLimits
 from iothub.engine.ports import Observer, Store
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 
+# Overload levels, by `buffered_bytes`.
+NOT_OVERLOADED = 0
+DROPS_QOS0 = 1  # 70 %: QoS 0 to congested connections is dropped
+PAUSES_PUBLISHERS = 2  # 85 %
+ACCEPTS_NOBODY = 3  # 100 %
+
 
 class Turn:
-    """The state of the running batch and of the worker as a whole.
-
-    Overload levels by `buffered_bytes`: 1 (70 %) QoS 0 to congested connections is dropped, 2 (85 %) publishers pause, 3 (100 %) nobody comes in.
-    """
+    """The state of the running batch and of the worker as a whole."""
 
     def __init__(self, clock: Clock, store: Store, limits: PlaneLimits, observer: Observer) -> None:
         self.clock = clock
@@ -129,10 +132,10 @@ class Turn:
         held = self.buffered_bytes
         bound = self.limits.buffered_bytes
         if held * 10 < bound * 7:
-            return 0
+            return NOT_OVERLOADED
         if held * 100 < bound * 85:
-            return 1
-        return 2 if held < bound else 3
+            return DROPS_QOS0
+        return PAUSES_PUBLISHERS if held < bound else ACCEPTS_NOBODY
 
     def is_held(self) -> bool:
         """Whether nothing may be routed now: somebody's subscription may have been acknowledged and not be known here."""
