@@ -1,15 +1,15 @@
 # cython: annotation_typing=False
-"""From a chunk of bytes to packets: the walk, what may come when, and who takes it.
+"""From a chunk of bytes to packets: finds them, checks what may come when, and passes each to its handler.
 
-Knows no sockets and no routes. CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH go to the control plane whole, and the walk
-stops until it answers.
+Knows no sockets and no routes. CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH go to the control plane whole, and parsing
+stops until it answers. `inbound_qos2` has the states of the Packet Identifiers under which clients publish with QoS 2.
 """
 
 from __future__ import annotations
 
 from iothub.base.reasons import Reason
 from iothub.engine.answers import Answers
-from iothub.engine.desk import Desk
+from iothub.engine.control_queue import ControlQueue
 from iothub.engine.emission import Emission
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
@@ -32,11 +32,11 @@ from iothub.engine.wire import (
 _FOR_CONTROL = frozenset((SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH))
 _RECEIPTS = frozenset((PUBACK, PUBREC, PUBCOMP))
 _PASSED = frozenset((PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ))  # receipts may go before these
-_LARGE = 64 << 10  # bytes of an incomplete packet: from here on it is on the books, and grows only while there is room
+_LARGE = 64 << 10  # bytes of an incomplete packet: from here on it is counted, and grows only while there is room
 
 
 class Inbound:
-    """Walks what clients send."""
+    """Parses what clients send."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Inbound:
         answers: Answers,
         receipts: Receipts,
         emission: Emission,
-        desk: Desk,
+        control_queue: ControlQueue,
     ) -> None:
         self.turn = turn
         self.publishing = publishing
@@ -53,9 +53,9 @@ class Inbound:
         self.answers = answers
         self.receipts = receipts
         self.emission = emission
-        self.desk = desk
+        self.control_queue = control_queue
 
-    # --- the walk
+    # --- packets
 
     def feed(self, connection: Connection, data: bytes) -> None:
         """Take a chunk: parse it, or keep it while the parser stands still or a packet is incomplete."""
@@ -72,22 +72,22 @@ class Inbound:
         elif partial is not None:
             partial += data
             if len(partial) >= connection.needed:
-                self.parse(connection)
+                self.parse_kept(connection)
             elif len(partial) >= _LARGE:
                 self._grow(connection, len(partial))
         else:
-            self.walk(connection, data)
+            self.parse(connection, data)
 
-    def parse(self, connection: Connection) -> None:
-        """Walk over what was kept."""
+    def parse_kept(self, connection: Connection) -> None:
+        """Parse what was kept."""
         partial = connection.partial
         if partial is not None:
             connection.partial = None
             if connection.kept_bytes:
                 self.turn.keep(connection, 0)
-            self.walk(connection, bytes(partial))
+            self.parse(connection, bytes(partial))
 
-    def walk(self, connection: Connection, data: bytes) -> None:
+    def parse(self, connection: Connection, data: bytes) -> None:
         """Handle every complete packet of a chunk, in order; keep the rest."""
         at = 0
         end = len(data)
@@ -123,9 +123,9 @@ class Inbound:
             self._read_ahead(connection)
 
     def _grow(self, connection: Connection, size: int) -> None:
-        """Book an incomplete packet, or close: its tenant may have half of what may be buffered, an eighth when that gets scarce, none at the end.
+        """Count an incomplete packet, or close: a tenant may have half of what may be buffered, an eighth under overload, nothing at its last level.
 
-        Nobody pays for another tenant's: who has little goes on under pressure. Before CONNECT `connect_bytes` is the bound.
+        No tenant pays for another one: one that holds little goes on under overload. Before CONNECT `connect_bytes` is the bound.
         """
         turn = self.turn
         tenant = connection.tenant
@@ -229,7 +229,7 @@ class Inbound:
 
     def _to_control(self, connection: Connection, header: int, body: bytes) -> None:
         connection.is_waiting = True
-        self.desk.hand(connection, header, body, self.turn.now)
+        self.control_queue.put(connection, header, body, self.turn.now)
         if connection.is_waiting and not connection.is_closing:
             self.publishing.pause(connection)
 

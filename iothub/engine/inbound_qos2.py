@@ -20,8 +20,8 @@ Packet Identifier not found) at a PUBREL in FREE.
     PUBREL                     .          FINISHING  FINISHING  .          FINISHING  .
     stored                     .          ROUTED     .          .          .          .
     stored, then refused       .          REFUSED    .          .          .          .
-    not stored, and told so    .          FREE       .          .          .          .
-    not stored, not told       .          UNSTORED   .          .          .          .
+    not stored, 0x97 sent      .          FREE       .          .          .          .
+    not stored, no answer      .          UNSTORED   .          .          .          .
     removed                    .          .          .          FREE       .          FREE
     removed, nobody waits      .          .          .          FREE       .          UNSTORED
     not removed                .          .          .          .          .          UNSTORED
@@ -29,7 +29,7 @@ Packet Identifier not found) at a PUBREL in FREE.
     claimed, not recorded      .          .          FREE       FREE       .          UNSTORED
     session ends               .          FREE       FREE       FREE       FREE       FREE
 
-"PUBREC is owed": a PUBLISH with this identifier waits for its answer on the same connection. "not told": 3.x has no such answer, its client
+"PUBREC is owed": a PUBLISH with this identifier waits for its answer on the same connection. "no answer": 3.x has no such answer, its client
 has gone, or something may have been written; the connection ends. "claimed": the client has come again, here or after a crash.
 
 A transient session ends with its connection, and the store does not record its identifiers: a message that needs no store goes from FREE to

@@ -82,7 +82,7 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ListenerInfo:
-    """Which door a connection came through."""
+    """The listener that accepted a connection."""
 
     name: str = "tcp"
     kind: str = "tcp"  # tcp, tls, ws, wss

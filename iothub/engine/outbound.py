@@ -17,8 +17,6 @@ from iothub.engine.state import Connection, Session
 from iothub.engine.turn import DROPS_QOS0, Turn
 from iothub.engine.window import SPAN, Window
 
-_WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
-
 
 class Outbound:
     """Delivers, refills windows and asks the store for what it needs."""
@@ -64,7 +62,7 @@ class Outbound:
         return self._hold(session, Delivery(message, qos, retain, identifiers, 0, group))
 
     def _remember(self, session: Session, delivery: Delivery) -> None:
-        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's books allow."""
+        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's limit of buffered bytes allows."""
         tenant = session.tenant
         turn = self.turn
         if tenant.buffered_bytes >= tenant.limits.buffered_bytes or turn.buffered_bytes >= turn.limits.buffered_bytes:
@@ -290,7 +288,7 @@ class Outbound:
             self.turn.store.ack(session, window.base)
 
     def start(self, session: Session) -> None:
-        """A connection was bound: repeat PUBREL for what was released, in order of position, then walk the queue from its head."""
+        """A connection was bound: repeat PUBREL for what was released, in order of position, then send the queue from its head."""
         connection = session.connection
         window = session.window
         if connection is None:

@@ -20,7 +20,7 @@ cdef int ACCEPTS_NOBODY
 
 @cython.final
 cdef class Plane:
-    cdef public object limits, control, desk, wheel, replays, redistribution, starving, call_soon
+    cdef public object limits, control, control_queue, wheel, replays, redistribution, starving, call_soon
     cdef public bint is_called_soon
     cdef public Turn turn
     cdef public Counters counters
@@ -44,5 +44,5 @@ cdef class Plane:
     cdef object _go_on(self, Connection connection)
     cdef object _unblock(self, Connection connection)
     cdef object _due(self, Connection connection)
-    cdef object _look_at_buffers(self)
-    cdef object _bury(self, Connection connection)
+    cdef object _count_buffers(self)
+    cdef object _close(self, Connection connection)

@@ -1,14 +1,13 @@
 # cython: language_level=3, wraparound=False, binding=False
-"""All device sockets of a process behind one private epoll descriptor: turns, batches, reading and writing. With `sockets` and `doors` the one
-place with libc calls (`syscalls.pxd`).
+"""All device sockets of a process behind one private epoll descriptor: turns, batches, reading and writing.
 
-Knows no MQTT, no filter and no reactor. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
+Knows no MQTT, no filter and no reactor; libc is called (`syscalls.pxd`) here, in `sockets` and in `listeners` alone. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
 times a second, and gives `schedule`, which is called once when output came up outside of a turn and `settle()` should follow.
 
 Theory. A batch is what one `epoll_wait` reported. Bytes are fed, then the plane's `end_batch` wakes whoever has output, then each
 woken socket is written once.
 
-    epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> bury
+    epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> free_closed
 
 Tenants take turns. A tenant that has used its part of a round is passed over until everybody who is ready has been seen; epoll reports
 who was passed over again, behind all others. A client whose bytes take long is read in smaller bites.
@@ -25,9 +24,9 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
-from iothub.engine.doors cimport Doors, Listening
+from iothub.engine.listeners cimport Listener, Listeners
 from iothub.engine.sockets cimport (
-    ADMITTED, BLOCKED, CLOSING, DEAD, DIRTY, DOOMED, DRAINING, FAREWELL, PAUSED, WARM, Share, Socket, Sockets,
+    ADMITTED, BLOCKED, CLOSING, DEAD, DIRTY, DOOMED, DRAINING, FILTERS_ENDED, PAUSED, WARM, Share, Socket, Sockets,
 )
 from iothub.engine.state cimport Connection
 from iothub.engine.syscalls cimport *
@@ -61,7 +60,7 @@ cdef class Poller:
     def __init__(self, plane, schedule):
         self.plane = plane
         self.sockets = Sockets(schedule)
-        self.doors = Doors(self.sockets)
+        self.listeners = Listeners(self.sockets)
         self.warm = []
 
     def __dealloc__(self):
@@ -79,25 +78,25 @@ cdef class Poller:
             "bytes_out": self.bytes_out,
             "recv_calls": self.recv_calls,
             "send_calls": self.send_calls,
-            "accepts": self.doors.accepts,
-            "shed": self.doors.shed,
+            "accepts": self.listeners.accepts,
+            "shed": self.listeners.shed,
         }
 
     def listen(self, int fd, acceptor):
         """Accept from a listening, non-blocking descriptor; takes ownership of it."""
-        self.doors.listen(fd, acceptor)
+        self.listeners.listen(fd, acceptor)
 
     def stop_accepting(self):
-        self.doors.shut()
+        self.listeners.close_all()
 
     def close(self):
-        """Reset every client, tell its connection, free every descriptor."""
+        """Reset every client, call `lost` of its connection, free every descriptor."""
         if self.sockets.epoll_fd < 0:
             return
-        self.doors.shut()
+        self.listeners.close_all()
         self.sockets.is_busy = True
         self.sockets.end_all()
-        self.doors.give_back()
+        self.listeners.close_spare()
 
     cpdef turn(self, double deadline):
         """Drain what is ready, until nothing is or the deadline (monotonic seconds) has passed."""
@@ -132,14 +131,14 @@ cdef class Poller:
         sockets.is_busy = True
         try:
             self.finish_batch()
-            sockets.bury()
+            sockets.free_closed()
         finally:
             sockets.is_busy = False
 
     def tick(self, double now):
-        """Ten times a second: lingering closes end, listeners that were put off try again."""
+        """Ten times a second: lingering closes end, suspended listeners accept again."""
         self.sockets.end_overdue(now)
-        self.doors.open_again()
+        self.listeners.resume()
         self.rest()
         self.settle()
 
@@ -178,7 +177,7 @@ cdef class Poller:
             if is_left_over:
                 mask &= EPOLLIN | EPOLLOUT  # the number may have a new owner since; a needless read does him no harm
             if type(item) is not Socket:
-                self.doors.accept_some(<Listening> item)
+                self.listeners.accept_some(<Listener> item)
             else:
                 socket = <Socket> item
                 if socket.flags & DEAD:
@@ -201,7 +200,7 @@ cdef class Poller:
                 if monotonic() >= deadline:
                     break  # the others are reported again
         self.finish_batch()
-        self.sockets.bury()
+        self.sockets.free_closed()
         return 0
 
     cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1:
@@ -305,7 +304,7 @@ cdef class Poller:
         return 0
 
     cdef bint has_more(self, Socket socket):
-        """Whether the engine has something of a paused client that it has not parsed: perhaps its goodbye."""
+        """Whether the engine has something of a paused client that it has not parsed: perhaps its DISCONNECT."""
         return socket.connection is not None and socket.connection.partial is not None
 
     cdef int finish_batch(self) except -1:
@@ -358,8 +357,8 @@ cdef class Poller:
                 if not socket.flags & WARM:
                     socket.flags |= WARM
                     self.warm.append(socket)
-                if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FAREWELL:
-                    socket.flags |= FAREWELL
+                if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FILTERS_ENDED:
+                    socket.flags |= FILTERS_ENDED
                     socket.stream.farewell()
                     continue
                 if socket.interest & EPOLLOUT:

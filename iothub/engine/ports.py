@@ -97,7 +97,7 @@ class Store(Protocol):
 
 
 class Observer(Protocol):
-    """Who is told what the plane did, for metrics, events and logs; aggregate counters are read from `plane.counters` instead."""
+    """Gets notified of what the plane did, for metrics, events and logs; aggregate counters are read from `plane.counters` instead."""
 
     def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None: ...
 

@@ -117,7 +117,7 @@ class Publishing:
         return self._route(connection, session, tenant, data, at, length, header)
 
     def _is_full(self, connection: Connection) -> bool:
-        """Whether one more QoS 1 or 2 is too many: not completed (5.0), or not answered (3.x, whose clients were told no bound)."""
+        """Whether one more QoS 1 or 2 is too many: not completed (5.0), or not answered (3.x, whose clients know no bound)."""
         if connection.version == 5:
             return connection.inbound_open >= connection.inbound_maximum
         return connection.pending is not None and len(connection.pending) >= connection.inbound_maximum
@@ -407,7 +407,7 @@ class Publishing:
         self.append(publish)
 
     def append(self, publish: StoredPublish) -> None:
-        """Hand over to the store and put it on the books."""
+        """Hand over to the store, and count it as not stored yet."""
         turn = self.turn
         message = publish.message
         if not message.message_id:

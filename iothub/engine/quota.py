@@ -1,7 +1,7 @@
 # cython: annotation_typing=False
 """What an inbound message must pass before it is routed: the meters of device and tenant, day counters, and the state of the store.
 
-Knows no quota names and nothing of how a refusal is told to the client.
+Knows no quota names, and not how a client learns of a refusal.
 """
 
 from __future__ import annotations

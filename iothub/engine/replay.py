@@ -102,7 +102,7 @@ class Replay:
             if running.is_last:
                 self._finish(running)
             else:
-                _tell(running)
+                _notify(running)
 
     def forget(self, session: Session) -> None:
         """The connection ended."""
@@ -114,7 +114,7 @@ class Replay:
         for running in gone:
             running.is_over = True
             running.messages = []
-            _tell(running)
+            _notify(running)
 
     def _finish(self, running: Running) -> None:
         session = running.session
@@ -177,7 +177,7 @@ class Replay:
         session.replay_topics = live
 
 
-def _tell(running: Running) -> None:
+def _notify(running: Running) -> None:
     then, running.then = running.then, None
     if then is not None:
         then()

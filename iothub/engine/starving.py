@@ -17,9 +17,9 @@ READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
 
 
 class Starving:
-    """Looks at `turn.starved`, and at who waits for a sink.
+    """Reads publishers of `turn.starved`, and those that wait for a sink.
 
-    Invariant: whoever has shown all it may, and holds memory, is closed when its pause is over.
+    Invariant: a publisher that has sent all it may, and holds memory, is closed when its pause is over.
     """
 
     def __init__(self, turn: Turn, wire: Wire) -> None:
@@ -27,8 +27,8 @@ class Starving:
         self.wire = wire
         self._silent: dict[Connection, float] = {}  # nothing more of them is read, since then
 
-    def look(self) -> None:
-        """Read a chunk more of each; close who has kept the worker full for longer than a publisher may be left unread."""
+    def read_on(self) -> None:
+        """Read a chunk more of each; close those that have kept the worker full for longer than a publisher may be left unread."""
         turn = self.turn
         is_full = turn.overload_level() >= PAUSES_PUBLISHERS
         silent: dict[Connection, float] = {}

@@ -70,7 +70,7 @@ cdef class Connection:
     cdef public bytearray out, partial
     cdef public Session session
     cdef public TenantPlane tenant
-    cdef public bytes farewell
+    cdef public bytes final_packet
     cdef public list pending
     cdef public dict aliases_in, aliases_out
     cdef unsigned long long _peer_packed
@@ -79,7 +79,7 @@ cdef class Connection:
     cdef public int inbound_open, unstored
     cdef public unsigned short keep_alive_s, inbound_maximum, topic_aliases, topic_alias_maximum
     cdef public unsigned char version, taken_meters
-    cdef public flag is_waiting, is_blocked, is_unanswered, is_paused, is_closing, is_lost, is_buried
+    cdef public flag is_waiting, is_blocked, is_unanswered, is_paused, is_closing, is_lost, is_closed
     cdef public flag is_dirty, is_congested, is_watched, has_connect, is_held_up
 
     cpdef object rest(self)

@@ -25,7 +25,7 @@ from iothub.engine.window import Window
 
 NOTHING = bytearray()
 """What every connection with nothing to send has for its `out`: whoever appends takes a buffer of its own first (`Turn.touch`)."""
-_PINNED = memoryview(NOTHING)  # who forgets to gets a BufferError, and no stranger's bytes
+_PINNED = memoryview(NOTHING)  # an append to it raises BufferError, and no client gets bytes of another one
 
 
 class TenantPlane:
@@ -79,7 +79,7 @@ class TenantPlane:
 
 
 class DenyAll:
-    """The Policy of a session that was given none: doors open only when somebody opens them."""
+    """The Policy of a session that has no other: nothing is allowed."""
 
     version = 0
     publishes_everything = False
@@ -175,8 +175,8 @@ class Session:
             answer = grants[topic] = self.policy.may_receive(topic)
         return answer
 
-    def obey(self, policy: Policy) -> None:
-        """Put a policy in force; every cached answer is forgotten."""
+    def apply_policy(self, policy: Policy) -> None:
+        """Put a policy in force, and forget every cached answer."""
         self.policy = policy
         self.publishes_everything = policy.publishes_everything
         self.receives_everything = policy.receives_everything
@@ -271,7 +271,7 @@ class Connection:
 
     `version` is 0 before CONNECT was accepted. `is_waiting`: the control plane has a packet; `is_blocked`: a PUBLISH waits for a quota or the
     store; in both cases the parser stands still and the transport is paused. `is_unanswered`: blocked until an answer to the client makes room.
-    `is_closing`: noted for burial; nothing is parsed any more. `out` is NOTHING before
+    `is_closing`: ends with the batch, and nothing is parsed any more; `is_closed`: has ended. `out` is NOTHING before
     anything was sent, and again after a `rest`.
     """
 
@@ -297,16 +297,16 @@ class Connection:
         self.is_paused = False
         self.is_closing = False
         self.is_lost = False
-        self.is_buried = False
+        self.is_closed = False
         self.is_dirty = False  # listed for waking at the end of the batch
         self.is_congested = False  # what was written in an earlier batch is still in `out`
-        self.is_watched = False  # its out-buffer is on the books
+        self.is_watched = False  # its out-buffer is counted in `buffered_bytes`
         self.has_connect = False  # the first packet was seen
         self.is_held_up = False  # behind its blocked PUBLISH is a packet that nothing may go before
-        self.accounted = 0  # bytes of `out` that are on the books
-        self.kept_bytes = 0  # of `partial`
+        self.accounted = 0  # bytes of `out` that are counted in `buffered_bytes`
+        self.kept_bytes = 0  # of `partial`, the same
         self.close_reason: Reason | None = None
-        self.farewell = b""
+        self.final_packet = b""
         self.timer: Any = None
         self.last_seen = 0.0
         self.blocked_since = 0.0

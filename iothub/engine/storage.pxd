@@ -33,4 +33,4 @@ cdef class Storage:
     @cython.locals(slot=AckSlot, connection=Connection)
     cdef object _answer(self, StoredPublish publish, int code)
     @cython.locals(turn=Turn, connection=Connection)
-    cdef object _off_the_books(self, StoredPublish publish)
+    cdef object _release(self, StoredPublish publish)

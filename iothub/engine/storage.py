@@ -21,7 +21,7 @@ _FULL = -1
 _UNREADABLE = -3
 _STORE_FAILED = 0x97
 NOT_WILLING = 0x83  # "implementation specific error": valid, but the receiver is not willing to accept it
-GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can tell a store that gave up from a queue that is full
+GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can distinguish a store that gave up from a queue that is full
 
 
 class Storage:
@@ -35,8 +35,8 @@ class Storage:
     # --- appends
 
     def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool) -> None:
-        """Tell the receivers, then acknowledge."""
-        self._off_the_books(publish)
+        """Notify the receivers, then acknowledge."""
+        self._release(publish)
         code = publish.code
         if not is_duplicate and publish.targets:
             accepted = self._notify(publish, positions)
@@ -95,7 +95,7 @@ class Storage:
 
         5.0 hears 0x83 and goes on; in 3.x there is no such answer: the connection ends, the intent stays, and a repeat is for those without it.
         """
-        self._off_the_books(publish)
+        self._release(publish)
         if positions:
             self._notify(publish, positions)
         self._refuse(publish, NOT_WILLING, is_noted or not publish.is_repeat, is_noted)
@@ -105,7 +105,7 @@ class Storage:
 
         That of a repeat may have been written before. The hub's own `on_done` hears 0x88, unless no store will ever take it (`is_final`).
         """
-        self._off_the_books(publish)
+        self._release(publish)
         if is_final or publish.on_done is None:
             self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
         code = _STORE_FAILED if is_final or publish.on_done is None else GAVE_UP
@@ -149,7 +149,7 @@ class Storage:
         if publish.on_done is not None:
             publish.on_done(code)
 
-    def _off_the_books(self, publish: StoredPublish) -> None:
+    def _release(self, publish: StoredPublish) -> None:
         turn = self.turn
         turn.unstored_messages -= 1
         turn.unstored_bytes -= publish.message.size

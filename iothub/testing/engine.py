@@ -1,4 +1,4 @@
-"""Doubles around the message plane: transports, a control plane, a store that commits when told to, and a plane wired to all of them.
+"""Doubles around the message plane: transports, a control plane, a store that commits on request, and a plane wired to all of them.
 
 Knows no sockets, no accounts and no drivers. The store keeps to the rules of the queue port, small enough to be read in one sitting; what it
 has committed survives `crash`, what it has not is gone.

@@ -59,7 +59,9 @@ class Doorstep:
         for connection, one in overdue:
             self.leave(connection)
             one.answer()
-        for connection, body in self._plane.desk.give_up(lambda connection: self._latest(connection) <= now):
+        for connection, body in self._plane.control_queue.take_late_connects(
+            lambda connection: self._latest(connection) <= now
+        ):
             self._turn_away(connection, body)
 
     def _latest(self, connection: Connection) -> float:

@@ -11,7 +11,7 @@ from iothub.testing.engine import Bench, packets, publish
 
 
 class Script:
-    """A meter that answers as told, and counts what it granted."""
+    """A meter with given answers, which counts what it granted."""
 
     def __init__(self, *answers: float) -> None:
         self.answers = list(answers)
@@ -48,7 +48,7 @@ def test_gate_remembers_what_was_granted_while_it_waits() -> None:
     assert messages.granted == 2
 
 
-def test_gate_tells_a_rate_from_an_allowance() -> None:
+def test_gate_distinguishes_a_rate_from_an_allowance() -> None:
     """Waiting longer than a publisher may be left unread is RATE; a day's allowance never comes back in time."""
     bench = Bench()
     connection = bench.client("c").connection
@@ -60,7 +60,7 @@ def test_gate_tells_a_rate_from_an_allowance() -> None:
     assert bench.observer.drops == []
 
 
-def test_gate_holds_back_who_is_ahead_of_the_store() -> None:
+def test_gate_holds_publishers_ahead_of_the_store_back() -> None:
     """By connection and by worker; only what needs the store."""
     bench = Bench(PlaneLimits(unstored_per_connection=4, unstored_messages=100))
     connection = bench.client("c").connection
