@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""From a route to its sessions: No Local, effective QoS, fan-out limits, the member of each shared group; who goes through a queue.
+"""From a route to its sessions: No Local, effective QoS, fan-out limits, the member of each shared group; which of them have a queue.
 
 Knows no bytes and no acknowledgements. Transient receivers get their copy at once; persistent ones are returned for the store.
 """
@@ -51,7 +51,7 @@ class Distribution:
     ) -> list[QueueTarget] | None:
         """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none.
 
-        `skip_direct`: a repeated QoS 2 PUBLISH, whoever needs no queue has it already.
+        `skip_direct`: a repeated QoS 2 PUBLISH, the receivers without a queue have it already.
         """
         self.skip_direct = skip_direct
         self.direct = 0

@@ -5,9 +5,9 @@ drives every cell. States are kept in `Session.inbound`; an identifier that is n
 
     FREE       nothing is known: a PUBLISH under it is a new message
     STORING    delivered to transient receivers, on its way to disk; PUBREC waits for the commit
-    ROUTED     everybody has it: PUBREC is sent or ready, PUBREL is awaited
+    ROUTED     all receivers have it: PUBREC is sent or ready, PUBREL is awaited
     FINISHING  PUBREL is here, the identifier's removal is on its way to disk; PUBCOMP waits for it
-    UNSTORED   nobody knows whether the store has it: a repeated PUBLISH is stored again, and delivered to nobody twice
+    UNSTORED   it is not known whether the store has it: a repeated PUBLISH is stored again, and delivered to no session twice
     REFUSED    its removal is on its way to disk, and then a PUBREC that refuses
 
 The table, of a persistent session; a dot: the state stays. The client hears PUBREC at a PUBLISH in ROUTED and FINISHING, PUBCOMP (0x92:
@@ -23,7 +23,7 @@ Packet Identifier not found) at a PUBREL in FREE.
     not stored, 0x97 sent      .          FREE       .          .          .          .
     not stored, no answer      .          UNSTORED   .          .          .          .
     removed                    .          .          .          FREE       .          FREE
-    removed, nobody waits      .          .          .          FREE       .          UNSTORED
+    removed, PUBREC not owed   .          .          .          FREE       .          UNSTORED
     not removed                .          .          .          .          .          UNSTORED
     claimed, recorded          ROUTED     ROUTED     ROUTED     ROUTED     ROUTED     ROUTED
     claimed, not recorded      .          .          FREE       FREE       .          UNSTORED

@@ -2,7 +2,9 @@
 """From a session to the gate: windows, backlog, drop policy, and the pages of a virtual queue that was left behind.
 
 Knows no routing and no publisher. Everything with QoS > 0 for a persistent session comes out of its queue: from memory with the commit's
-notification while it is caught up, from pages otherwise (storage page, sections 5 and 6).
+notification while it is caught up, from pages otherwise.
+
+Invariant: nothing with QoS > 0 goes to a persistent session before its queue has it and `reserved` covers its position.
 """
 
 from __future__ import annotations
@@ -182,7 +184,7 @@ class Outbound:
             return False
         may_have_been_sent = position > 0 and position <= window.sent_upto
         if position and position + turn.limits.reserve_step // 2 > window.reserved:
-            self._reserve(session, window, position)  # ahead of need, so that nobody waits
+            self._reserve(session, window, position)  # ahead of need, so that no delivery waits for it
         is_sent = self.emission.emit(
             session, connection, message, delivery.qos, delivery.retain, delivery.identifiers, may_have_been_sent
         )
@@ -232,7 +234,7 @@ class Outbound:
         self.pump(session)
 
     def want_page(self, session: Session) -> None:
-        """Ask for the next page, if the session is behind, nobody is reading and the backlog is short."""
+        """Ask for the next page, if the session is behind, no read is running and the backlog is short."""
         if not session.is_behind or session.is_reading or session.connection is None:
             return
         limits = self.turn.limits

@@ -53,6 +53,6 @@ class StoredPublish:
         self.connection: Connection | None = None
         self.slot: AckSlot | None = None
         self.code = 0  # the answer if everything goes well
-        self.has_direct = False  # somebody got it without a queue
+        self.has_direct = False  # a receiver got it without a queue
         self.on_done: Callable[[int], None] | None = None
         self.record: Any = None  # the writer's own place

@@ -40,7 +40,7 @@ _WATCH_BYTES = 16 << 10  # a smaller out-buffer is not counted
 _READ_ON = 1_000  # publishers that wait for one sink, in one tick
 _SILENT = frozenset(
     (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
-)  # nobody listens, or 5.0 forbids DISCONNECT
+)  # the client has gone, or 5.0 forbids DISCONNECT
 _ABORTED = frozenset((Reason.SLOW_CONSUMER,))  # a client that does not read gets no final packet
 
 
@@ -400,7 +400,7 @@ class Plane:
         self._settle()
 
     def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None:
-        """The store gave it up; `is_written`: nobody knows whether it was written. `is_final`: no store will ever take it."""
+        """The store gave it up; `is_written`: it may have been written. `is_final`: no store will ever take it."""
         self.turn.read_clock()
         self.storage.not_stored(publish, is_written, is_final)
         self._settle()
@@ -479,7 +479,7 @@ class Plane:
             self.turn.unblocked.append(connection)
 
     def _read_on_for(self, sink: Any) -> None:
-        """Read on, in their turn, who waits for a sink, until it is full again: looking at more of them than it has room for is work for nothing."""
+        """Read publishers that wait for a sink, in their order, until it is full again or `_READ_ON` were read."""
         turn = self.turn
         waiting = deque([each for each in turn.before_sinks.pop(sink) if not each.is_closing])
         left = _READ_ON

@@ -4,13 +4,13 @@
 Knows no MQTT, no filter and no reactor; libc is called (`syscalls.pxd`) here, in `sockets` and in `listeners` alone. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
 times a second, and gives `schedule`, which is called once when output came up outside of a turn and `settle()` should follow.
 
-Theory. A batch is what one `epoll_wait` reported. Bytes are fed, then the plane's `end_batch` wakes whoever has output, then each
-woken socket is written once.
+Theory. A batch is what one `epoll_wait` reported. Bytes are fed, then the plane's `end_batch` wakes the sockets that have output, and each
+of them is written once.
 
     epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> free_closed
 
-Tenants take turns. A tenant that has used its part of a round is passed over until everybody who is ready has been seen; epoll reports
-who was passed over again, behind all others. A client whose bytes take long is read in smaller bites.
+Tenants take turns. A tenant that has used its part of a round is passed over until all others that are ready have been seen; epoll
+reports its sockets again, behind all others. A client whose bytes take long is read in smaller bites.
 
 Invariant: no exception of a callee leaves a turn.
 """
@@ -143,7 +143,7 @@ cdef class Poller:
         self.settle()
 
     cdef int rest(self) except -1:
-        """Who has written everything since the last tick may be idle from now on, and keeps less; whoever is not pays once in a tick."""
+        """A connection that has written everything since the last tick may be idle from now on, and keeps less; one that is not pays once in a tick."""
         cdef Socket socket
         cdef list warm = self.warm
         self.warm = []
@@ -156,7 +156,7 @@ cdef class Poller:
     # --- a batch
 
     cdef int batch(self, double deadline) except -1:
-        """Handle the events in hand; what the deadline leaves over is handled first in the next turn, so that nobody starves."""
+        """Handle the reported events; what the deadline leaves over is handled first in the next turn, so that no socket starves."""
         cdef bint is_few = self.event_count <= FEW_EVENTS
         cdef bint is_left_over = self.event_at > 0
         cdef list table = self.sockets.table
@@ -217,7 +217,7 @@ cdef class Poller:
             if socket.passed != <unsigned short> self.round:
                 socket.passed = <unsigned short> self.round
                 return False
-            self.round += 1  # seen for the second time: so has been everybody else who is ready
+            self.round += 1  # seen for the second time: all others that are ready have been seen
             share.round = self.round
             share.used_s = 0.0
         begun = monotonic()
@@ -291,7 +291,7 @@ cdef class Poller:
         return 0
 
     cdef int paused_event(self, Socket socket, uint32_t mask) except -1:
-        """Something happened on a socket that is not read: its end must be noticed, and nothing may be reported for ever."""
+        """Something happened on a socket that is not read: its end must be noticed, and epoll must not report it again and again."""
         cdef Sockets sockets = self.sockets
         if mask & (EPOLLERR | EPOLLHUP):
             return sockets.lose(socket, Reason.NETWORK)
@@ -308,7 +308,7 @@ cdef class Poller:
         return socket.connection is not None and socket.connection.partial is not None
 
     cdef int finish_batch(self) except -1:
-        """The plane wakes who has output, each is written once; then those end that must, which may give others output."""
+        """The plane wakes the sockets that have output, each is written once; then those end that must, which may give others output."""
         cdef Sockets sockets = self.sockets
         cdef list dirty
         cdef Socket socket

@@ -419,7 +419,7 @@ class Publishing:
     def _refuse_quota(
         self, connection: Connection, session: Session, tenant: TenantPlane, qos: int, is_rate: bool
     ) -> None:
-        """Tenancy page, section 4: rate over its bound, or a day's allowance spent."""
+        """Refuse what is over its rate, or beyond a day's allowance: 0x97 where 5.0 has an answer; else the connection ends, or QoS 0 is dropped."""
         self.gate.forget(connection)
         self.turn.drop(tenant, session, Drop.QUOTA, 1)
         if connection.version == 5:

@@ -1,8 +1,8 @@
 # cython: annotation_typing=False
 """Retained messages for one new subscription: RETAIN 1, in slices, never older than what was delivered live meanwhile.
 
-Knows no retained store and no Retain Handling: whoever calls has decided what is to be sent, and brings it page by page (`feed`), the next one
-when the last is through: nobody holds more than a page for a client that reads slowly, or not at all.
+Knows no retained store and no Retain Handling: the caller has decided what is to be sent, and brings it page by page (`feed`), the next one
+when the last is through: no more than a page is in memory for a client that reads slowly, or not at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIVE_TOPICS = 16_384  # remembered per session by name; beyond, what is newer is
 
 
 class Running:
-    """One replay that is not finished. `then`: to be called when its page is through, or nobody is there any more."""
+    """One replay that is not finished. `then`: to be called when its page is through, or its client has gone."""
 
     def __init__(self, session: Session, subscription: Subscription) -> None:
         self.session = session

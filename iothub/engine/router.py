@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""Who gets a message: one router per tenant, from a Topic Name to the subscriptions that match it.
+"""The receivers of a message: one router per tenant, from a Topic Name to the subscriptions that match it.
 
 Knows no other tenant (there is nothing in it to leak), no policy, no windows and no bytes on a wire. Sessions are
 opaque: only their identity counts. Filters and topics were checked (`iothub.engine.filters`) before they come here.
@@ -14,8 +14,8 @@ Theory. An exact filter is found in a dictionary, a wildcard filter in a trie; i
 A change of an exact filter forgets one topic. A change of a wildcard filter begins a new generation of this router's
 cache: all its routes are dropped at once, so that no stale one keeps a session alive; each was paid for when it was put in.
 
-Invariants. A Route, its lists and its Targets never change once they were handed out: who delivers in slices may keep
-them. A Group is one object for as long as it has members, and its member list is live: whoever left is never chosen.
+Invariants. A Route, its lists and its Targets never change once they were returned: a delivery in slices may keep
+them. A Group is one object for as long as it has members, and its member list is live: a member that left is never chosen.
 Empty Subscribers are never kept.
 """
 
@@ -97,7 +97,7 @@ def without_no_local(target: Target) -> Target | None:
 class Group:
     """One `$share` group: a name, a filter, and its members as they are now; one of them gets each message (§4.8.2).
 
-    `turn` belongs to whoever chooses the member (round robin).
+    `turn` belongs to the caller that chooses the member (round robin).
     """
 
     def __init__(self, name: bytes, filter: bytes) -> None:
@@ -145,7 +145,7 @@ class Group:
 
 
 class Route(Entry):
-    """Everybody who gets a topic: one Target per session, and the shared groups. Immutable."""
+    """All receivers of a topic: one Target per session, and the shared groups. Immutable."""
 
     def __init__(self, targets: list[Target], groups: list[Group], size: int) -> None:
         self.size = size

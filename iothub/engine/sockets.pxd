@@ -10,7 +10,7 @@ cdef enum:
     CLOSING = 8  # write what is there, then end
     DOOMED = 16  # reset at the end of the batch
     DRAINING = 32  # our end is shut and the connection is gone; unread bytes are thrown away until the peer closes too
-    DEAD = 64  # closed for everybody; its descriptor is freed at the end of the batch
+    DEAD = 64  # closed; its descriptor is freed at the end of the batch
     ADMITTED = 128  # has a session: big reads
     FILTERS_ENDED = 256  # the filters have written their last bytes (TLS close_notify, WebSocket Close)
     WARM = 512  # has written everything, a moment ago

@@ -100,7 +100,7 @@ cdef class Sockets:
     # --- descriptors
 
     cdef void wanted(self):
-        """Something is to be written or closed; outside of a turn somebody must call `settle`."""
+        """Something is to be written or closed; outside of a turn `schedule` must lead to a call of `settle`."""
         if not self.is_busy and not self.is_scheduled:
             self.is_scheduled = True
             self.schedule()
@@ -128,7 +128,7 @@ cdef class Sockets:
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, socket.fd, &event) == 0:
             socket.interest = interest
 
-    # --- who ends
+    # --- ends
 
     cdef int end_noted(self) except -1:
         """End those that must, which may give others output."""

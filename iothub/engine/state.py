@@ -24,7 +24,7 @@ from iothub.engine.router import Router, Subscription
 from iothub.engine.window import Window
 
 NOTHING = bytearray()
-"""What every connection with nothing to send has for its `out`: whoever appends takes a buffer of its own first (`Turn.touch`)."""
+"""What every connection with nothing to send has for its `out`: before anything is appended it gets a buffer of its own (`Turn.touch`)."""
 _PINNED = memoryview(NOTHING)  # an append to it raises BufferError, and no client gets bytes of another one
 
 
@@ -67,7 +67,7 @@ class TenantPlane:
 
     @property
     def limits(self) -> TenantLimits:
-        """What holds now. Those of every message are at hand as plain numbers too: `fanout`, `fanout_bytes`, `user_properties`."""
+        """What holds now. Those that every message needs are plain numbers too: `fanout`, `fanout_bytes`, `user_properties`."""
         return self._limits
 
     @limits.setter
@@ -95,7 +95,7 @@ class DenyAll:
 
 
 _DENY_ALL = DenyAll()
-_NO_SUBSCRIPTIONS: Mapping[tuple[bytes | None, bytes], Subscription] = MappingProxyType({})  # nobody can write to it
+_NO_SUBSCRIPTIONS: Mapping[tuple[bytes | None, bytes], Subscription] = MappingProxyType({})  # read-only
 
 
 class Session:
@@ -122,7 +122,7 @@ class Session:
         self.epoch = epoch
         self.connection: Connection | None = None
         self.policy: Policy = _DENY_ALL
-        self.publishes_everything = False  # the policy's answers, at hand
+        self.publishes_everything = False  # copies of the policy's answers
         self.receives_everything = False
         self.subscriptions = _NO_SUBSCRIPTIONS  # by group and Topic Filter; changed by `note` and `forget`
         self.control: Any = None

@@ -1,7 +1,10 @@
 # cython: annotation_typing=False
-"""The plane's side of the store: what a commit, a failure and a claim mean for sessions and for the publisher who waits.
+"""The plane's side of the store: what a commit, a failure and a claim mean for sessions and for the publisher that waits.
 
-Knows no driver and no record format. Storage page, sections 4 to 6, is the law here.
+Knows no driver and no record format.
+
+Invariants. PUBACK and PUBREC leave after the commit, PUBCOMP after the removal of the Packet Identifier is durable. What is on disk at a claim
+wins over what this hub remembers.
 """
 
 from __future__ import annotations

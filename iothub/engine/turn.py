@@ -138,7 +138,7 @@ class Turn:
         return PAUSES_PUBLISHERS if held < bound else ACCEPTS_NOBODY
 
     def is_held(self) -> bool:
-        """Whether nothing may be routed now: somebody's subscription may have been acknowledged and not be known here."""
+        """Whether nothing may be routed now: another hub may have acknowledged a subscription that is not known here."""
         return self.now >= self.held_at
 
     def is_store_full(self) -> bool:

@@ -130,7 +130,7 @@ class Window:
     def restore(self, head: int, tail: int, reserved: int, released: tuple[int, ...]) -> None:
         """Begin again at the durable head, as a claim found it.
 
-        After the hub died nobody knows what was sent: everything reserved may have been, as far as it existed. While the hub lives it knows.
+        After a crash it is not known what was sent: everything reserved may have been, as far as it existed. A hub that has not ended knows.
         """
         self.base = self.taken = self.durable_head = self.asked_head = head
         self.reserved = self.asked_reserved = reserved

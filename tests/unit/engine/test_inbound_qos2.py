@@ -81,9 +81,9 @@ class Case:
 
     def remove(self) -> None:
         self.owe(-0x97)
-        self.remove_for_nobody()
+        self.remove_without_owing()
 
-    def remove_for_nobody(self) -> None:
+    def remove_without_owing(self) -> None:
         self.put()
         self.bench.plane.inbound_finished(self.publisher.session, 1)
 
@@ -113,7 +113,7 @@ EVENTS: dict[str, Callable[[Case], None]] = {
     "not stored, 0x97 sent": Case.fail,
     "not stored, no answer": Case.fail_without_an_answer,
     "removed": Case.remove,
-    "removed, nobody waits": Case.remove_for_nobody,
+    "removed, PUBREC not owed": Case.remove_without_owing,
     "not removed": Case.keep,
     "claimed, recorded": Case.claim_recorded,
     "claimed, not recorded": Case.claim,
@@ -145,7 +145,7 @@ def test_table_says_what_the_plane_does(cell: tuple[str, str], after: str) -> No
 
 @pytest.mark.parametrize("before", STATES.values(), ids=STATES)
 def test_client_hears_at_once_what_needs_no_disk(before: int) -> None:
-    """PUBREC for what everybody has already, PUBCOMP for what is not known; everything else waits."""
+    """PUBREC for what all receivers have already, PUBCOMP for what is not known; everything else waits."""
     published, released = Case(before), Case(before)
 
     published.put()

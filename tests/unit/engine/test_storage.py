@@ -1,4 +1,4 @@
-"""Persistent sessions: caught up and behind, what is durable before what is sent, claims, DUP, the durable head (storage page, 5 and 6)."""
+"""Persistent sessions: caught up and behind, what is durable before what is sent, claims, DUP, the durable head."""
 
 from __future__ import annotations
 
