@@ -7,6 +7,8 @@ from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 
+cdef int PUBACK
+
 
 @cython.final
 cdef class Emission:

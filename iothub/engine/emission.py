@@ -12,6 +12,7 @@ from iothub.engine.limits import DeviceMeters
 from iothub.engine.message import Message, blocks
 from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
+from iothub.engine.wire import PUBACK
 
 _NO_METERS = DeviceMeters()
 
@@ -187,7 +188,7 @@ class Emission:
         counters = turn.counters
         counters.bytes_sent += size
         kind = header >> 4
-        if kind == 4:
+        if kind == PUBACK:
             counters.puback_sent += 1
         else:
             counters.others_sent[kind] += 1

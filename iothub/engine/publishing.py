@@ -16,7 +16,7 @@ from iothub.engine.filters import check_topic_name
 from iothub.engine.inbound_qos2 import FINISHING, FREE, ROUTED, STORING, UNSTORED
 from iothub.engine.message import Message, blocks, received
 from iothub.engine.outbox import QueueTarget, StoredPublish
-from iothub.engine.quota import RATE, Gate
+from iothub.engine.quota import RATE, SINK_BYTES, SINK_MESSAGES, Gate
 from iothub.engine.router import Route
 from iothub.engine.state import AckSlot, Connection, Session, TenantPlane
 from iothub.engine.turn import Turn
@@ -264,8 +264,8 @@ class Publishing:
         gate = self.gate
         size = len(self.wire.topic) + len(self.wire.payload) + len(self.wire.properties)
         for bit, meter, units, name in (
-            (64, tenant.sink_messages, count, "sink_messages"),
-            (128, tenant.sink_bytes, count * size, "sink_bytes"),
+            (SINK_MESSAGES, tenant.sink_messages, count, "sink_messages"),
+            (SINK_BYTES, tenant.sink_bytes, count * size, "sink_bytes"),
         ):
             if meter is None or connection.taken_meters & bit:
                 continue

@@ -15,6 +15,16 @@ PASSED = 0.0
 RATE = -1.0  # over its rate for longer than it may wait
 SPENT = -2.0  # a day's or month's allowance is gone
 
+# Bits of `Connection.taken_meters`: which meters the blocked PUBLISH has passed.
+_DAY_MESSAGES = 1
+_DAY_BYTES = 2
+_DEVICE_MESSAGES = 4
+_DEVICE_BYTES = 8
+_TENANT_MESSAGES = 16
+_TENANT_BYTES = 32
+SINK_MESSAGES = 64
+SINK_BYTES = 128
+
 _NO_METERS = DeviceMeters()
 
 
@@ -41,12 +51,12 @@ class Gate:
         own = session.meters or _NO_METERS
         # The allowances of a day come last: what a rate refuses does not use them up.
         for bit, meter, units, name in (
-            (4, own.inbound_messages, 1, "device_inbound_messages"),
-            (8, own.inbound_bytes, size, "device_inbound_bytes"),
-            (16, tenant.inbound_messages, 1, "inbound_messages"),
-            (32, tenant.inbound_bytes, size, "inbound_bytes"),
-            (1, tenant.day_messages, 1, "day_messages"),
-            (2, tenant.day_bytes, size, "day_bytes"),
+            (_DEVICE_MESSAGES, own.inbound_messages, 1, "device_inbound_messages"),
+            (_DEVICE_BYTES, own.inbound_bytes, size, "device_inbound_bytes"),
+            (_TENANT_MESSAGES, tenant.inbound_messages, 1, "inbound_messages"),
+            (_TENANT_BYTES, tenant.inbound_bytes, size, "inbound_bytes"),
+            (_DAY_MESSAGES, tenant.day_messages, 1, "day_messages"),
+            (_DAY_BYTES, tenant.day_bytes, size, "day_bytes"),
         ):
             if meter is None or connection.taken_meters & bit:
                 continue

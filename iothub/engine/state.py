@@ -311,7 +311,7 @@ class Connection:
         self.last_seen = 0.0
         self.blocked_since = 0.0
         self.wake_at = 0.0  # when the wheel ends a quota's wait; 0.0: it does not
-        self.taken_meters = 0  # which meters the blocked PUBLISH has passed already
+        self.taken_meters = 0  # which meters the blocked PUBLISH has passed: bits, see `iothub.engine.quota`
         self.keep_alive_s = 0
         self.packet_bytes = 0  # largest packet that the client may send
         self.maximum_packet_size = 0  # largest that it accepts; 0: none
