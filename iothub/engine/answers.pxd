@@ -1,10 +1,10 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.emission cimport Emission
-from iothub.engine.outbox cimport AckSlot
-from iothub.engine.session cimport Session
+from iothub.engine.state cimport AckSlot, Connection, Session
 from iothub.engine.turn cimport Turn
+
+cdef int FINISHING, FREE, REFUSED, UNSTORED
 
 
 @cython.final

@@ -7,10 +7,9 @@ Knows no routes and no quotas: others say the Reason Code.
 from __future__ import annotations
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
-from iothub.engine.outbox import AckSlot
-from iothub.engine.session import FINISHING, REFUSED, UNSTORED, Session
+from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, UNSTORED
+from iothub.engine.state import AckSlot, Connection, Session
 from iothub.engine.turn import Turn
 
 
@@ -60,8 +59,8 @@ class Answers:
     def pubrel(self, connection: Connection, session: Session, packet_id: int) -> None:
         """Forget the identifier, durably first for a persistent session, then PUBCOMP [MQTT-4.3.3-11]."""
         inbound = session.inbound
-        known = 0 if inbound is None else inbound.get(packet_id, 0)
-        if inbound is None or known == 0:
+        known = FREE if inbound is None else inbound.get(packet_id, FREE)
+        if inbound is None or known == FREE:
             self.emission.send_ack(connection, 0x70, packet_id, 0x92)
         elif not session.is_persistent:
             del inbound[packet_id]
@@ -78,7 +77,7 @@ class Answers:
     def finished(self, session: Session, packet_id: int) -> None:
         """The removal of an inbound identifier is durable."""
         inbound = session.inbound
-        known = 0 if inbound is None else inbound.get(packet_id, 0)
+        known = FREE if inbound is None else inbound.get(packet_id, FREE)
         if inbound is None or known not in (FINISHING, REFUSED):
             return
         if known == REFUSED:
@@ -115,7 +114,7 @@ class Answers:
     def not_finished(self, session: Session, packet_id: int) -> None:
         """The store will not remove it: what was refused is not told so, and its client has to send it again."""
         inbound = session.inbound
-        if inbound is None or inbound.get(packet_id, 0) != REFUSED:
+        if inbound is None or inbound.get(packet_id, FREE) != REFUSED:
             return
         inbound[packet_id] = UNSTORED
         if session.connection is not None:

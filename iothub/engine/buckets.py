@@ -8,15 +8,15 @@ Theory. Two kinds of window, because two promises cannot be kept by one:
 
 - Up to 10 s a limit is a *rate*, and what is measured is the rate: within 5 % over any 10 s, from the first message on. A
   bucket that holds b seconds' worth lets 10 + b seconds' worth pass in 10 s, so b must stay below 0.5. A `Bucket` begins
-  with a fifth of a second's worth, never less than one unit (2 % over the first 10 s), and holds another fifth (4 %): who
-  was told to wait may come 0.2 s late, two ticks of the wheel, and nothing is lost. Traffic is smooth: no burst at the
+  with a fifth of a second's worth, never less than one unit (2 % over the first 10 s), and holds another fifth (4 %): a message
+  that has to wait may come 0.2 s late, two ticks of the wheel, and nothing is lost. Traffic is smooth: no burst at the
   beginning of a second and silence for the rest.
 - Above 10 s a limit is a *budget*: "10/1m" means ten at once, if you like, and then no more within that minute; and in
   "500/1s,10000/1m" the second limit only makes sense if it lets bursts pass. A `Budget` counts what was spent in the last
   window, in slots of a fiftieth of it: never more than the limit in any window, at least 98 % of it under constant demand.
 
-What is bigger than a whole window's room does not wait for ever: it passes when the window is rested, and what it takes
-too much is paid off before anything else passes.
+What is bigger than a whole window allows passes when the window is empty, and what it takes too much is paid off before
+anything else passes.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Meter:
         return wait
 
     def wait(self, units: int, now: float) -> float:
-        """Return what `take` would, and take nothing: for who asks several meters before taking from any."""
+        """Return what `take` would, and take nothing: for callers that ask several meters before they take from any."""
         longest = 0.0
         for bucket in self.buckets:
             longest = max(longest, bucket.wait(units, now))

@@ -1,7 +1,7 @@
 # cython: annotation_typing=False
 """What the message plane counts: plain integers, one set for the whole plane and one per tenant.
 
-Knows no metric names and no exposition format: whoever exports them reads the attributes or calls `packets`, `messages` and `drops`.
+Knows no metric names and no exposition format: an exporter reads the attributes or calls `packets`, `messages` and `drops`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport QueueTarget
 from iothub.engine.router cimport Group, Route, Subscription, Target, without_no_local
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 
 
@@ -24,10 +22,10 @@ cdef class Distribution:
     cdef public Turn turn
     cdef public Outbound outbound
     cdef public Py_ssize_t direct, receivers, allowed, slice, budget, spent
-    cdef public bint skip_direct
+    cdef bint skip_direct
 
     @cython.locals(payload=Py_ssize_t, count=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
-    cpdef list distribute(self, TenantPlane tenant, Message message, Route route)
+    cpdef list distribute(self, TenantPlane tenant, Message message, Route route, bint skip_direct)
     @cython.locals(direct=list, queued=list, target=Target, session=Session, qos=int, rest=Target)
     cdef list _line_up(self, TenantPlane tenant, Message message, Route route)
     @cython.locals(waiting=list, last=Slices)

@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""From a route to its sessions: No Local, effective QoS, fan-out limits, the member of each shared group; who goes through a queue.
+"""From a route to its sessions: No Local, effective QoS, fan-out limits, the member of each shared group; which of them have a queue.
 
 Knows no bytes and no acknowledgements. Transient receivers get their copy at once; persistent ones are returned for the store.
 """
@@ -11,8 +11,7 @@ from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget
 from iothub.engine.router import Group, Route, Subscription, Target, without_no_local
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
 
 _MANY = 16  # receivers; messages with fewer do not hold up a turn
@@ -45,10 +44,16 @@ class Distribution:
         self.slice: int = turn.limits.fanout_slice
         self.budget: int = turn.limits.turn_deliveries
         self.spent = 0  # of it, since the batch began
-        self.skip_direct = False  # a repeated QoS 2 PUBLISH: who needs no queue has it already
+        self.skip_direct = False
 
-    def distribute(self, tenant: TenantPlane, message: Message, route: Route) -> list[QueueTarget] | None:
-        """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none."""
+    def distribute(
+        self, tenant: TenantPlane, message: Message, route: Route, skip_direct: bool
+    ) -> list[QueueTarget] | None:
+        """Deliver to transient receivers and QoS 0 receivers; return the persistent ones, None if there are none.
+
+        `skip_direct`: a repeated QoS 2 PUBLISH, the receivers without a queue have it already.
+        """
+        self.skip_direct = skip_direct
         self.direct = 0
         self.receivers = 0
         self.allowed = tenant.fanout

@@ -1,19 +1,18 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.encode cimport append_ack, assemble, identifier_at, own_properties, shared_frame
 from iothub.engine.message cimport Message, blocks
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
+
+cdef int PUBACK
 
 
 @cython.final
 cdef class Emission:
     cdef public Turn turn
-    cdef public Py_ssize_t topic_length
 
     @cython.locals(
         tenant=TenantPlane, turn=Turn, expiry="long long", left=double, frame=bytes, size=Py_ssize_t, out=bytearray,

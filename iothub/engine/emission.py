@@ -7,12 +7,12 @@ Knows no backlog, no queue and no routing: it sends one delivery now, or refuses
 from __future__ import annotations
 
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.connection import Connection
 from iothub.engine.encode import append_ack, assemble, identifier_at, own_properties, shared_frame
 from iothub.engine.limits import DeviceMeters
 from iothub.engine.message import Message, blocks
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
+from iothub.engine.wire import PUBACK
 
 _NO_METERS = DeviceMeters()
 
@@ -22,7 +22,6 @@ class Emission:
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.topic_length = 0  # of the frame being made
 
     # --- deliveries
 
@@ -51,7 +50,6 @@ class Emission:
                     return self._refuse(session, qos, Drop.EXPIRED)  # [MQTT-3.3.2-5]
                 left = 0.0
             expiry = int(left)
-        self.topic_length = len(message.topic)
         if connection.version == 5 and (expiry >= 0 or identifiers or connection.topic_alias_maximum):
             frame = self._own_frame(connection, message, qos > 0, expiry, identifiers)
         else:
@@ -71,7 +69,7 @@ class Emission:
             if may_have_been_sent:
                 header |= 8  # [MQTT-3.3.1-1]
                 turn.counters.retransmitted += 1
-            self._identify(session, out, start + identifier_at(frame, self.topic_length), qos)
+            self._identify(session, out, start + identifier_at(frame), qos)
         out[start] = header
         self._count(session, message, qos, size)
         return True
@@ -87,7 +85,7 @@ class Emission:
     def _own_frame(
         self, connection: Connection, message: Message, is_identified: bool, expiry: int, identifiers: tuple[int, ...]
     ) -> bytes:
-        """Encode a frame for this receiver alone; `topic_length` is what its topic has there."""
+        """Encode a frame for this receiver alone."""
         alias = 0
         topic = message.topic
         if connection.topic_alias_maximum:
@@ -95,7 +93,6 @@ class Emission:
             if alias < 0:
                 alias = -alias
                 topic = b""
-                self.topic_length = 0
         properties = own_properties(message, expiry, identifiers, alias)
         return assemble(topic, message.payload, properties, True, is_identified)
 
@@ -191,7 +188,7 @@ class Emission:
         counters = turn.counters
         counters.bytes_sent += size
         kind = header >> 4
-        if kind == 4:
+        if kind == PUBACK:
             counters.puback_sent += 1
         else:
             counters.others_sent[kind] += 1

@@ -69,12 +69,12 @@ def own_properties(message: Message, expiry: int, identifiers: tuple[int, ...], 
     return properties + message.properties
 
 
-def identifier_at(frame: bytes, topic_length: int) -> int:
-    """Return where the Packet Identifier stands in a PUBLISH frame."""
+def identifier_at(frame: bytes) -> int:
+    """Return where the Packet Identifier stands in a PUBLISH frame: behind Remaining Length and Topic Name."""
     index = 1
     while frame[index] & 0x80:
         index += 1
-    return index + 3 + topic_length
+    return index + 3 + (frame[index + 1] << 8 | frame[index + 2])
 
 
 def append_ack(out: bytearray, header: int, packet_id: int, code: int) -> int:

@@ -1,7 +1,7 @@
 # cython: annotation_typing=False
 """Topic Names and Topic Filters as bytes: is it well formed, does it match, does one filter cover another.
 
-Knows no subscriptions, no sessions and no tenants. Every function is one linear walk over the bytes: nothing recurses,
+Knows no subscriptions, no sessions and no tenants. Every function passes once over the bytes: nothing recurses,
 nothing is split, and no regular expression is ever built from what a client sent.
 """
 
@@ -32,12 +32,12 @@ def split_share(filter: bytes) -> tuple[bytes | None, bytes]:
 
 
 def topic_matches(filter: bytes, topic: bytes) -> bool:
-    """Tell whether a (checked, unshared) Topic Filter matches a (checked) Topic Name. O(bytes)."""
+    """Say whether a (checked, unshared) Topic Filter matches a (checked) Topic Name. O(bytes)."""
     return _fits(filter, topic)
 
 
 def covers(allowed: bytes, requested: bytes) -> bool:
-    """Tell whether `allowed` matches every Topic Name that `requested` can match. Both checked and unshared. O(bytes)."""
+    """Say whether `allowed` matches every Topic Name that `requested` can match. Both checked and unshared. O(bytes)."""
     if requested == b"#" or requested == b"/#":  # no topic is empty: the same sets as "+/#" and "/+/#"
         requested = b"+/#" if requested == b"#" else b"/+/#"
     return _fits(allowed, requested)
@@ -106,7 +106,7 @@ def _has_valid_wildcards(filter: bytes) -> bool:
 
 
 def _fits(pattern: bytes, text: bytes) -> bool:
-    """Walk a filter along a Topic Name, or along another filter: there only "#" fits "#", and "+" no literal."""
+    """Compare a filter with a Topic Name, or with another filter: there only "#" fits "#", and "+" no literal."""
     a = pattern
     b = text
     end_a = len(pattern)

@@ -1,21 +1,21 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.emission cimport Emission
 from iothub.engine.publishing cimport Publishing
 from iothub.engine.receipts cimport Receipts
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.wire cimport Wire
+
+cdef int CONNECT, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ, DISCONNECT, AUTH, NOT_OVERLOADED, ACCEPTS_NOBODY
 
 
 @cython.final
 cdef class Inbound:
     cdef public Turn turn
-    cdef public object desk
+    cdef public object control_queue
     cdef public Publishing publishing
     cdef public Wire wire
     cdef public Answers answers
@@ -25,9 +25,9 @@ cdef class Inbound:
     @cython.locals(turn=Turn, partial=bytearray)
     cpdef object feed(self, Connection connection, bytes data)
     @cython.locals(partial=bytearray)
-    cpdef object parse(self, Connection connection)
+    cpdef object parse_kept(self, Connection connection)
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t, wire=Wire, header=int, length=Py_ssize_t)
-    cpdef object walk(self, Connection connection, bytes data)
+    cpdef object parse(self, Connection connection, bytes data)
     @cython.locals(turn=Turn, tenant=TenantPlane, level=int, share=int, held="long long")
     cdef object _grow(self, Connection connection, Py_ssize_t size)
     @cython.locals(

@@ -1,31 +1,42 @@
 # cython: annotation_typing=False
-"""From a chunk of bytes to packets: the walk, what may come when, and who takes it.
+"""From a chunk of bytes to packets: finds them, checks what may come when, and passes each to its handler.
 
-Knows no sockets and no routes. CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH go to the control plane whole, and the walk
-stops until it answers.
+Knows no sockets and no routes. CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH go to the control plane whole, and parsing
+stops until it answers. `inbound_qos2` has the states of the Packet Identifiers under which clients publish with QoS 2.
 """
 
 from __future__ import annotations
 
 from iothub.base.reasons import Reason
 from iothub.engine.answers import Answers
-from iothub.engine.connection import Connection
-from iothub.engine.desk import Desk
+from iothub.engine.control_queue import ControlQueue
 from iothub.engine.emission import Emission
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
-from iothub.engine.turn import Turn
+from iothub.engine.state import Connection
+from iothub.engine.turn import ACCEPTS_NOBODY, NOT_OVERLOADED, Turn
+from iothub.engine.wire import (
+    AUTH,
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 
-_CONNECT = 0x10
-_AUTH = 15
-_FOR_CONTROL = frozenset((8, 10, 14, 15))
-_RECEIPTS = frozenset((4, 5, 7))
-_PASSED = frozenset((3, 4, 5, 6, 7, 12))  # receipts may go before these
-_LARGE = 64 << 10  # bytes of an incomplete packet: from here on it is on the books, and grows only while there is room
+_FOR_CONTROL = frozenset((SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH))
+_RECEIPTS = frozenset((PUBACK, PUBREC, PUBCOMP))
+_PASSED = frozenset((PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ))  # receipts may go before these
+_LARGE = 64 << 10  # bytes of an incomplete packet: from here on it is counted, and grows only while there is room
 
 
 class Inbound:
-    """Walks what clients send."""
+    """Parses what clients send."""
 
     def __init__(
         self,
@@ -34,7 +45,7 @@ class Inbound:
         answers: Answers,
         receipts: Receipts,
         emission: Emission,
-        desk: Desk,
+        control_queue: ControlQueue,
     ) -> None:
         self.turn = turn
         self.publishing = publishing
@@ -42,9 +53,9 @@ class Inbound:
         self.answers = answers
         self.receipts = receipts
         self.emission = emission
-        self.desk = desk
+        self.control_queue = control_queue
 
-    # --- the walk
+    # --- packets
 
     def feed(self, connection: Connection, data: bytes) -> None:
         """Take a chunk: parse it, or keep it while the parser stands still or a packet is incomplete."""
@@ -61,22 +72,22 @@ class Inbound:
         elif partial is not None:
             partial += data
             if len(partial) >= connection.needed:
-                self.parse(connection)
+                self.parse_kept(connection)
             elif len(partial) >= _LARGE:
                 self._grow(connection, len(partial))
         else:
-            self.walk(connection, data)
+            self.parse(connection, data)
 
-    def parse(self, connection: Connection) -> None:
-        """Walk over what was kept."""
+    def parse_kept(self, connection: Connection) -> None:
+        """Parse what was kept."""
         partial = connection.partial
         if partial is not None:
             connection.partial = None
             if connection.kept_bytes:
                 self.turn.keep(connection, 0)
-            self.walk(connection, bytes(partial))
+            self.parse(connection, bytes(partial))
 
-    def walk(self, connection: Connection, data: bytes) -> None:
+    def parse(self, connection: Connection, data: bytes) -> None:
         """Handle every complete packet of a chunk, in order; keep the rest."""
         at = 0
         end = len(data)
@@ -98,7 +109,7 @@ class Inbound:
             if at + length > end:
                 needed = length
                 break
-            if header >> 4 == 3:
+            if header >> 4 == PUBLISH:
                 if not self.publishing.publish(connection, data, at, length, header):
                     break
             else:
@@ -112,9 +123,9 @@ class Inbound:
             self._read_ahead(connection)
 
     def _grow(self, connection: Connection, size: int) -> None:
-        """Book an incomplete packet, or close: its tenant may have half of what may be buffered, an eighth when that gets scarce, none at the end.
+        """Count an incomplete packet, or close: a tenant may have half of what may be buffered, an eighth under overload, nothing at its last level.
 
-        Nobody pays for another tenant's: who has little goes on under pressure. Before CONNECT `connect_bytes` is the bound.
+        No tenant pays for another one: one that holds little goes on under overload. Before CONNECT `connect_bytes` is the bound.
         """
         turn = self.turn
         tenant = connection.tenant
@@ -122,9 +133,13 @@ class Inbound:
             return
         turn.keep(connection, size)
         level = turn.overload_level()
-        share = 2 if level == 0 else 8
+        share = 2 if level == NOT_OVERLOADED else 8
         held = tenant.buffered_bytes
-        if level >= 3 or held * share >= turn.limits.buffered_bytes or held >= tenant.limits.buffered_bytes:
+        if (
+            level >= ACCEPTS_NOBODY
+            or held * share >= turn.limits.buffered_bytes
+            or held >= tenant.limits.buffered_bytes
+        ):
             turn.close(connection, Reason.OVERLOAD)
 
     def _read_ahead(self, connection: Connection) -> None:
@@ -168,11 +183,11 @@ class Inbound:
         if connection.version:
             return True
         if not connection.has_connect:
-            if header == _CONNECT:
+            if header == CONNECT << 4:
                 return True
-            self.fail(connection, 0x82 if header >> 4 not in (0, 1) else 0x81)
+            self.fail(connection, 0x82 if header >> 4 > CONNECT else 0x81)
             return False
-        if header >> 4 in (_AUTH, 14):
+        if header >> 4 in (AUTH, DISCONNECT):
             return True
         self.fail(connection, 0x82)
         return False
@@ -182,10 +197,10 @@ class Inbound:
         kind = header >> 4
         wire = self.wire
         body = wire.body
-        if 4 <= kind <= 7:
+        if PUBACK <= kind <= PUBCOMP:
             tenant = connection.tenant
             limit = 0 if length < 7 or tenant is None else tenant.user_properties
-            if connection.version == 3 and kind == 6:
+            if connection.version == 3 and kind == PUBREL:
                 header &= 0xF7  # 3.1 sets DUP when it sends a PUBREL again
             code = wire.read_ack(data, body, at + length, header, connection.version == 5, limit)
             if code == 0x97:
@@ -196,25 +211,25 @@ class Inbound:
                 self._ack(connection, kind)
             return
         self.turn.counters.others_received[kind] += 1
-        if kind == 12:
+        if kind == PINGREQ:
             if header != 0xC0 or length != 2:
                 self.fail(connection, 0x81)
             else:
                 self.emission.send(connection, b"\xd0\x00")  # [MQTT-3.12.4-1]
-        elif kind == 1:
+        elif kind == CONNECT:
             if connection.has_connect:
                 self.fail(connection, 0x82)  # [MQTT-3.1.0-2]
             else:
                 connection.has_connect = True
                 self._to_control(connection, header, data[body : at + length])
-        elif kind in _FOR_CONTROL and (kind != _AUTH or connection.version != 4):
+        elif kind in _FOR_CONTROL and (kind != AUTH or connection.version != 4):
             self._to_control(connection, header, data[body : at + length])
         else:
             self.fail(connection, 0x82 if kind else 0x81)
 
     def _to_control(self, connection: Connection, header: int, body: bytes) -> None:
         connection.is_waiting = True
-        self.desk.hand(connection, header, body, self.turn.now)
+        self.control_queue.put(connection, header, body, self.turn.now)
         if connection.is_waiting and not connection.is_closing:
             self.publishing.pause(connection)
 
@@ -244,16 +259,16 @@ class Inbound:
             return
         packet_id = wire.packet_id
         counters = self.turn.counters
-        if kind == 4:
+        if kind == PUBACK:
             counters.puback_received += 1
             if not self.receipts.puback(session, packet_id):
                 self.fail(connection, 0x82)
             return
         counters.others_received[kind] += 1
-        if kind == 5:
+        if kind == PUBREC:
             if not self.receipts.pubrec(session, connection, packet_id, wire.code):
                 self.fail(connection, 0x82)
-        elif kind == 7:
+        elif kind == PUBCOMP:
             if not self.receipts.pubcomp(session, packet_id):
                 self.fail(connection, 0x82)
         else:

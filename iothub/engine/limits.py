@@ -1,6 +1,6 @@
 """The bounds that hold the plane's memory, and what CONNECT agreed on: values made by the control plane, read by the engine.
 
-Knows no quota names and no configuration keys: whoever makes these values maps them.
+Knows no quota names and no configuration keys: the caller that makes these values maps them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ListenerInfo:
-    """Which door a connection came through."""
+    """The listener that accepted a connection."""
 
     name: str = "tcp"
     kind: str = "tcp"  # tcp, tls, ws, wss

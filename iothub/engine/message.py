@@ -38,7 +38,7 @@ class Message:
         self.publisher = publisher  # the Session, for No Local; None for wills, $SYS and the API
         self.publisher_client_id = publisher_client_id
         self.size = len(topic) + len(payload) + len(properties) + 120  # what holding it costs, in bytes
-        # PUBLISH without flags and identifier, by family (3.x, 5.0) and whether it has a Packet Identifier; None until somebody needs it.
+        # PUBLISH without flags and identifier, by family (3.x, 5.0) and whether it has a Packet Identifier; None until a receiver needs it.
         self.frame3: bytes | None = None
         self.frame3_identified: bytes | None = None
         self.frame5: bytes | None = None

@@ -1,12 +1,12 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.emission cimport Emission
 from iothub.engine.message cimport Delivery, Message
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
+
+cdef int DROPS_QOS0, SPAN
 
 
 @cython.final

@@ -2,7 +2,9 @@
 """From a session to the gate: windows, backlog, drop policy, and the pages of a virtual queue that was left behind.
 
 Knows no routing and no publisher. Everything with QoS > 0 for a persistent session comes out of its queue: from memory with the commit's
-notification while it is caught up, from pages otherwise (storage page, sections 5 and 6).
+notification while it is caught up, from pages otherwise.
+
+Invariant: nothing with QoS > 0 goes to a persistent session before its queue has it and `reserved` covers its position.
 """
 
 from __future__ import annotations
@@ -10,15 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from iothub.base.reasons import Drop
-from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import RETAIN_FLAG
-from iothub.engine.session import Session
-from iothub.engine.turn import Turn
+from iothub.engine.state import Connection, Session
+from iothub.engine.turn import DROPS_QOS0, Turn
 from iothub.engine.window import SPAN, Window
-
-_WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
 
 
 class Outbound:
@@ -65,7 +64,7 @@ class Outbound:
         return self._hold(session, Delivery(message, qos, retain, identifiers, 0, group))
 
     def _remember(self, session: Session, delivery: Delivery) -> None:
-        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's books allow."""
+        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's limit of buffered bytes allows."""
         tenant = session.tenant
         turn = self.turn
         if tenant.buffered_bytes >= tenant.limits.buffered_bytes or turn.buffered_bytes >= turn.limits.buffered_bytes:
@@ -95,7 +94,7 @@ class Outbound:
                 connection.is_congested = True  # written in an earlier batch, and still here
             if waiting > turn.out_hard_bytes or (
                 connection.is_congested
-                and (waiting + session.backlog_bytes > turn.out_soft_bytes or turn.overload_level() > 0)
+                and (waiting + session.backlog_bytes > turn.out_soft_bytes or turn.overload_level() >= DROPS_QOS0)
             ):
                 turn.drop(session.tenant, session, Drop.QOS0_SLOW, 1)
                 return False
@@ -185,7 +184,7 @@ class Outbound:
             return False
         may_have_been_sent = position > 0 and position <= window.sent_upto
         if position and position + turn.limits.reserve_step // 2 > window.reserved:
-            self._reserve(session, window, position)  # ahead of need, so that nobody waits
+            self._reserve(session, window, position)  # ahead of need, so that no delivery waits for it
         is_sent = self.emission.emit(
             session, connection, message, delivery.qos, delivery.retain, delivery.identifiers, may_have_been_sent
         )
@@ -235,7 +234,7 @@ class Outbound:
         self.pump(session)
 
     def want_page(self, session: Session) -> None:
-        """Ask for the next page, if the session is behind, nobody is reading and the backlog is short."""
+        """Ask for the next page, if the session is behind, no read is running and the backlog is short."""
         if not session.is_behind or session.is_reading or session.connection is None:
             return
         limits = self.turn.limits
@@ -291,7 +290,7 @@ class Outbound:
             self.turn.store.ack(session, window.base)
 
     def start(self, session: Session) -> None:
-        """A connection was bound: repeat PUBREL for what was released, in order of position, then walk the queue from its head."""
+        """A connection was bound: repeat PUBREL for what was released, in order of position, then send the queue from its head."""
         connection = session.connection
         window = session.window
         if connection is None:

@@ -1,7 +1,7 @@
 cimport cython
 
 from iothub.engine.message cimport Message
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport AckSlot, TenantPlane
 
 
 @cython.final
@@ -12,11 +12,6 @@ cdef class QueueTarget:
     cdef public tuple identifiers
 
     cpdef int flags(self) except -1
-
-
-@cython.final
-cdef class AckSlot:
-    cdef public int packet_id, qos, code
 
 
 @cython.final

@@ -7,15 +7,10 @@ Knows no driver and no record format: `iothub_services.queues.writer` turns a St
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from iothub.engine.message import Message
-
-if TYPE_CHECKING:
-    from iothub.engine.connection import Connection
-    from iothub.engine.session import Session
-    from iothub.engine.tenant import TenantPlane
-
+from iothub.engine.state import AckSlot, Connection, Session, TenantPlane
 
 RETAIN_FLAG = 1  # of a stored record: RETAIN as it must be delivered
 SHARED_FLAG = 2  # it came by a shared subscription: another member gets it if this session ends
@@ -38,15 +33,6 @@ class QueueTarget:
         return (RETAIN_FLAG if self.retain else 0) | (SHARED_FLAG if self.is_shared else 0)
 
 
-class AckSlot:
-    """The place of one PUBACK or PUBREC in the order of its connection's acknowledgements [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
-
-    def __init__(self, packet_id: int, qos: int) -> None:
-        self.packet_id = packet_id
-        self.qos = qos
-        self.code = -1  # Reason Code; -1: not known yet; below: known, but it may not leave yet, because its identifier is not free yet
-
-
 class StoredPublish:
     """One message on its way to disk: the queues of `targets`, the retained set if `retain`, and the publisher's identifier if `inbound`.
 
@@ -67,6 +53,6 @@ class StoredPublish:
         self.connection: Connection | None = None
         self.slot: AckSlot | None = None
         self.code = 0  # the answer if everything goes well
-        self.has_direct = False  # somebody got it without a queue
+        self.has_direct = False  # a receiver got it without a queue
         self.on_done: Callable[[int], None] | None = None
         self.record: Any = None  # the writer's own place

@@ -1,7 +1,6 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
 from iothub.engine.emission cimport Emission
@@ -11,16 +10,17 @@ from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport StoredPublish
 from iothub.engine.publishing cimport Publishing
 from iothub.engine.receipts cimport Receipts
-from iothub.engine.session cimport Session
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.storage cimport Storage
-from iothub.engine.tenant cimport TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
+
+cdef int ACCEPTS_NOBODY
 
 
 @cython.final
 cdef class Plane:
-    cdef public object limits, control, desk, wheel, replays, redistribution, starving, call_soon
+    cdef public object limits, control, control_queue, wheel, replays, redistribution, starving, call_soon
     cdef public bint is_called_soon
     cdef public Turn turn
     cdef public Counters counters
@@ -44,5 +44,5 @@ cdef class Plane:
     cdef object _go_on(self, Connection connection)
     cdef object _unblock(self, Connection connection)
     cdef object _due(self, Connection connection)
-    cdef object _look_at_buffers(self)
-    cdef object _bury(self, Connection connection)
+    cdef object _count_buffers(self)
+    cdef object _close(self, Connection connection)

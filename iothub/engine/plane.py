@@ -1,8 +1,8 @@
 # cython: annotation_typing=False
 """The message plane of one worker: composes the parts, takes bytes from transports, verbs from the control plane and answers from the store.
 
-Knows no sockets, accounts or drivers. Everything runs on the reactor thread. Nothing that is walking sessions or routes ever closes a
-connection: closings are noted, and done when the batch ends.
+Knows no sockets, accounts or drivers. Everything runs on the reactor thread. Nothing that goes through sessions or routes ever closes
+a connection: closings are noted, and done when the batch ends.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from iothub.base.clock import Clock
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
-from iothub.engine.connection import NOTHING, Connection
-from iothub.engine.desk import Desk
+from iothub.engine.control_queue import ControlQueue
 from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
@@ -30,20 +29,19 @@ from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
 from iothub.engine.starving import Starving
+from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
-from iothub.engine.tenant import TenantPlane
-from iothub.engine.turn import Turn
+from iothub.engine.turn import ACCEPTS_NOBODY, Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire
 
-_WATCH_BYTES = 16 << 10  # a smaller out-buffer is not on the books
+_WATCH_BYTES = 16 << 10  # a smaller out-buffer is not counted
 _READ_ON = 1_000  # publishers that wait for one sink, in one tick
 _SILENT = frozenset(
     (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
-)  # nobody listens, or 5.0 forbids DISCONNECT
-_ABORTED = frozenset((Reason.SLOW_CONSUMER,))  # who does not read gets no farewell
+)  # the client has gone, or 5.0 forbids DISCONNECT
+_ABORTED = frozenset((Reason.SLOW_CONSUMER,))  # a client that does not read gets no final packet
 
 
 class Plane:
@@ -69,8 +67,10 @@ class Plane:
         self.distribution = Distribution(self.turn, self.outbound)
         self.answers = Answers(self.turn, self.emission)
         self.publishing = Publishing(self.turn, self.wheel, Wire(), self.distribution, self.answers, message_ids)
-        self.desk = Desk(control)
-        self.inbound = Inbound(self.turn, self.publishing, self.answers, self.receipts, self.emission, self.desk)
+        self.control_queue = ControlQueue(control)
+        self.inbound = Inbound(
+            self.turn, self.publishing, self.answers, self.receipts, self.emission, self.control_queue
+        )
         self.storage = Storage(self.turn, self.answers, self.outbound)
         self.replays = Replay(self.turn, self.publishing, self.outbound)
         self.redistribution = Redistribution(self.turn, self.publishing, self.distribution)
@@ -88,16 +88,16 @@ class Plane:
     ) -> Connection | None:
         """Open a connection; None: too many, or too much is buffered, and the transport closes."""
         turn = self.turn
-        if self.connection_count >= self.limits.connections or turn.overload_level() >= 3:
+        if self.connection_count >= self.limits.connections or turn.overload_level() >= ACCEPTS_NOBODY:
             return None
-        turn.look()
+        turn.read_clock()
         connection = Connection(self, transport, listener, peer, certificate_subject)
         connection.packet_bytes = self.limits.connect_bytes
         connection.last_seen = turn.now
         connection.timer = self.wheel.schedule(turn.now + self.limits.connect_timeout_s, connection)
         self.connection_count += 1
         was_open = turn.is_open
-        turn.is_open = True  # whom `opened` refuses is buried when the transport knows its connection
+        turn.is_open = True  # a connection that `opened` refuses is closed when its transport knows it
         self.control.opened(connection)
         turn.is_open = was_open
         return connection
@@ -118,10 +118,10 @@ class Plane:
         self._settle()
 
     def end_batch(self) -> None:
-        """Parse what was resumed, bury what is closing, wake the transports that have something to write."""
+        """Parse what was resumed, close what must end, wake the transports that have something to write."""
         turn = self.turn
         turn.begin()
-        while turn.unblocked or turn.closings or self.desk.serve():
+        while turn.unblocked or turn.closings or self.control_queue.serve_next():
             unblocked = turn.unblocked
             turn.unblocked = []
             for connection in unblocked:
@@ -129,11 +129,11 @@ class Plane:
             closings = turn.closings
             turn.closings = []
             for connection in closings:
-                self._bury(connection)
+                self._close(connection)
         self.distribution.spent = 0
         if turn.slicing:
             self.distribution.go_on()
-        if (turn.slicing or not self.desk.is_empty) and self.call_soon is not None and not self.is_called_soon:
+        if (turn.slicing or not self.control_queue.is_empty) and self.call_soon is not None and not self.is_called_soon:
             self.is_called_soon = True
             self.call_soon(self.go_on)
         dirty = turn.dirty
@@ -143,7 +143,7 @@ class Plane:
             if not connection.is_lost:
                 turn.counters.flushes += 1
                 connection.transport.wake()
-                if not connection.is_watched and len(connection.out) >= _WATCH_BYTES and not connection.is_buried:
+                if not connection.is_watched and len(connection.out) >= _WATCH_BYTES and not connection.is_closed:
                     connection.is_watched = True
                     turn.watched.append(connection)
                     turn.account(connection)
@@ -153,18 +153,18 @@ class Plane:
     def go_on(self) -> None:
         """The next slice of what is delivered, and of what is handed to the control plane, over several turns: `call_soon` calls it back."""
         self.is_called_soon = False
-        self.desk.spent = 0
+        self.control_queue.spent = 0
         self._settle()
 
     def tick(self) -> None:
-        """Every 100 ms: timers, durable heads, publishers and deliveries that had to wait, replays, the books."""
+        """Every 100 ms: timers, durable heads, publishers and deliveries that had to wait, replays, buffered bytes."""
         turn = self.turn
         turn.is_open = False
         turn.begin()
-        self.desk.spent = 0
+        self.control_queue.spent = 0
         for connection in self.wheel.advance(turn.now):
             self._due(connection)
-        self._look_at_buffers()
+        self._count_buffers()
         lagging = turn.lagging
         turn.lagging = []
         for session in lagging:
@@ -187,7 +187,7 @@ class Plane:
                 turn.starved.append(connection)
         for sink in list(turn.before_sinks):
             self._read_on_for(sink)
-        self.starving.look()
+        self.starving.read_on()
         self.end_batch()
 
     # --- the control plane: connections
@@ -195,7 +195,7 @@ class Plane:
     def admit(self, connection: Connection, session: Session, settings: ConnectionSettings, connack: bytes) -> None:
         """CONNECT succeeded: bind the session (restored, if it is persistent), send CONNACK, start deliveries, parse on."""
         turn = self.turn
-        turn.look()
+        turn.read_clock()
         if connection.is_closing:
             return
         tenant = session.tenant
@@ -237,9 +237,9 @@ class Plane:
         self.emission.send(connection, packet)
         self._settle()
 
-    def close(self, connection: Connection, reason: Reason, farewell: bytes = b"") -> None:
-        """End a connection after `farewell` (CONNACK with an error, DISCONNECT) was flushed; the first reason counts."""
-        self.turn.close(connection, reason, farewell)
+    def close(self, connection: Connection, reason: Reason, final_packet: bytes = b"") -> None:
+        """End a connection after `final_packet` (CONNACK with an error, DISCONNECT) was flushed; the first reason counts."""
+        self.turn.close(connection, reason, final_packet)
         self._settle()
 
     # --- the control plane: sessions
@@ -280,7 +280,7 @@ class Plane:
         """The session ends: its subscriptions leave the router; what it shared and did not acknowledge goes to another member."""
         if session.is_discarded:
             return
-        self.turn.look()
+        self.turn.read_clock()
         session.is_discarded = True
         self.detach(session)
         tenant = session.tenant
@@ -313,7 +313,7 @@ class Plane:
 
     def redistribute(self, session: Session, records: list[Any], on_done: OnRedistributed) -> None:
         """Give a page of its queue to other members of its shared groups; `on_done` when what they get is durable."""
-        self.turn.look()
+        self.turn.read_clock()
         self.redistribution.redistribute_page(session, records, on_done)
         self._settle()
 
@@ -329,16 +329,15 @@ class Plane:
 
     def policy_changed(self, session: Session, policy: Policy) -> None:
         """Put a new policy in force; every cached answer is forgotten."""
-        session.obey(policy)
+        session.apply_policy(policy)
 
     # --- the control plane: messages
 
     def publish(self, tenant: TenantPlane, message: Message, on_done: Callable[[int], None] | None = None) -> None:
         """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable; 0x88: not now."""
-        self.turn.look()
+        self.turn.read_clock()
         distribution = self.distribution
-        distribution.skip_direct = False
-        queued = distribution.distribute(tenant, message, tenant.router.match(message.topic))
+        queued = distribution.distribute(tenant, message, tenant.router.match(message.topic), False)
         code = 0
         if distribution.receivers == 0 and queued is None and not message.retain:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
@@ -365,7 +364,7 @@ class Plane:
 
     def replay(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
         """Deliver retained messages of one subscription with RETAIN 1, in slices; QoS > 0 of persistent sessions goes through the queue."""
-        self.turn.look()
+        self.turn.read_clock()
         self.replays.start(session, subscription, messages)
         self._settle()
 
@@ -376,7 +375,7 @@ class Plane:
                 session.connection.packet_bytes = tenant.limits.packet_bytes
 
     def overload_level(self) -> int:
-        """0 to 3; at 3 nobody comes in."""
+        """NOT_OVERLOADED to ACCEPTS_NOBODY: see `iothub.engine.turn`."""
         return self.turn.overload_level()
 
     def settle_reservations(self, sessions: list[Session]) -> None:
@@ -387,7 +386,7 @@ class Plane:
 
     def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool = False) -> None:
         """The commit that covers this message is done: `positions` in the order of its targets, or a `Refused`."""
-        self.turn.look()
+        self.turn.read_clock()
         self.storage.stored(publish, positions, is_duplicate)
         self._settle()
 
@@ -396,19 +395,19 @@ class Plane:
 
         `is_noted`: the publisher's own has recorded the QoS 2 identifier, or perhaps.
         """
-        self.turn.look()
+        self.turn.read_clock()
         self.storage.partly_stored(publish, positions, is_noted)
         self._settle()
 
     def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None:
-        """The store gave it up; `is_written`: nobody knows whether it was written. `is_final`: no store will ever take it."""
-        self.turn.look()
+        """The store gave it up; `is_written`: it may have been written. `is_final`: no store will ever take it."""
+        self.turn.read_clock()
         self.storage.not_stored(publish, is_written, is_final)
         self._settle()
 
     def page(self, session: Session, records: list[Any], upto: int, is_short: bool) -> None:
         """The answer to `store.read`; without records and without progress: not now."""
-        self.turn.look()
+        self.turn.read_clock()
         self.outbound.page(session, records, upto, is_short)
         self._settle()
 
@@ -426,13 +425,13 @@ class Plane:
         if window is not None and upto > window.durable_head:
             window.durable_head = upto
             if session.backlog is not None or window.taken < session.loaded:
-                self.turn.look()
+                self.turn.read_clock()
                 self.outbound.pump(session)
                 self._settle()
 
     def released(self, session: Session, position: int) -> None:
         """PUBREC seen: durable for this position."""
-        self.turn.look()
+        self.turn.read_clock()
         self.receipts.released(session, position)
         self._settle()
 
@@ -441,19 +440,19 @@ class Plane:
         window = session.window
         if window is not None and upto > window.reserved:
             window.reserved = upto
-            self.turn.look()
+            self.turn.read_clock()
             self.outbound.pump(session)
             self._settle()
 
     def inbound_finished(self, session: Session, packet_id: int) -> None:
         """An inbound identifier is durably forgotten."""
-        self.turn.look()
+        self.turn.read_clock()
         self.answers.finished(session, packet_id)
         self._settle()
 
     def inbound_not_finished(self, session: Session, packet_id: int) -> None:
         """An inbound identifier cannot be forgotten."""
-        self.turn.look()
+        self.turn.read_clock()
         self.answers.not_finished(session, packet_id)
         self._settle()
 
@@ -468,7 +467,7 @@ class Plane:
         """Read and parse on, unless something else still holds the connection."""
         if connection.is_stalled():
             return
-        self.inbound.parse(connection)
+        self.inbound.parse_kept(connection)
         if connection.is_paused and not connection.is_stalled():
             connection.is_paused = False
             connection.last_seen = self.turn.now  # keep alive stood still
@@ -480,7 +479,7 @@ class Plane:
             self.turn.unblocked.append(connection)
 
     def _read_on_for(self, sink: Any) -> None:
-        """Read on, in their turn, who waits for a sink, until it is full again: looking at more of them than it has room for is work for nothing."""
+        """Read publishers that wait for a sink, in their order, until it is full again or `_READ_ON` were read."""
         turn = self.turn
         waiting = deque([each for each in turn.before_sinks.pop(sink) if not each.is_closing])
         left = _READ_ON
@@ -519,13 +518,13 @@ class Plane:
         else:
             connection.timer = self.wheel.schedule(deadline, connection)
 
-    def _look_at_buffers(self) -> None:
-        """Bring the books up to date for connections whose out-buffer was long."""
+    def _count_buffers(self) -> None:
+        """Count the out-buffers that were long."""
         turn = self.turn
         watched = turn.watched
         turn.watched = []
         for connection in watched:
-            if connection.is_buried:
+            if connection.is_closed:
                 continue
             turn.account(connection)
             if len(connection.out) >= _WATCH_BYTES:
@@ -534,11 +533,11 @@ class Plane:
                 connection.is_watched = False
                 turn.hold_connection(connection, 0)
 
-    def _bury(self, connection: Connection) -> None:
-        """Detach, say farewell, close the socket, tell the control plane: once."""
-        if connection.is_buried:
+    def _close(self, connection: Connection) -> None:
+        """Detach the session, send the final packet, close the socket, notify the control plane: once."""
+        if connection.is_closed:
             return
-        connection.is_buried = True
+        connection.is_closed = True
         reason = connection.close_reason or Reason.NETWORK
         if connection.timer is not None:
             connection.timer.cancel()
@@ -550,15 +549,15 @@ class Plane:
         connection.aliases_out = None
         session = connection.session
         if not connection.is_lost:
-            farewell = connection.farewell
-            if not farewell and connection.version == 5 and reason not in _SILENT:
-                farewell = bytes((0xE0, 0x01, reason.code))
-            if farewell:
+            final_packet = connection.final_packet
+            if not final_packet and connection.version == 5 and reason not in _SILENT:
+                final_packet = bytes((0xE0, 0x01, reason.code))
+            if final_packet:
                 if connection.out is NOTHING:
                     connection.out = bytearray()
-                connection.out += farewell
-                self.counters.others_sent[farewell[0] >> 4] += 1
-                self.counters.bytes_sent += len(farewell)
+                connection.out += final_packet
+                self.counters.others_sent[final_packet[0] >> 4] += 1
+                self.counters.bytes_sent += len(final_packet)
         if session is not None and session.connection is connection:
             self.detach(session)
         if not connection.is_lost:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from iothub.engine.doors cimport Doors
+from iothub.engine.listeners cimport Listeners
 from iothub.engine.sockets cimport Share, Socket, Sockets
 from iothub.engine.syscalls cimport epoll_event
 
@@ -10,7 +10,7 @@ from iothub.engine.syscalls cimport epoll_event
 cdef class Poller:
     cdef object plane
     cdef Sockets sockets
-    cdef Doors doors
+    cdef Listeners listeners
     cdef list warm
     cdef char *buffer
     cdef epoll_event *events

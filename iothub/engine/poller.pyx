@@ -1,17 +1,16 @@
 # cython: language_level=3, wraparound=False, binding=False
-"""All device sockets of a process behind one private epoll descriptor: turns, batches, reading and writing. With `sockets` and `doors` the one
-place with libc calls (`syscalls.pxd`).
+"""All device sockets of a process behind one private epoll descriptor: turns, batches, reading and writing.
 
-Knows no MQTT, no filter and no reactor. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
+Knows no MQTT, no filter and no reactor; libc is called (`syscalls.pxd`) here, in `sockets` and in `listeners` alone. Whoever owns the reactor calls `turn(deadline)` when `fileno()` is readable, `tick(now)` ten
 times a second, and gives `schedule`, which is called once when output came up outside of a turn and `settle()` should follow.
 
-Theory. A batch is what one `epoll_wait` reported. Bytes are fed, then the plane's `end_batch` wakes whoever has output, then each
-woken socket is written once.
+Theory. A batch is what one `epoll_wait` reported. Bytes are fed, then the plane's `end_batch` wakes the sockets that have output, and each
+of them is written once.
 
-    epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> bury
+    epoll_wait -> handle (recv, feed) ... -> end_batch -> flush dirty -> failed, finished, doomed -> (again if any) -> free_closed
 
-Tenants take turns. A tenant that has used its part of a round is passed over until everybody who is ready has been seen; epoll reports
-who was passed over again, behind all others. A client whose bytes take long is read in smaller bites.
+Tenants take turns. A tenant that has used its part of a round is passed over until all others that are ready have been seen; epoll
+reports its sockets again, behind all others. A client whose bytes take long is read in smaller bites.
 
 Invariant: no exception of a callee leaves a turn.
 """
@@ -25,11 +24,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
-from iothub.engine.connection cimport Connection
-from iothub.engine.doors cimport Doors, Listening
+from iothub.engine.listeners cimport Listener, Listeners
 from iothub.engine.sockets cimport (
-    ADMITTED, BLOCKED, CLOSING, DEAD, DIRTY, DOOMED, DRAINING, FAREWELL, PAUSED, WARM, Share, Socket, Sockets,
+    ADMITTED, BLOCKED, CLOSING, DEAD, DIRTY, DOOMED, DRAINING, FILTERS_ENDED, PAUSED, WARM, Share, Socket, Sockets,
 )
+from iothub.engine.state cimport Connection
 from iothub.engine.syscalls cimport *
 
 from iothub.base.reasons import Reason
@@ -61,7 +60,7 @@ cdef class Poller:
     def __init__(self, plane, schedule):
         self.plane = plane
         self.sockets = Sockets(schedule)
-        self.doors = Doors(self.sockets)
+        self.listeners = Listeners(self.sockets)
         self.warm = []
 
     def __dealloc__(self):
@@ -79,25 +78,25 @@ cdef class Poller:
             "bytes_out": self.bytes_out,
             "recv_calls": self.recv_calls,
             "send_calls": self.send_calls,
-            "accepts": self.doors.accepts,
-            "shed": self.doors.shed,
+            "accepts": self.listeners.accepts,
+            "shed": self.listeners.shed,
         }
 
     def listen(self, int fd, acceptor):
         """Accept from a listening, non-blocking descriptor; takes ownership of it."""
-        self.doors.listen(fd, acceptor)
+        self.listeners.listen(fd, acceptor)
 
     def stop_accepting(self):
-        self.doors.shut()
+        self.listeners.close_all()
 
     def close(self):
-        """Reset every client, tell its connection, free every descriptor."""
+        """Reset every client, call `lost` of its connection, free every descriptor."""
         if self.sockets.epoll_fd < 0:
             return
-        self.doors.shut()
+        self.listeners.close_all()
         self.sockets.is_busy = True
         self.sockets.end_all()
-        self.doors.give_back()
+        self.listeners.close_spare()
 
     cpdef turn(self, double deadline):
         """Drain what is ready, until nothing is or the deadline (monotonic seconds) has passed."""
@@ -132,19 +131,19 @@ cdef class Poller:
         sockets.is_busy = True
         try:
             self.finish_batch()
-            sockets.bury()
+            sockets.free_closed()
         finally:
             sockets.is_busy = False
 
     def tick(self, double now):
-        """Ten times a second: lingering closes end, listeners that were put off try again."""
+        """Ten times a second: lingering closes end, suspended listeners accept again."""
         self.sockets.end_overdue(now)
-        self.doors.open_again()
+        self.listeners.resume()
         self.rest()
         self.settle()
 
     cdef int rest(self) except -1:
-        """Who has written everything since the last tick may be idle from now on, and keeps less; whoever is not pays once in a tick."""
+        """A connection that has written everything since the last tick may be idle from now on, and keeps less; one that is not pays once in a tick."""
         cdef Socket socket
         cdef list warm = self.warm
         self.warm = []
@@ -157,7 +156,7 @@ cdef class Poller:
     # --- a batch
 
     cdef int batch(self, double deadline) except -1:
-        """Handle the events in hand; what the deadline leaves over is handled first in the next turn, so that nobody starves."""
+        """Handle the reported events; what the deadline leaves over is handled first in the next turn, so that no socket starves."""
         cdef bint is_few = self.event_count <= FEW_EVENTS
         cdef bint is_left_over = self.event_at > 0
         cdef list table = self.sockets.table
@@ -178,7 +177,7 @@ cdef class Poller:
             if is_left_over:
                 mask &= EPOLLIN | EPOLLOUT  # the number may have a new owner since; a needless read does him no harm
             if type(item) is not Socket:
-                self.doors.accept_some(<Listening> item)
+                self.listeners.accept_some(<Listener> item)
             else:
                 socket = <Socket> item
                 if socket.flags & DEAD:
@@ -201,7 +200,7 @@ cdef class Poller:
                 if monotonic() >= deadline:
                     break  # the others are reported again
         self.finish_batch()
-        self.sockets.bury()
+        self.sockets.free_closed()
         return 0
 
     cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1:
@@ -218,7 +217,7 @@ cdef class Poller:
             if socket.passed != <unsigned short> self.round:
                 socket.passed = <unsigned short> self.round
                 return False
-            self.round += 1  # seen for the second time: so has been everybody else who is ready
+            self.round += 1  # seen for the second time: all others that are ready have been seen
             share.round = self.round
             share.used_s = 0.0
         begun = monotonic()
@@ -292,7 +291,7 @@ cdef class Poller:
         return 0
 
     cdef int paused_event(self, Socket socket, uint32_t mask) except -1:
-        """Something happened on a socket that is not read: its end must be noticed, and nothing may be reported for ever."""
+        """Something happened on a socket that is not read: its end must be noticed, and epoll must not report it again and again."""
         cdef Sockets sockets = self.sockets
         if mask & (EPOLLERR | EPOLLHUP):
             return sockets.lose(socket, Reason.NETWORK)
@@ -305,11 +304,11 @@ cdef class Poller:
         return 0
 
     cdef bint has_more(self, Socket socket):
-        """Whether the engine has something of a paused client that it has not parsed: perhaps its goodbye."""
+        """Whether the engine has something of a paused client that it has not parsed: perhaps its DISCONNECT."""
         return socket.connection is not None and socket.connection.partial is not None
 
     cdef int finish_batch(self) except -1:
-        """The plane wakes who has output, each is written once; then those end that must, which may give others output."""
+        """The plane wakes the sockets that have output, each is written once; then those end that must, which may give others output."""
         cdef Sockets sockets = self.sockets
         cdef list dirty
         cdef Socket socket
@@ -358,8 +357,8 @@ cdef class Poller:
                 if not socket.flags & WARM:
                     socket.flags |= WARM
                     self.warm.append(socket)
-                if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FAREWELL:
-                    socket.flags |= FAREWELL
+                if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FILTERS_ENDED:
+                    socket.flags |= FILTERS_ENDED
                     socket.stream.farewell()
                     continue
                 if socket.interest & EPOLLOUT:

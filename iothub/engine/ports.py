@@ -1,4 +1,4 @@
-"""What the message plane asks of others: four Protocols that higher rooms fulfil. `iothub.hub.compose` wires the real ones.
+"""What the message plane asks of others: Protocols that higher packages fulfil; and the one that connections ask of the plane.
 
 Knows no sockets, no SQL and no asynchronous code: every call here returns at once, and answers come back as calls on the Plane,
 always on the reactor thread and never from inside the call that asked.
@@ -28,6 +28,16 @@ class Transport(Protocol):
 
     def close(self, *, abort: bool = False) -> None:
         """Write what is in `connection.out` and close; `abort` drops it and resets. `connection.lost(reason)` follows once, later."""
+
+
+class ByteSink(Protocol):
+    """Who takes what arrives on a connection. Fulfilled by `iothub.engine.plane`."""
+
+    def feed(self, connection: Any, data: bytes) -> None:
+        """Decrypted, unframed MQTT bytes."""
+
+    def lost(self, connection: Any, reason: Reason) -> None:
+        """The socket is gone; exactly once."""
 
 
 class Control(Protocol):
@@ -87,7 +97,7 @@ class Store(Protocol):
 
 
 class Observer(Protocol):
-    """Who is told what the plane did, for metrics, events and logs; aggregate counters are read from `plane.counters` instead."""
+    """Gets notified of what the plane did, for metrics, events and logs; aggregate counters are read from `plane.counters` instead."""
 
     def dropped(self, tenant: Any, session: Any, drop: Drop, count: int) -> None: ...
 

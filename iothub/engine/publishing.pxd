@@ -1,18 +1,19 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
 from iothub.engine.filters cimport check_topic_name
 from iothub.engine.message cimport Message, blocks, received
-from iothub.engine.outbox cimport AckSlot, StoredPublish
+from iothub.engine.outbox cimport StoredPublish
 from iothub.engine.quota cimport Gate
 from iothub.engine.router cimport Group, Route, Target
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport AckSlot, Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.wire cimport Wire
+
+cdef int FINISHING, FREE, ROUTED, STORING, UNSTORED, _ADMITTED, _BLOCKED, _REFUSED
+cdef double RATE
 
 
 @cython.final
@@ -27,7 +28,7 @@ cdef class Publishing:
     cpdef object pause(self, Connection connection)
     cpdef object fail(self, Connection connection, int code)
     cpdef object exceed(self, Connection connection, int code, object limit)
-    @cython.locals(wire=Wire, session=Session, tenant=TenantPlane, code=int, qos=int, known=int, verdict=int)
+    @cython.locals(wire=Wire, session=Session, tenant=TenantPlane, code=int, qos=int, known=int, wait=double)
     cpdef bint publish(self, Connection connection, bytes data, Py_ssize_t at, Py_ssize_t length, int header) except -1
     cdef bint _is_full(self, Connection connection) except -1
     @cython.locals(wire=Wire, topic=bytes, alias=int, aliases=dict, known=bytes, code=int)

@@ -11,18 +11,22 @@ from collections import deque
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
-from iothub.engine.connection import Connection
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import check_topic_name
+from iothub.engine.inbound_qos2 import FINISHING, FREE, ROUTED, STORING, UNSTORED
 from iothub.engine.message import Message, blocks, received
-from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
-from iothub.engine.quota import LATER, PASSED, RATE, Gate
+from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.quota import RATE, SINK_BYTES, SINK_MESSAGES, Gate
 from iothub.engine.router import Route
-from iothub.engine.session import FINISHING, ROUTED, STORING, UNSTORED, Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import AckSlot, Connection, Session, TenantPlane
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Wire
+
+# What became of a PUBLISH that needs the store or a sink.
+_ADMITTED = 0
+_BLOCKED = 1  # it must wait, and nothing was done
+_REFUSED = 2  # it was answered, or its connection ends
 
 REASONS = {
     0x81: Reason.MALFORMED,
@@ -89,25 +93,23 @@ class Publishing:
             self.fail(connection, code)
             return True
         qos = header >> 1 & 3
-        known = 0
-        if qos:
-            if qos == 2 and session.inbound is not None:
-                known = session.inbound.get(wire.packet_id, 0)
-            if known == 0 and self._is_full(connection):
-                if connection.version == 5:
-                    self.exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
-                    return True
-                connection.is_blocked = connection.is_unanswered = True
-                self.pause(connection)
-                return False
-        if known:
-            return self._publish_again(connection, session, tenant, known)
-        verdict = self.gate.admit(connection, session, tenant, length)
-        if verdict == LATER:
-            self._block(connection, self.gate.wait)
+        if qos == 2 and session.inbound is not None:
+            known = session.inbound.get(wire.packet_id, FREE)
+            if known != FREE:
+                return self._publish_again(connection, session, tenant, known)
+        if qos and self._is_full(connection):
+            if connection.version == 5:
+                self.exceed(connection, 0x93, "inbound_maximum")  # [MQTT-3.3.4-7]
+                return True
+            connection.is_blocked = connection.is_unanswered = True
+            self.pause(connection)
             return False
-        if verdict != PASSED:
-            self._refuse_quota(connection, session, tenant, qos, verdict == RATE)
+        wait = self.gate.admit(connection, session, tenant, length)
+        if wait > 0.0:
+            self._block(connection, wait)
+            return False
+        if wait < 0.0:
+            self._refuse_quota(connection, session, tenant, qos, wait == RATE)
             return True
         if not session.may_publish(wire.topic, self.turn.grants):
             self._deny(connection, session, tenant, qos)
@@ -115,7 +117,7 @@ class Publishing:
         return self._route(connection, session, tenant, data, at, length, header)
 
     def _is_full(self, connection: Connection) -> bool:
-        """Whether one more QoS 1 or 2 is too many: not completed (5.0), or not answered (3.x, whose clients were told no bound)."""
+        """Whether one more QoS 1 or 2 is too many: not completed (5.0), or not answered (3.x, whose clients know no bound)."""
         if connection.version == 5:
             return connection.inbound_open >= connection.inbound_maximum
         return connection.pending is not None and len(connection.pending) >= connection.inbound_maximum
@@ -176,8 +178,8 @@ class Publishing:
             or turn.now >= turn.held_at
         ):
             verdict = self._admit_to_store(connection, session, tenant, route, qos, retain)
-            if verdict != PASSED:
-                return verdict != LATER
+            if verdict != _ADMITTED:
+                return verdict == _REFUSED
         if connection.blocked_since != 0.0 or connection.taken_meters:
             self.gate.forget(connection)
         message = self._message(session, qos, retain)
@@ -209,8 +211,7 @@ class Publishing:
         """Deliver, store what must be stored, and answer now or after the commit. `qos` is the PUBLISH's own."""
         packet_id = self.wire.packet_id
         distribution = self.distribution
-        distribution.skip_direct = False
-        queued = distribution.distribute(tenant, message, route)
+        queued = distribution.distribute(tenant, message, route, False)
         retain = message.retain
         code = 0
         if distribution.receivers == 0 and queued is None and not retain:
@@ -233,23 +234,23 @@ class Publishing:
     def _admit_to_store(
         self, connection: Connection, session: Session, tenant: TenantPlane, route: Route, qos: int, retain: bool
     ) -> int:
-        """Hold back a publisher that is ahead of the store, or whose tenant stores too much; PASSED, LATER, or refused already."""
+        """Hold back a publisher that is ahead of the store, or whose tenant stores too much; admitted, blocked, or refused already."""
         queues = self._count_queues(route, qos)
         needs_store = queues > 0 or retain or (qos == 2 and session.is_persistent)
         gate = self.gate
         if gate.must_wait_for_store(connection, needs_store):
             self._starve(connection)
-            return LATER
+            return _BLOCKED
         if queues and tenant.persistent_fanout is not None:
             wait = tenant.persistent_fanout.take(queues, self.turn.now)
-            if wait > 0.0 and gate.later(connection, tenant, wait) == LATER:
-                self._block(connection, gate.wait)
-                return LATER
+            if wait > 0.0 and gate.may_wait(connection, tenant, wait):
+                self._block(connection, wait)
+                return _BLOCKED
             if wait != 0.0:  # below 0: a calendar window is used up
                 self.turn.observer.limited(tenant, session, "persistent_fanout", 1)
                 self._refuse_quota(connection, session, tenant, qos, wait > 0.0)
-                return RATE
-        return self._admit_to_sinks(connection, session, tenant, route, qos) if tenant.sinks else PASSED
+                return _REFUSED
+        return self._admit_to_sinks(connection, session, tenant, route, qos) if tenant.sinks else _ADMITTED
 
     def _admit_to_sinks(
         self, connection: Connection, session: Session, tenant: TenantPlane, route: Route, qos: int
@@ -257,27 +258,27 @@ class Publishing:
         """Hold back a publisher whose message is for a sink that is full, or beyond the tenant's rates for sinks."""
         count = self._count_sinks(connection, route)
         if count < 0:
-            return LATER
+            return _BLOCKED
         if not count:
-            return PASSED
+            return _ADMITTED
         gate = self.gate
         size = len(self.wire.topic) + len(self.wire.payload) + len(self.wire.properties)
         for bit, meter, units, name in (
-            (64, tenant.sink_messages, count, "sink_messages"),
-            (128, tenant.sink_bytes, count * size, "sink_bytes"),
+            (SINK_MESSAGES, tenant.sink_messages, count, "sink_messages"),
+            (SINK_BYTES, tenant.sink_bytes, count * size, "sink_bytes"),
         ):
             if meter is None or connection.taken_meters & bit:
                 continue
             wait = meter.take(units, self.turn.now)
-            if wait > 0.0 and gate.later(connection, tenant, wait) == LATER:
-                self._block(connection, gate.wait)
-                return LATER
+            if wait > 0.0 and gate.may_wait(connection, tenant, wait):
+                self._block(connection, wait)
+                return _BLOCKED
             if wait != 0.0:
                 self.turn.observer.limited(tenant, session, name, 1)
                 self._refuse_quota(connection, session, tenant, qos, wait > 0.0)
-                return RATE
+                return _REFUSED
             connection.taken_meters |= bit
-        return PASSED
+        return _ADMITTED
 
     def _count_sinks(self, connection: Connection, route: Route) -> int:
         """How many sinks get this; -1: one of them is full, and its publisher is not read until there is room."""
@@ -356,8 +357,7 @@ class Publishing:
             if tenant.sinks and self._count_sinks(connection, route) < 0:
                 return False
             message = self._message(session, 2, False)
-            self.distribution.skip_direct = True
-            queued = self.distribution.distribute(tenant, message, route)
+            queued = self.distribution.distribute(tenant, message, route, True)
             wire.is_repeat = True  # whatever its client says
             self._store(connection, session, tenant, message, queued, False, wire.packet_id, 2, 0)
         return True
@@ -407,7 +407,7 @@ class Publishing:
         self.append(publish)
 
     def append(self, publish: StoredPublish) -> None:
-        """Hand over to the store and put it on the books."""
+        """Hand over to the store, and count it as not stored yet."""
         turn = self.turn
         message = publish.message
         if not message.message_id:
@@ -419,7 +419,7 @@ class Publishing:
     def _refuse_quota(
         self, connection: Connection, session: Session, tenant: TenantPlane, qos: int, is_rate: bool
     ) -> None:
-        """Tenancy page, section 4: rate over its bound, or a day's allowance spent."""
+        """Refuse what is over its rate, or beyond a day's allowance: 0x97 where 5.0 has an answer; else the connection ends, or QoS 0 is dropped."""
         self.gate.forget(connection)
         self.turn.drop(tenant, session, Drop.QUOTA, 1)
         if connection.version == 5:

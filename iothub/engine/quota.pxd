@@ -1,20 +1,19 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
+
+cdef int PAUSES_PUBLISHERS
 
 
 @cython.final
 cdef class Gate:
     cdef public Turn turn
-    cdef public double wait
 
     @cython.locals(now=double, wait=double, bit=int)
-    cpdef int admit(self, Connection connection, Session session, TenantPlane tenant, Py_ssize_t size) except -1
+    cpdef double admit(self, Connection connection, Session session, TenantPlane tenant, Py_ssize_t size) except? -1.0
     @cython.locals(now=double)
-    cpdef int later(self, Connection connection, TenantPlane tenant, double wait) except -1
+    cpdef bint may_wait(self, Connection connection, TenantPlane tenant, double wait) except -1
     cpdef object forget(self, Connection connection)
     @cython.locals(turn=Turn)
     cpdef bint must_wait_for_store(self, Connection connection, bint needs_store) except -1

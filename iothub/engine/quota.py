@@ -1,34 +1,44 @@
 # cython: annotation_typing=False
 """What an inbound message must pass before it is routed: the meters of device and tenant, day counters, and the state of the store.
 
-Knows no quota names and nothing of how a refusal is told to the client.
+Knows no quota names, and not how a client learns of a refusal.
 """
 
 from __future__ import annotations
 
-from iothub.engine.connection import Connection
 from iothub.engine.limits import DeviceMeters
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
-from iothub.engine.turn import Turn
+from iothub.engine.state import Connection, Session, TenantPlane
+from iothub.engine.turn import PAUSES_PUBLISHERS, Turn
 
-PASSED = 0
-LATER = 1  # the connection is blocked; the PUBLISH stays where it is
-RATE = 2  # over its rate for longer than it may wait
-SPENT = 3  # a day's or month's allowance is gone
+# What `admit` returns; above 0: seconds until it is worth another try, and the PUBLISH stays where it is.
+PASSED = 0.0
+RATE = -1.0  # over its rate for longer than it may wait
+SPENT = -2.0  # a day's or month's allowance is gone
+
+# Bits of `Connection.taken_meters`: which meters the blocked PUBLISH has passed.
+_DAY_MESSAGES = 1
+_DAY_BYTES = 2
+_DEVICE_MESSAGES = 4
+_DEVICE_BYTES = 8
+_TENANT_MESSAGES = 16
+_TENANT_BYTES = 32
+SINK_MESSAGES = 64
+SINK_BYTES = 128
 
 _NO_METERS = DeviceMeters()
 
 
 class Gate:
-    """The admission of inbound messages. `wait` after LATER: seconds until it is worth another try, 0.0: when the store has room."""
+    """The admission of inbound messages."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.wait = 0.0
 
-    def admit(self, connection: Connection, session: Session, tenant: TenantPlane, size: int) -> int:
-        """Let one message of `size` bytes pass all meters; what one has granted is remembered while another makes it wait."""
+    def admit(self, connection: Connection, session: Session, tenant: TenantPlane, size: int) -> float:
+        """Let one message of `size` bytes pass all meters: PASSED, seconds to wait, RATE or SPENT.
+
+        What one meter has granted is remembered while another makes the message wait.
+        """
         if (
             tenant.inbound_messages is None
             and tenant.inbound_bytes is None
@@ -41,33 +51,30 @@ class Gate:
         own = session.meters or _NO_METERS
         # The allowances of a day come last: what a rate refuses does not use them up.
         for bit, meter, units, name in (
-            (4, own.inbound_messages, 1, "device_inbound_messages"),
-            (8, own.inbound_bytes, size, "device_inbound_bytes"),
-            (16, tenant.inbound_messages, 1, "inbound_messages"),
-            (32, tenant.inbound_bytes, size, "inbound_bytes"),
-            (1, tenant.day_messages, 1, "day_messages"),
-            (2, tenant.day_bytes, size, "day_bytes"),
+            (_DEVICE_MESSAGES, own.inbound_messages, 1, "device_inbound_messages"),
+            (_DEVICE_BYTES, own.inbound_bytes, size, "device_inbound_bytes"),
+            (_TENANT_MESSAGES, tenant.inbound_messages, 1, "inbound_messages"),
+            (_TENANT_BYTES, tenant.inbound_bytes, size, "inbound_bytes"),
+            (_DAY_MESSAGES, tenant.day_messages, 1, "day_messages"),
+            (_DAY_BYTES, tenant.day_bytes, size, "day_bytes"),
         ):
             if meter is None or connection.taken_meters & bit:
                 continue
-            wait = meter.take(units, now)
-            if wait > 0.0 and self.later(connection, tenant, wait) == LATER:
-                return LATER
+            wait: float = meter.take(units, now)
+            if wait > 0.0 and self.may_wait(connection, tenant, wait):
+                return wait
             if wait != 0.0:
                 self.turn.observer.limited(tenant, session, name, 1)
                 return RATE if wait > 0.0 else SPENT
             connection.taken_meters |= bit
         return PASSED
 
-    def later(self, connection: Connection, tenant: TenantPlane, wait: float) -> int:
-        """Block, unless that would be for longer than a publisher may be left unread."""
+    def may_wait(self, connection: Connection, tenant: TenantPlane, wait: float) -> bool:
+        """Whether the message may wait so long, on top of what it has waited: a publisher is left unread for `max_pause_s` at most."""
         now = self.turn.now
         if connection.blocked_since == 0.0:
             connection.blocked_since = now
-        if now + wait - connection.blocked_since > tenant.limits.max_pause_s:
-            return RATE
-        self.wait = wait
-        return LATER
+        return now + wait - connection.blocked_since <= tenant.limits.max_pause_s
 
     def forget(self, connection: Connection) -> None:
         """The message was accepted or refused: the next one begins anew."""
@@ -77,7 +84,7 @@ class Gate:
     def must_wait_for_store(self, connection: Connection, needs_store: bool) -> bool:
         """Whether this publisher is too far ahead of the store, the worker holds too much, or routes may be missing here."""
         turn = self.turn
-        if turn.overload_level() >= 2 or turn.is_held():
+        if turn.overload_level() >= PAUSES_PUBLISHERS or turn.is_held():
             return True
         if (
             connection.tenant is not None
@@ -98,7 +105,7 @@ class Gate:
         turn = self.turn
         tenant = connection.tenant
         return (
-            turn.overload_level() < 2
+            turn.overload_level() < PAUSES_PUBLISHERS
             and not turn.is_held()
             and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
             and connection.unstored * 2 <= turn.limits.unstored_per_connection

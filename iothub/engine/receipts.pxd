@@ -1,11 +1,12 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.emission cimport Emission
 from iothub.engine.outbound cimport Outbound
-from iothub.engine.session cimport Session
+from iothub.engine.state cimport Connection, Session
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
+
+cdef int DONE, RELEASING, SPAN, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC
 
 
 @cython.final

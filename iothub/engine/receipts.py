@@ -6,12 +6,11 @@ Knows no bytes of other packets, and nothing of what the client publishes.
 
 from __future__ import annotations
 
-from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.outbound import Outbound
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
-from iothub.engine.window import SPAN, WAIT_PUBCOMP
+from iothub.engine.window import DONE, RELEASING, SPAN, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC
 
 
 class Receipts:
@@ -31,32 +30,32 @@ class Receipts:
         if position == 0:
             return True
         state = window.state(position)
-        if state == 1:
+        if state == WAIT_PUBACK:
             window.complete(position)
             if session.shared is not None:
                 self.outbound.forget(session, position)
             if session.backlog is not None or session.is_persistent:
                 self.outbound.pump(session)
             return True
-        return state == 0
+        return state == DONE
 
     def pubrec(self, session: Session, connection: Connection, packet_id: int, code: int) -> bool:
         """PUBREL follows once "released" is durable (persistent) or at once; a refusal completes the position [MQTT-4.3.3-3]."""
         window = session.window
         position = 0 if window is None else window.find(packet_id)
-        if window is None or position == 0 or window.state(position) == 0:
+        if window is None or position == 0 or window.state(position) == DONE:
             if code < 0x80:
                 self.emission.send_ack(connection, 0x62, packet_id, 0x92)
             return True
         state = window.state(position)
-        if state == 1:
+        if state == WAIT_PUBACK:
             return False
-        if state == 2:
+        if state == WAIT_PUBREC:
             if code >= 0x80:
                 window.complete(position)
                 self.outbound.pump(session)
             elif session.is_persistent:
-                window.set_state(position, 3)
+                window.set_state(position, RELEASING)
                 self.turn.store.release(session, position)
             else:
                 window.set_state(position, WAIT_PUBCOMP)
@@ -69,7 +68,7 @@ class Receipts:
         """PUBREC of this position is durable: PUBREL may leave [MQTT-4.3.3-4]."""
         connection = session.connection
         window = session.window
-        if connection is None or window is None or window.state(position) != 3:
+        if connection is None or window is None or window.state(position) != RELEASING:
             return
         window.set_state(position, WAIT_PUBCOMP)
         self.emission.send_ack(connection, 0x62, position % SPAN + 1, 0)
@@ -85,4 +84,4 @@ class Receipts:
             window.complete(position)
             self.outbound.pump(session)
             return True
-        return state == 0
+        return state == DONE

@@ -15,9 +15,8 @@ from iothub.engine.filters import topic_matches
 from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import SHARED_FLAG, StoredPublish
 from iothub.engine.publishing import Publishing
-from iothub.engine.session import Session
+from iothub.engine.state import Session, TenantPlane
 from iothub.engine.storage import GAVE_UP, NOT_WILLING
-from iothub.engine.tenant import TenantPlane
 from iothub.engine.turn import Turn
 
 # how many messages other members have, or have dropped under a name of their own (full queue); how many a store failed to take

@@ -1,8 +1,8 @@
 # cython: annotation_typing=False
 """Retained messages for one new subscription: RETAIN 1, in slices, never older than what was delivered live meanwhile.
 
-Knows no retained store and no Retain Handling: whoever calls has decided what is to be sent, and brings it page by page (`feed`), the next one
-when the last is through: nobody holds more than a page for a client that reads slowly, or not at all.
+Knows no retained store and no Retain Handling: the caller has decided what is to be sent, and brings it page by page (`feed`), the next one
+when the last is through: no more than a page is in memory for a client that reads slowly, or not at all.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 
 LIVE_TOPICS = 16_384  # remembered per session by name; beyond, what is newer is known by its version alone
 
 
 class Running:
-    """One replay that is not finished. `then`: to be called when its page is through, or nobody is there any more."""
+    """One replay that is not finished. `then`: to be called when its page is through, or its client has gone."""
 
     def __init__(self, session: Session, subscription: Subscription) -> None:
         self.session = session
@@ -102,7 +102,7 @@ class Replay:
             if running.is_last:
                 self._finish(running)
             else:
-                _tell(running)
+                _notify(running)
 
     def forget(self, session: Session) -> None:
         """The connection ended."""
@@ -114,7 +114,7 @@ class Replay:
         for running in gone:
             running.is_over = True
             running.messages = []
-            _tell(running)
+            _notify(running)
 
     def _finish(self, running: Running) -> None:
         session = running.session
@@ -177,7 +177,7 @@ class Replay:
         session.replay_topics = live
 
 
-def _tell(running: Running) -> None:
+def _notify(running: Running) -> None:
     then, running.then = running.then, None
     if then is not None:
         then()

@@ -4,6 +4,7 @@ from iothub.engine.routecache cimport Entry, RouteCache
 from iothub.engine.trie cimport Trie
 
 cdef Py_ssize_t _TARGET_BYTES, _ROUTE_BYTES, _POINTER_BYTES
+cdef int _UNKNOWN
 
 
 @cython.final

@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""Who gets a message: one router per tenant, from a Topic Name to the subscriptions that match it.
+"""The receivers of a message: one router per tenant, from a Topic Name to the subscriptions that match it.
 
 Knows no other tenant (there is nothing in it to leak), no policy, no windows and no bytes on a wire. Sessions are
 opaque: only their identity counts. Filters and topics were checked (`iothub.engine.filters`) before they come here.
@@ -14,8 +14,8 @@ Theory. An exact filter is found in a dictionary, a wildcard filter in a trie; i
 A change of an exact filter forgets one topic. A change of a wildcard filter begins a new generation of this router's
 cache: all its routes are dropped at once, so that no stale one keeps a session alive; each was paid for when it was put in.
 
-Invariants. A Route, its lists and its Targets never change once they were handed out: who delivers in slices may keep
-them. A Group is one object for as long as it has members, and its member list is live: whoever left is never chosen.
+Invariants. A Route, its lists and its Targets never change once they were returned: a delivery in slices may keep
+them. A Group is one object for as long as it has members, and its member list is live: a member that left is never chosen.
 Empty Subscribers are never kept.
 """
 
@@ -30,6 +30,7 @@ from iothub.engine.trie import Trie
 _TARGET_BYTES = 200  # one Target with its tuples
 _ROUTE_BYTES = 300  # a Route with its two lists and its place in the cache
 _POINTER_BYTES = 8
+_UNKNOWN = -1  # a group has changed
 
 
 class Subscription:
@@ -96,7 +97,7 @@ def without_no_local(target: Target) -> Target | None:
 class Group:
     """One `$share` group: a name, a filter, and its members as they are now; one of them gets each message (§4.8.2).
 
-    `turn` belongs to whoever chooses the member (round robin).
+    `turn` belongs to the caller that chooses the member (round robin).
     """
 
     def __init__(self, name: bytes, filter: bytes) -> None:
@@ -105,7 +106,7 @@ class Group:
         self.turn = 0
         self.members: list[Subscription] = []
         self.places: dict[Any, int] = {}  # session -> index in members
-        self.persistent = -1  # whether a member's session is; -1: look
+        self.persistent = _UNKNOWN  # whether a member's session is: 0 or 1
 
     def join(self, subscription: Subscription) -> Subscription | None:
         """Add a member; return the subscription it replaces. O(1)."""
@@ -116,7 +117,7 @@ class Group:
             return replaced
         self.places[subscription.session] = len(self.members)
         self.members.append(subscription)
-        self.persistent = -1
+        self.persistent = _UNKNOWN
         return None
 
     def leave(self, session: Any) -> Subscription | None:
@@ -124,7 +125,7 @@ class Group:
         place = self.places.pop(session, None)
         if place is None:
             return None
-        self.persistent = -1
+        self.persistent = _UNKNOWN
         removed = self.members[place]
         last = self.members.pop()
         if last is not removed:
@@ -134,7 +135,7 @@ class Group:
 
     def has_persistent(self) -> bool:
         """Whether a member's session is persistent, so that a message may be stored for it. O(members) after a change, else O(1)."""
-        if self.persistent < 0:
+        if self.persistent == _UNKNOWN:
             self.persistent = 0
             for member in self.members:
                 if member.session.is_persistent:
@@ -144,7 +145,7 @@ class Group:
 
 
 class Route(Entry):
-    """Everybody who gets a topic: one Target per session, and the shared groups. Immutable."""
+    """All receivers of a topic: one Target per session, and the shared groups. Immutable."""
 
     def __init__(self, targets: list[Target], groups: list[Group], size: int) -> None:
         self.size = size

@@ -10,9 +10,9 @@ cdef enum:
     CLOSING = 8  # write what is there, then end
     DOOMED = 16  # reset at the end of the batch
     DRAINING = 32  # our end is shut and the connection is gone; unread bytes are thrown away until the peer closes too
-    DEAD = 64
+    DEAD = 64  # closed; its descriptor is freed at the end of the batch
     ADMITTED = 128  # has a session: big reads
-    FAREWELL = 256  # the filters have said good-bye
+    FILTERS_ENDED = 256  # the filters have written their last bytes (TLS close_notify, WebSocket Close)
     WARM = 512  # has written everything, a moment ago
 
 
@@ -46,7 +46,7 @@ cdef class Sockets:
     cdef list failed
     cdef list finished
     cdef list doomed
-    cdef list grave
+    cdef list closed
     cdef object lingering
     cdef object half_closed
     cdef object draining
@@ -66,4 +66,4 @@ cdef class Sockets:
     cdef int lose(self, Socket socket, object reason) except -1
     cdef int detach(self, Socket socket, object reason) except -1
     cdef int kill(self, Socket socket, bint is_reset) except -1
-    cdef void bury(self)
+    cdef void free_closed(self)

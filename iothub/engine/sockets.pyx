@@ -1,13 +1,13 @@
 # cython: language_level=3, wraparound=False, binding=False
 """Client sockets by descriptor, in one private epoll set; what must happen to which of them, and how each of them ends.
 
-Knows no MQTT, reads nothing and writes nothing: the poller does, and the doors let sockets in.
+Knows no MQTT, reads nothing and writes nothing: the poller does; `listeners` adds sockets.
 
-Theory. Nothing that is called while a batch is handled frees anything: sockets that end are noted, their connections are told between
-two flushes, and their descriptors are closed when the batch is over (`grave`), so an event of the same batch can never reach a stranger
-who got the same number.
+Theory. Nothing that is called while a batch is handled frees anything: sockets that end are noted, `lost` of their connections is
+called between two flushes, and their descriptors are freed when the batch is over (`closed`), so that an event of the same batch never
+reaches another socket that got the same number.
 
-Invariants: `table[fd]` is the Socket or Listening that owns the descriptor; `connection.lost` is called once for each connection
+Invariants: `table[fd]` is the Socket or Listener that owns the descriptor; `connection.lost` is called once for each connection
 that the acceptor made, `acceptor.released` once for each socket that it let in; no exception of either leaves this module.
 """
 
@@ -87,7 +87,7 @@ cdef class Sockets:
     def __init__(self, schedule):
         self.schedule = schedule
         self.table = []
-        self.dirty, self.failed, self.finished, self.doomed, self.grave = [], [], [], [], []
+        self.dirty, self.failed, self.finished, self.doomed, self.closed = [], [], [], [], []
         self.lingering, self.half_closed, self.draining = deque(), deque(), deque()
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll_fd < 0:
@@ -100,7 +100,7 @@ cdef class Sockets:
     # --- descriptors
 
     cdef void wanted(self):
-        """Something is to be written or closed; outside of a turn somebody must call `settle`."""
+        """Something is to be written or closed; outside of a turn `schedule` must lead to a call of `settle`."""
         if not self.is_busy and not self.is_scheduled:
             self.is_scheduled = True
             self.schedule()
@@ -128,7 +128,7 @@ cdef class Sockets:
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, socket.fd, &event) == 0:
             socket.interest = interest
 
-    # --- who ends
+    # --- ends
 
     cdef int end_noted(self) except -1:
         """End those that must, which may give others output."""
@@ -162,13 +162,13 @@ cdef class Sockets:
         return 0
 
     cdef int end_all(self) except -1:
-        """Reset every client, tell its connection, free every descriptor. No listening one is left in the table."""
+        """Reset every client, call `lost` of its connection, free every descriptor. No listener is left in the table."""
         cdef object item
         for item in list(self.table):
             if item is not None and not (<Socket> item).flags & DEAD:
                 self.detach(<Socket> item, Reason.NETWORK)
                 self.kill(<Socket> item, True)
-        self.bury()
+        self.free_closed()
         for waiting in (self.lingering, self.half_closed, self.draining):
             waiting.clear()
         c_close(self.epoll_fd)
@@ -181,7 +181,7 @@ cdef class Sockets:
         self.watch(socket, socket.interest & ~<uint32_t> (EPOLLIN | EPOLLRDHUP))
 
     cdef int finish(self, Socket socket) except -1:
-        """A polite close whose last byte is with the kernel. With unread input, close() would send a reset that eats our last words."""
+        """A polite close whose last byte is with the kernel. With unread input, close() would send a reset, and the peer would lose what we sent last."""
         if socket.flags & (DEAD | DOOMED | DRAINING):
             return 0
         self.detach(socket, socket.reason or Reason.NETWORK)
@@ -215,18 +215,18 @@ cdef class Sockets:
         socket.flags |= DEAD
         if is_reset:
             iothub_reset_on_close(socket.fd)
-        self.grave.append(socket)
+        self.closed.append(socket)
         return 0
 
-    cdef void bury(self):
-        """Close the descriptors of the dead: the batch is over, no event of theirs is in hand."""
+    cdef void free_closed(self):
+        """Free the descriptors of closed sockets: the batch is over, and holds no event of theirs."""
         cdef Socket socket
         cdef object acceptor
-        cdef list grave
-        while self.grave:
-            grave = self.grave
-            self.grave = []
-            for socket in grave:
+        cdef list closed
+        while self.closed:
+            closed = self.closed
+            self.closed = []
+            for socket in closed:
                 self.table[socket.fd] = None
                 c_close(socket.fd)
                 socket.fd = -1

@@ -1,7 +1,7 @@
 """Publishers that wait for memory or for the store, and owe acknowledgements themselves: they are read on, a little at each tick.
 
 Knows no packets: `inbound` takes what it finds behind a blocked PUBLISH. What fills the worker may wait for the PUBACKs of those very clients;
-without this both would wait for ever.
+without this neither would ever go on.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from itertools import chain
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
-from iothub.engine.turn import Turn
+from iothub.engine.state import Connection
+from iothub.engine.turn import PAUSES_PUBLISHERS, Turn
 from iothub.engine.wire import Wire
 
 READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
 
 
 class Starving:
-    """Looks at `turn.starved`, and at who waits for a sink.
+    """Reads publishers of `turn.starved`, and those that wait for a sink.
 
-    Invariant: whoever has shown all it may, and holds memory, is closed when its pause is over.
+    Invariant: a publisher that has sent all it may, and holds memory, is closed when its pause is over.
     """
 
     def __init__(self, turn: Turn, wire: Wire) -> None:
@@ -27,10 +27,10 @@ class Starving:
         self.wire = wire
         self._silent: dict[Connection, float] = {}  # nothing more of them is read, since then
 
-    def look(self) -> None:
-        """Read a chunk more of each; close who has kept the worker full for longer than a publisher may be left unread."""
+    def read_on(self) -> None:
+        """Read a chunk more of each; close those that have kept the worker full for longer than a publisher may be left unread."""
         turn = self.turn
-        is_full = turn.overload_level() >= 2
+        is_full = turn.overload_level() >= PAUSES_PUBLISHERS
         silent: dict[Connection, float] = {}
         for connection in chain(turn.starved, *turn.before_sinks.values()):
             if connection.is_closing or not _owes(connection):

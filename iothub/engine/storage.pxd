@@ -1,13 +1,14 @@
 cimport cython
 
 from iothub.engine.answers cimport Answers
-from iothub.engine.connection cimport Connection
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
-from iothub.engine.outbox cimport AckSlot, QueueTarget, StoredPublish
-from iothub.engine.session cimport Session
+from iothub.engine.outbox cimport QueueTarget, StoredPublish
+from iothub.engine.state cimport AckSlot, Connection, Session
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
+
+cdef int FINISHING, FREE, REFUSED, ROUTED, STORING, UNSTORED
 
 
 @cython.final
@@ -32,4 +33,4 @@ cdef class Storage:
     @cython.locals(slot=AckSlot, connection=Connection)
     cdef object _answer(self, StoredPublish publish, int code)
     @cython.locals(turn=Turn, connection=Connection)
-    cdef object _off_the_books(self, StoredPublish publish)
+    cdef object _release(self, StoredPublish publish)

@@ -1,7 +1,10 @@
 # cython: annotation_typing=False
-"""The plane's side of the store: what a commit, a failure and a claim mean for sessions and for the publisher who waits.
+"""The plane's side of the store: what a commit, a failure and a claim mean for sessions and for the publisher that waits.
 
-Knows no driver and no record format. Storage page, sections 4 to 6, is the law here.
+Knows no driver and no record format.
+
+Invariants. PUBACK and PUBREC leave after the commit, PUBCOMP after the removal of the Packet Identifier is durable. What is on disk at a claim
+wins over what this hub remembers.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from typing import Any
 
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
+from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, ROUTED, STORING, UNSTORED
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
-from iothub.engine.session import FINISHING, REFUSED, ROUTED, STORING, UNSTORED, Session
+from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import Window
 
@@ -20,7 +24,7 @@ _FULL = -1
 _UNREADABLE = -3
 _STORE_FAILED = 0x97
 NOT_WILLING = 0x83  # "implementation specific error": valid, but the receiver is not willing to accept it
-GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can tell a store that gave up from a queue that is full
+GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can distinguish a store that gave up from a queue that is full
 
 
 class Storage:
@@ -34,8 +38,8 @@ class Storage:
     # --- appends
 
     def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool) -> None:
-        """Tell the receivers, then acknowledge."""
-        self._off_the_books(publish)
+        """Notify the receivers, then acknowledge."""
+        self._release(publish)
         code = publish.code
         if not is_duplicate and publish.targets:
             accepted = self._notify(publish, positions)
@@ -72,7 +76,7 @@ class Storage:
     def _routed(self, session: Session, publish: StoredPublish, code: int) -> bool:
         """The store has it; whether its answer must wait. What a newer connection has sent again is its own matter."""
         inbound = session.inbound
-        if inbound is None or inbound.get(publish.packet_id, 0) != STORING:
+        if inbound is None or inbound.get(publish.packet_id, FREE) != STORING:
             return False
         if code < 0x80:
             inbound[publish.packet_id] = ROUTED
@@ -94,7 +98,7 @@ class Storage:
 
         5.0 hears 0x83 and goes on; in 3.x there is no such answer: the connection ends, the intent stays, and a repeat is for those without it.
         """
-        self._off_the_books(publish)
+        self._release(publish)
         if positions:
             self._notify(publish, positions)
         self._refuse(publish, NOT_WILLING, is_noted or not publish.is_repeat, is_noted)
@@ -104,7 +108,7 @@ class Storage:
 
         That of a repeat may have been written before. The hub's own `on_done` hears 0x88, unless no store will ever take it (`is_final`).
         """
-        self._off_the_books(publish)
+        self._release(publish)
         if is_final or publish.on_done is None:
             self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
         code = _STORE_FAILED if is_final or publish.on_done is None else GAVE_UP
@@ -124,7 +128,7 @@ class Storage:
             and publish.slot is not None
             and publish.slot.qos == 2
             and (session.connection is None or session.connection is connection)
-            and session.inbound.get(publish.packet_id, 0) == STORING
+            and session.inbound.get(publish.packet_id, FREE) == STORING
         ):
             if not may_answer:
                 session.inbound[publish.packet_id] = UNSTORED
@@ -148,7 +152,7 @@ class Storage:
         if publish.on_done is not None:
             publish.on_done(code)
 
-    def _off_the_books(self, publish: StoredPublish) -> None:
+    def _release(self, publish: StoredPublish) -> None:
         turn = self.turn
         turn.unstored_messages -= 1
         turn.unstored_bytes -= publish.message.size

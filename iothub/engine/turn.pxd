@@ -1,9 +1,7 @@
 cimport cython
 
-from iothub.engine.connection cimport Connection
 from iothub.engine.counters cimport Counters
-from iothub.engine.session cimport Session
-from iothub.engine.tenant cimport TenantPlane
+from iothub.engine.state cimport Connection, Session, TenantPlane
 
 
 @cython.final
@@ -18,10 +16,10 @@ cdef class Turn:
     cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants
 
     cpdef object begin(self)
-    cpdef object look(self)
+    cpdef object read_clock(self)
     cpdef double wall_now(self) except? -1.0
     cpdef object touch(self, Connection connection)
-    cpdef object close(self, Connection connection, object reason, bytes farewell=*)
+    cpdef object close(self, Connection connection, object reason, bytes final_packet=*)
     cpdef object drop(self, TenantPlane tenant, object session, object reason, long long count)
     cpdef object wait(self, Session session)
     cpdef object hold(self, TenantPlane tenant, Py_ssize_t size)

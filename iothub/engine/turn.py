@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""What one batch of events shares: the time, who must be woken, who must be buried, what is buffered.
+"""What one batch of events shares: the time, which connections must be woken or closed, what is buffered.
 
 Knows no packets. Nothing here calls a transport or the control plane: `plane.end_batch` does, when nothing is being walked any more.
 """
@@ -12,19 +12,20 @@ from typing import Any
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.counters import Counters
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.ports import Observer, Store
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
+
+# Overload levels, by `buffered_bytes`.
+NOT_OVERLOADED = 0
+DROPS_QOS0 = 1  # 70 %: QoS 0 to congested connections is dropped
+PAUSES_PUBLISHERS = 2  # 85 %
+ACCEPTS_NOBODY = 3  # 100 %
 
 
 class Turn:
-    """The state of the running batch and of the worker as a whole.
-
-    Overload levels by `buffered_bytes`: 1 (70 %) QoS 0 to congested connections is dropped, 2 (85 %) publishers pause, 3 (100 %) nobody comes in.
-    """
+    """The state of the running batch and of the worker as a whole."""
 
     def __init__(self, clock: Clock, store: Store, limits: PlaneLimits, observer: Observer) -> None:
         self.clock = clock
@@ -55,14 +56,14 @@ class Turn:
         self.grants = limits.grants
 
     def begin(self) -> None:
-        """Open a batch, if none is open: look at the clock once."""
+        """Open a batch, if none is open: the clock is read once."""
         if not self.is_open:
             self.is_open = True
             self.now = self.clock.monotonic()
             self.wall = 0.0
 
-    def look(self) -> None:
-        """Look at the clock, unless the running batch has done so."""
+    def read_clock(self) -> None:
+        """Read the clock, unless the running batch has done so."""
         if not self.is_open:
             self.now = self.clock.monotonic()
             self.wall = 0.0
@@ -83,17 +84,17 @@ class Turn:
             connection.is_congested = len(connection.out) > 0
         self.dirty.append(connection)
 
-    def close(self, connection: Connection, reason: Reason, farewell: bytes = b"") -> None:
-        """Note that a connection must end; the first reason counts. Buried at the end of the batch."""
+    def close(self, connection: Connection, reason: Reason, final_packet: bytes = b"") -> None:
+        """Note that a connection must end; the first reason counts. It is closed at the end of the batch."""
         if connection.is_closing:
             return
         connection.is_closing = True
         connection.close_reason = reason
-        connection.farewell = farewell
+        connection.final_packet = final_packet
         self.closings.append(connection)
 
     def drop(self, tenant: TenantPlane, session: Any, reason: Drop, count: int) -> None:
-        """Count a drop everywhere and tell the observer."""
+        """Count a drop everywhere and notify the observer."""
         self.counters.drop(reason, count)
         tenant.counters.drop(reason, count)
         self.observer.dropped(tenant, session, reason, count)
@@ -105,23 +106,23 @@ class Turn:
             self.waiting.append(session)
 
     def hold(self, tenant: TenantPlane, size: int) -> None:
-        """Put bytes on the books (negative: take them off)."""
+        """Count bytes as buffered (negative: release them)."""
         tenant.buffered_bytes += size
         self.buffered_bytes += size
 
     def account(self, connection: Connection) -> None:
-        """Bring the books up to what is in a connection's out-buffer now."""
+        """Count what is in a connection's out-buffer now."""
         self.hold_connection(connection, len(connection.out))
 
     def hold_connection(self, connection: Connection, size: int) -> None:
-        """Put this many bytes of a connection on the books."""
+        """Count this many bytes of a connection's out-buffer as buffered."""
         tenant = connection.tenant
         if tenant is not None and size != connection.accounted:
             self.hold(tenant, size - connection.accounted)
             connection.accounted = size
 
     def keep(self, connection: Connection, size: int) -> None:
-        """Put on the books how much of what a connection sent is not parsed yet."""
+        """Count how much of what a connection sent is not parsed yet."""
         tenant = connection.tenant
         if tenant is not None and size != connection.kept_bytes:
             self.hold(tenant, size - connection.kept_bytes)
@@ -131,13 +132,13 @@ class Turn:
         held = self.buffered_bytes
         bound = self.limits.buffered_bytes
         if held * 10 < bound * 7:
-            return 0
+            return NOT_OVERLOADED
         if held * 100 < bound * 85:
-            return 1
-        return 2 if held < bound else 3
+            return DROPS_QOS0
+        return PAUSES_PUBLISHERS if held < bound else ACCEPTS_NOBODY
 
     def is_held(self) -> bool:
-        """Whether nothing may be routed now: somebody's subscription may have been acknowledged and not be known here."""
+        """Whether nothing may be routed now: another hub may have acknowledged a subscription that is not known here."""
         return self.now >= self.held_at
 
     def is_store_full(self) -> bool:

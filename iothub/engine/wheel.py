@@ -1,7 +1,7 @@
 # cython: annotation_typing=False
 """Coarse timers, a million of them: a hierarchical timer wheel with ticks of 100 ms.
 
-Knows neither what its items are nor what time it is: `advance` is told.
+Knows neither what its items are nor what time it is: `advance` gets the time.
 
 Theory. Level 0 has a slot for each of the next 64 ticks, level 1 one for each of the next 64 * 64 ticks, and so on. A timer
 sits on the level of the highest 6-bit digit in which its tick differs from the wheel's. When the wheel reaches the first

@@ -42,7 +42,7 @@ class Window:
         self.sent_upto = -1  # -1: this hub does not know yet; the first restore says
         self.in_flight = 0
         self.states = bytearray()
-        self.released: dict[int, int] | None = None  # position -> 1 when PUBCOMP was seen
+        self.released: dict[int, bool] | None = None  # position -> whether PUBCOMP was seen
         self.done: set[int] | None = None  # completed on an earlier connection, beyond what was not: never sent again
 
     def has_room(self) -> bool:
@@ -74,7 +74,7 @@ class Window:
     def take_released(self) -> None:
         """Take the next position, which was released before this connection: only its PUBCOMP is awaited, if that."""
         released = self.released
-        if released is not None and released.pop(self.taken + 1, 0):
+        if released is not None and released.pop(self.taken + 1, False):
             self.skip()
             return
         self.taken += 1
@@ -99,7 +99,7 @@ class Window:
     def state(self, position: int) -> int:
         if self.base < position <= self.taken:
             return self.states[position - self.base - 1]
-        if self.released is not None and self.released.get(position) == 0:
+        if self.released is not None and self.released.get(position) is False:
             return WAIT_PUBCOMP
         return DONE
 
@@ -111,7 +111,7 @@ class Window:
         """The client is done with this position; `base` moves over everything that is."""
         if position > self.taken:
             if self.released is not None:
-                self.released[position] = 1
+                self.released[position] = True
             return
         states = self.states
         index = position - self.base - 1
@@ -130,7 +130,7 @@ class Window:
     def restore(self, head: int, tail: int, reserved: int, released: tuple[int, ...]) -> None:
         """Begin again at the durable head, as a claim found it.
 
-        After the hub died nobody knows what was sent: everything reserved may have been, as far as it existed. While the hub lives it knows.
+        After a crash it is not known what was sent: everything reserved may have been, as far as it existed. A hub that has not ended knows.
         """
         self.base = self.taken = self.durable_head = self.asked_head = head
         self.reserved = self.asked_reserved = reserved
@@ -139,7 +139,7 @@ class Window:
         self.in_flight = 0
         self.states = bytearray()
         self.done = {position for position in (self.done or ()) if position > head} or None
-        self.released = {p: 0 for p in sorted(released) if p > head and not self.is_done(p)} or None
+        self.released = {p: False for p in sorted(released) if p > head and not self.is_done(p)} or None
 
     def halt(self) -> None:
         """The connection ended: nothing is in flight any more; `restore` begins again."""

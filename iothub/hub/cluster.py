@@ -19,8 +19,7 @@ from twisted.internet.defer import Deferred, TimeoutError
 from iothub.base import log
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.hub.drivers import followed_log, queue_drivers
 from iothub.records.events import hub_name
 from iothub.records.state import SessionState

@@ -27,7 +27,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.sections.stores import chosen_tenants, driver_of
 from iothub.engine.plane import Plane
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.hub import quota_ledger
 from iothub.hub.cluster import SharedStores
 from iothub.hub.drivers import Drivers, redis_client, shared_records, unused_files

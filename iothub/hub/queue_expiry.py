@@ -18,7 +18,7 @@ from typing import Protocol
 from iothub.base.clock import Clock
 from iothub.base.reasons import Drop
 from iothub.engine.plane import Plane
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.port import EARLIEST, DueRecord, Expired, ExpiryMark
 from iothub_tenants.broker.brokers import Brokers
 

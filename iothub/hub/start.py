@@ -31,8 +31,7 @@ from iothub_tenants.background.session_recovery import Awakening
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
 if TYPE_CHECKING:
-    from iothub.engine.connection import Connection
-    from iothub.engine.session import Session
+    from iothub.engine.state import Connection, Session
     from iothub.hub.compose import Node
     from iothub.net.admin_server import AdminSocket
     from iothub.records.state import SessionState

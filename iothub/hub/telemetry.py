@@ -19,8 +19,7 @@ from iothub_services.quota.names import BY_NAME, Quota
 from iothub_tenants.broker.traffic import PastTraffic
 
 if TYPE_CHECKING:
-    from iothub.engine.session import Session
-    from iothub.engine.tenant import TenantPlane
+    from iothub.engine.state import Session, TenantPlane
 
 PROTOCOLS = {3: "3.1", 4: "3.1.1", 5: "5"}
 

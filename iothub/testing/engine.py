@@ -1,4 +1,4 @@
-"""Doubles around the message plane: transports, a control plane, a store that commits when told to, and a plane wired to all of them.
+"""Doubles around the message plane: transports, a control plane, a store that commits on request, and a plane wired to all of them.
 
 Knows no sockets, no accounts and no drivers. The store keeps to the rules of the queue port, small enough to be read in one sitting; what it
 has committed survives `crash`, what it has not is gone.
@@ -12,14 +12,12 @@ from typing import Any
 
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.testing.clock import ManualClock
 
 CONNACK = b"\x20\x02\x00\x00"

@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import CorruptRecordError, NotFoundError
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, Page, QueueLimits, QueueStats, Unreadable
 from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.threads import LoadedPage, Read, RetainedPage

@@ -1,6 +1,6 @@
 """A persistent subscriber, a hub that dies at any moment with only what was durable, and a client that answers in any order or not at all.
 
-Storage page, sections 5 and 6: nothing acknowledged is lost, order is kept, QoS 2 is never doubled, a resend has its original identifier
+Nothing acknowledged is lost, order is kept, QoS 2 is never doubled, a resend has its original identifier
 [MQTT-4.4.0-1], Receive Maximum holds [MQTT-3.3.4-9].
 """
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from iothub.base.errors import BackendError
 from iothub.engine.message import Message
-from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.state import AckSlot, Session, TenantPlane
 from iothub.records.message import decode_message
 from iothub.testing.clock import ManualClock
 from iothub_services.group_thread import Bounds, Patience

@@ -19,8 +19,7 @@ from iothub.base.reasons import Reason
 from iothub.config.sections import Auth, Config
 from iothub.engine.limits import ListenerInfo, PlaneLimits
 from iothub.engine.plane import Plane
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.hooks import Hooks, PlugIn
 from iothub.hub.session_locks import LocalDirectory
 from iothub.records.events import Event

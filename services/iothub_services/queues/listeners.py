@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from iothub.base.reasons import Drop
 from iothub.engine.outbox import StoredPublish
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.threads import LoadedRecord
 
 Alarm = Callable[[str, str], None]

@@ -10,8 +10,8 @@ QoS 0 is neither repeated nor kept in order with what is, and nobody is told of 
 
 from __future__ import annotations
 
-from iothub.engine.connection import Connection
 from iothub.engine.outbox import StoredPublish
+from iothub.engine.state import Connection
 from iothub_services.group_thread import Source
 
 

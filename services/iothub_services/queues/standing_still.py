@@ -15,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from iothub.base.clock import Clock
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.listeners import Alarm
 from iothub_services.queues.port import Unreadable
 

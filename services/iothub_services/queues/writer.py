@@ -20,7 +20,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.base.reasons import Drop
 from iothub.engine.outbox import StoredPublish
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
 from iothub_services.queues.forms import append_of, body_of, retained_write
 from iothub_services.queues.listeners import Alarm, OnFull, OnNotRetained, OnRetained, OnStale, Plane

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from itertools import count
 
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.sessions.port import SessionHome
 
 _Entry = tuple[float, int, SessionHome, Session]

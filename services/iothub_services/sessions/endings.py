@@ -14,7 +14,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, IotHubError
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.plane import Plane
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.records import events
 from iothub_services.queues.port import Claim, UnreadableQueueError
 from iothub_services.sessions.deadlines import Deadlines

@@ -9,7 +9,7 @@ from collections import Counter
 
 from twisted.internet.defer import Deferred
 
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 
 
 class Firing:

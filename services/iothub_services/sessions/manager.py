@@ -19,7 +19,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, IotHubError, NotFoundError
 from iothub.base.reasons import Reason
 from iothub.engine.plane import Plane
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.queues.port import QueueLimits, UnreadableQueueError

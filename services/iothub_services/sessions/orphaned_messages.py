@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from iothub.base import log as logging
 from iothub.base.errors import BackendError, NotFoundError
 from iothub.engine.plane import Plane
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.port import Claim, StaleEpochError, UnreadableQueueError
 from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin

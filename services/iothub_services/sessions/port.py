@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.records.events import Event
 from iothub_services.queues.port import Claim, QueueLimits, Unreadable
 from iothub_services.queues.threads import LoadedPage

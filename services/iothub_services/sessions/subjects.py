@@ -6,7 +6,7 @@ Knows no event.
 from __future__ import annotations
 
 from iothub.base.clock import Clock
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.records.events import Subject
 
 

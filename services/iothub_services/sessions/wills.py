@@ -9,7 +9,7 @@ import hashlib
 from functools import partial
 
 from iothub.base.clock import Clock
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.sessions.firing import Firing

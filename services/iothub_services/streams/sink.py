@@ -22,7 +22,7 @@ from iothub.base.reasons import Drop
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.streams.port import Answer, Headers, Outgoing, Stream, StreamSender
 from iothub_services.streams.records import headers_of, size_of
 

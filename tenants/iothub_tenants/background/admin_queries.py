@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from iothub.base.errors import ConfigError, CorruptRecordError, NotFoundError, UnavailableError
 from iothub.engine.filters import check_topic_filter, topic_matches
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.records.admin_commands import Json, Query, Reply, Request, message_rows
 from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState

@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.base.reasons import Reason
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.sessions.port import SessionControl
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind

@@ -14,8 +14,7 @@ from typing import Any
 
 from iothub.base import log as logging
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, number_of_hub
 from iothub.records.state import SessionState, fold

@@ -6,7 +6,7 @@ Knows no log and no deadline: who has the session, and since when it is offline,
 from __future__ import annotations
 
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.records.state import SessionState, SubscriptionKey, SubscriptionState
 from iothub_services.sessions.port import SessionControl, Will
 from iothub_tenants.broker.broker import TenantBroker

@@ -5,7 +5,7 @@ Knows no session's life and keeps nothing: the accounts are asked, through their
 
 from __future__ import annotations
 
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.hooks import Client, HookedPolicy
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
 from iothub_tenants.broker.hub import Hub, Rights

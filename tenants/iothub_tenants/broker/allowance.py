@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from iothub.base.clock import Clock
 from iothub.engine.limits import DeviceMeters, TenantLimits
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import MOST_LEVELS, Quota

@@ -13,15 +13,13 @@ from typing import Any, Protocol
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
 from iothub.config.sections import Config, Mqtt
-from iothub.engine.connection import Connection
 from iothub.engine.filters import check_topic_filter, check_topic_name
 from iothub.engine.limits import ConnectionSettings
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.mqtt.constants import MQTT_5_0, Limits
 from iothub.mqtt.packets import Connect
 from iothub.records import events

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from twisted.internet.defer import Deferred
 
 from iothub.base.reasons import Reason
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.hooks import Attempt
 from iothub_services.auth.authenticator import Authenticated
 from iothub_tenants.broker.broker import TenantBroker

@@ -15,9 +15,9 @@ from iothub.base.clock import Clock
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Reason
 from iothub.config.sections import Config
-from iothub.engine.connection import Connection
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
+from iothub.engine.state import Connection
 from iothub.hooks import Client, HookedPolicy, Hooks
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache

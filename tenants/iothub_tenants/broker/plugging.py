@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from iothub.engine.message import Message
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.hooks import Client, Filter, Hooks, Publication
 
 

@@ -19,8 +19,7 @@ from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.replay import Running
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.retained.index import Matches, RetainedIndex

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.streams.port import Direction, Stream
 from iothub_services.streams.sink import Sink
 from iothub_tenants.broker.broker import TenantBroker

@@ -13,7 +13,7 @@ from iothub.engine.filters import topic_matches
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota, Scope
 from iothub_tenants.broker.broker import TenantBroker

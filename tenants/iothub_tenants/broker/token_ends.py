@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from iothub.base.clock import Clock
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 
 TICK_S = 0.25
 SLICE = 200  # connections closed before others get their turn

@@ -20,9 +20,8 @@ from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
-from iothub.engine.session import Session
+from iothub.engine.state import Session, TenantPlane
 from iothub.engine.storage import GAVE_UP, NOT_WILLING
-from iothub.engine.tenant import TenantPlane
 
 WAITING = 1_000  # Wills of one tenant that may wait for a rate
 WAITING_BYTES = 16 << 20

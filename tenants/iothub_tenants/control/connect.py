@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 from iothub.base import log as logging
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
 from iothub.engine.limits import ConnectionSettings
+from iothub.engine.state import Connection
 from iothub.mqtt import packets
 from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_5_0, Limits
 from iothub.mqtt.decode import decode_packet

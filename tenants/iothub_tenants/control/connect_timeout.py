@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from iothub.base.clock import Clock
-from iothub.engine.connection import Connection
 from iothub.engine.plane import Plane
+from iothub.engine.state import Connection
 
 MARGIN = 0.1  # of the time in which a client must have connected: at its end the message plane closes without a word
 _TICKS_PER_S = 10  # of the message plane's timers
@@ -59,7 +59,9 @@ class Doorstep:
         for connection, one in overdue:
             self.leave(connection)
             one.answer()
-        for connection, body in self._plane.desk.give_up(lambda connection: self._latest(connection) <= now):
+        for connection, body in self._plane.control_queue.take_late_connects(
+            lambda connection: self._latest(connection) <= now
+        ):
             self._turn_away(connection, body)
 
     def _latest(self, connection: Connection) -> float:

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from iothub.base import log as logging
 from iothub.base.errors import TenantLimitError, UnavailableError
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub_services.quota.names import BY_NAME

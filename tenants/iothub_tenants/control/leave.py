@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 from iothub.mqtt.constants import STANDARD_LIMITS
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import ProtocolError

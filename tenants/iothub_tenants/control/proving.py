@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.errors import IotHubError
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 from iothub.hooks import Attempt, Challenge, Proof, Step
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.encoder import encode

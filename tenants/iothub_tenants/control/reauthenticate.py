@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 from iothub.hooks import Challenge, Proof
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet

@@ -11,10 +11,9 @@ from typing import cast
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, UnavailableError
-from iothub.engine.connection import Connection
 from iothub.engine.filters import split_share
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Connection, Session
 from iothub.mqtt import packets
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet

@@ -14,7 +14,7 @@ from iothub.base.reasons import Reason
 from iothub.engine.limits import ConnectionSettings, PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.net.backend import Backend
 from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners

@@ -6,8 +6,8 @@ import pytest
 
 from iothub.engine.answers import Answers
 from iothub.engine.emission import Emission
-from iothub.engine.outbox import AckSlot
-from iothub.engine.session import FINISHING, ROUTED, STORING
+from iothub.engine.inbound_qos2 import FINISHING, ROUTED, STORING
+from iothub.engine.state import AckSlot
 from iothub.testing.engine import Bench, ack
 
 

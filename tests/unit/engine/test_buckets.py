@@ -85,7 +85,7 @@ def test_minute_window_lets_its_burst_pass_and_no_more_in_any_minute() -> None:
     assert len(times) >= 0.95 * 100
 
 
-def test_minute_window_tells_when_to_come_again() -> None:
+def test_minute_window_says_when_to_come_again() -> None:
     """At the earliest; a slot's length later than the spending at most."""
     meter = Meter([(10, 60.0)], START)
     for number in range(10):

@@ -7,9 +7,9 @@ from ipaddress import IPv6Address
 
 import pytest
 
-from iothub.engine.connection import NOTHING, Connection
 from iothub.engine.limits import ListenerInfo
 from iothub.engine.router import Subscription
+from iothub.engine.state import NOTHING, Connection
 from iothub.testing.engine import Bench, LoopbackTransport, ack, packets, publish
 
 
@@ -29,7 +29,7 @@ def connection_from(peer: str) -> Connection:
         (":0", ""),
     ],
 )
-def test_connection_names_its_peer_as_it_was_told(peer: str, ip: str) -> None:
+def test_connection_names_its_peer_as_its_transport_does(peer: str, ip: str) -> None:
     """Whatever a transport calls an address, logs and events call it the same."""
     connection = connection_from(peer)
 
@@ -76,7 +76,7 @@ def test_connection_put_to_rest_while_it_is_dirty_keeps_its_buffer() -> None:
     assert connection.out is NOTHING
 
 
-def test_connection_without_a_buffer_says_farewell() -> None:
+def test_connection_without_a_buffer_sends_its_final_packet() -> None:
     """A DISCONNECT may be all that a client is ever sent."""
     bench = Bench()
     transport, connection = bench.accept()
@@ -107,7 +107,7 @@ def test_transient_session_gets_a_window_with_its_first_delivery() -> None:
 
 
 def test_receipt_without_a_window_is_no_error() -> None:
-    """A PUBACK for what was never sent does nothing, a PUBREC is told so."""
+    """A PUBACK for what was never sent does nothing, a PUBREC gets PUBREL 0x92."""
     client = Bench().client("c", version=5)
 
     assert client.send(ack(0x40, 1)) == b""

@@ -126,7 +126,7 @@ def test_a_long_replay_is_sliced_and_bounded() -> None:
     assert first + taken(client) == 1000
 
 
-def test_persistent_messages_of_the_control_plane_are_told_when_durable() -> None:
+def test_control_plane_is_notified_when_its_messages_are_durable() -> None:
     """`on_done` of a will waits for the commit."""
     bench = Bench()
     bench.client("s", queue_id=7).subscribe(b"will", 1)

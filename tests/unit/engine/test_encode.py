@@ -27,7 +27,7 @@ def test_shared_frames_are_made_once_per_family(payload: bytes) -> None:
     assert shared_frame(message, True, False) == publish(b"a/b", payload, properties=b"\x01\x01")
     assert shared_frame(message, True, True) is shared_frame(message, True, True)
     frame = shared_frame(message, False, True)
-    at = identifier_at(frame, 3)
+    at = identifier_at(frame)
 
     assert frame[:at] + b"\x12\x34" + frame[at + 2 :] == b"\x30" + publish(b"a/b", payload, 1, 0x1234)[1:]
 

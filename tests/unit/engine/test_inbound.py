@@ -8,7 +8,7 @@ from iothub.base.reasons import Drop, Reason
 from iothub.engine.buckets import Meter
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.message import Message
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.testing.engine import Bench, ManualStore, TopicPolicy, ack, packets, publish
 
 
@@ -69,7 +69,7 @@ def test_topic_alias_of_the_client() -> None:
         (b"\x32\x03\0\x01a", 0x81),
     ],
 )
-def test_publish_with_a_fault_is_told_its_code(packet: bytes, code: int) -> None:
+def test_publish_with_a_fault_gets_its_code(packet: bytes, code: int) -> None:
     """DISCONNECT with the code, then the end."""
     client = Bench().client("c", version=5, topic_aliases=2)
 
@@ -86,7 +86,7 @@ def test_too_many_user_properties_are_refused() -> None:
     assert client.send(publish(b"a", properties=b"\x26\0\0\0\0" * 3)) == b"\xe0\x01\x97"
 
 
-def test_no_subscribers_is_told_and_counted() -> None:
+def test_no_subscribers_is_answered_and_counted() -> None:
     """5.0: Reason Code 0x10."""
     bench = Bench()
 
@@ -96,7 +96,7 @@ def test_no_subscribers_is_told_and_counted() -> None:
 
 
 def test_denied_publish() -> None:
-    """5.0 is told 0x87, 3.x is acknowledged [MQTT3-3.3.5-2], QoS 0 vanishes; nobody gets it, all are counted."""
+    """5.0 gets 0x87, 3.x is acknowledged [MQTT3-3.3.5-2], QoS 0 vanishes; no subscriber gets it, all are counted."""
     bench = Bench()
     subscriber = bench.client("s")
     subscriber.subscribe(b"#", 2)
@@ -370,7 +370,7 @@ def test_publisher_ahead_of_the_store_is_paused() -> None:
     assert not publisher.transport.is_paused
 
 
-def test_every_queue_full_is_told() -> None:
+def test_every_queue_full_is_answered() -> None:
     """5.0 gets 0x97 only if every persistent queue refused, and nobody else got it."""
     bench = Bench()
     for number in (7, 8):
@@ -444,7 +444,7 @@ def large(size: int, sent: int) -> bytes:
     return b"\x30" + length + body
 
 
-def test_large_incomplete_packet_is_on_the_books_until_it_is_whole() -> None:
+def test_large_incomplete_packet_is_counted_until_it_is_whole() -> None:
     """What somebody sends and does not end is memory like any other."""
     bench = Bench(PlaneLimits(buffered_bytes=16 << 20))
     client = bench.client("c", packet_bytes=1 << 20)
@@ -514,7 +514,7 @@ def test_large_packet_of_a_tenant_with_little_grows_while_another_tenant_fills_t
 
 
 def test_large_connect_is_bounded_by_its_own_limit_alone() -> None:
-    """Nobody is on the books before there is a tenant."""
+    """Nothing is counted before there is a tenant."""
     bench = Bench(PlaneLimits(buffered_bytes=1 << 20))
     bench.plane.turn.hold(bench.tenant, 900_000)
     transport, connection = bench.accept()

@@ -293,7 +293,7 @@ def test_rights_are_asked_at_delivery_once_per_topic() -> None:
 
 
 def test_a_session_without_a_policy_may_do_nothing() -> None:
-    """Doors open only when somebody opens them."""
+    """Nothing is allowed until the control plane sets a policy."""
     bench = Bench()
     subscriber = bench.client("s")
     subscriber.subscribe(b"a")

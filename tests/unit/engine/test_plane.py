@@ -208,7 +208,7 @@ def test_plane_keep_alive_stands_still_while_it_does_not_read() -> None:
     assert client.transport.is_closed
 
 
-def test_plane_hands_control_packets_over_whole() -> None:
+def test_plane_passes_control_packets_on_whole() -> None:
     """SUBSCRIBE goes to the control plane without its length, and parsing stops until it answers."""
     bench = Bench()
     client = bench.client("c")
@@ -232,8 +232,8 @@ def test_plane_goes_on_when_control_answers_at_once() -> None:
     assert len(bench.control.packets) == 4
 
 
-def test_plane_closes_at_the_end_of_the_batch_and_tells_once() -> None:
-    """Farewell first, then the socket; the first reason counts; `lost` afterwards changes nothing."""
+def test_plane_closes_at_the_end_of_the_batch_and_notifies_once() -> None:
+    """The final packet first, then the socket; the first reason counts; `lost` afterwards changes nothing."""
     bench = Bench()
     client = bench.client("c", version=5)
 

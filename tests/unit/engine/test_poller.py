@@ -1,4 +1,4 @@
-"""The compiled poller with its sockets and doors, on Unix sockets: batches, ends in the middle of them, defects that stay where they are."""
+"""The compiled poller with its sockets and listeners, on Unix sockets: batches, ends in the middle of them, defects that stay where they are."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from iothub.base.reasons import Reason
-from iothub.engine.connection import NOTHING
 from iothub.engine.poller import Poller
+from iothub.engine.state import NOTHING
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
@@ -274,7 +274,7 @@ def test_poller_transport_is_safe_after_the_end(bench) -> None:
 
 
 def test_poller_close_resets_everybody(bench) -> None:
-    """Shutdown: each connection is told, every place is free; a second close does nothing."""
+    """Shutdown: `lost` of each connection is called, every place is free; a second close does nothing."""
     clients = [bench.client() for _ in range(3)]
     bench.poller.close()
     assert [connection.lost_for for _, connection in clients] == [[Reason.NETWORK]] * 3

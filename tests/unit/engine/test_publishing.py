@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.engine.inbound_qos2 import STORING, UNSTORED
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.publishing import REASONS
-from iothub.engine.session import STORING, UNSTORED
 from iothub.testing.engine import Bench, ack, packets, publish
 
 
@@ -95,7 +95,7 @@ def test_publishing_of_old_clients_goes_on_with_the_answers_and_not_with_the_clo
 @pytest.mark.parametrize("queue_id", [0, 9])
 @pytest.mark.parametrize("version", [3, 4])
 def test_publishing_qos2_of_old_clients_may_run_ahead_of_their_pubrel(version: int, queue_id: int) -> None:
-    """A 3.x client was told no bound, so it breaks none: every identifier that 16 bits can name may be open."""
+    """A 3.x client knows no bound, so it breaks none: every identifier that 16 bits can name may be open."""
     bench = Bench()
     publisher = bench.client("p", queue_id=queue_id, version=version, inbound_maximum=4)
     bench.settle()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.engine.connection import Connection
 from iothub.engine.limits import PlaneLimits
-from iothub.engine.quota import LATER, PASSED, RATE, SPENT, Gate
+from iothub.engine.quota import PASSED, RATE, SPENT, Gate
+from iothub.engine.state import Connection
 from iothub.testing.engine import Bench, packets, publish
 
 
 class Script:
-    """A meter that answers as told, and counts what it granted."""
+    """A meter with given answers, which counts what it granted."""
 
     def __init__(self, *answers: float) -> None:
         self.answers = list(answers)
@@ -23,7 +23,7 @@ class Script:
         return answer
 
 
-def admit(bench: Bench, connection: Connection) -> int:
+def admit(bench: Bench, connection: Connection) -> float:
     assert connection.session is not None
     return Gate(bench.plane.turn).admit(connection, connection.session, bench.tenant, 100)
 
@@ -41,14 +41,14 @@ def test_gate_remembers_what_was_granted_while_it_waits() -> None:
     messages = bench.tenant.inbound_messages = Script()
     bench.tenant.inbound_bytes = Script(0.5, 0.2)
 
-    assert [admit(bench, connection) for _ in range(3)] == [LATER, LATER, PASSED]
+    assert [admit(bench, connection) for _ in range(3)] == [0.5, 0.2, PASSED]
     assert messages.granted == 1
     Gate(bench.plane.turn).forget(connection)
     assert admit(bench, connection) == PASSED
     assert messages.granted == 2
 
 
-def test_gate_tells_a_rate_from_an_allowance() -> None:
+def test_gate_distinguishes_a_rate_from_an_allowance() -> None:
     """Waiting longer than a publisher may be left unread is RATE; a day's allowance never comes back in time."""
     bench = Bench()
     connection = bench.client("c").connection
@@ -60,7 +60,7 @@ def test_gate_tells_a_rate_from_an_allowance() -> None:
     assert bench.observer.drops == []
 
 
-def test_gate_holds_back_who_is_ahead_of_the_store() -> None:
+def test_gate_holds_publishers_ahead_of_the_store_back() -> None:
     """By connection and by worker; only what needs the store."""
     bench = Bench(PlaneLimits(unstored_per_connection=4, unstored_messages=100))
     connection = bench.client("c").connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub.base.reasons import Reason
-from iothub.engine.session import REFUSED, UNSTORED
+from iothub.engine.inbound_qos2 import REFUSED, UNSTORED
 from iothub.testing.engine import Bench, Client, TopicPolicy, ack, publish
 
 READABLE, UNREADABLE, OWN = 8, 7, 9

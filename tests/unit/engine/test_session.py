@@ -1,10 +1,9 @@
-"""The backlog's bookkeeping, and doors that are closed until somebody opens them."""
+"""The backlog's bookkeeping, and a session without a policy, which may do nothing."""
 
 from __future__ import annotations
 
 from iothub.engine.message import Delivery, Message
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.testing.engine import Bench, Permissive, TopicPolicy, packets
 
 
@@ -51,9 +50,9 @@ def test_session_denies_until_it_is_given_a_policy() -> None:
 
 
 def test_session_keeps_a_bounded_number_of_answers() -> None:
-    """A client that walks through topics does not fill memory."""
+    """A client that uses ever new topics does not fill memory."""
     session = make_session()
-    session.obey(TopicPolicy({b"1"}, {b"2"}))
+    session.apply_policy(TopicPolicy({b"1"}, {b"2"}))
 
     for number in range(100):
         assert session.may_publish(b"%d" % number, 10) is (number == 1)
@@ -74,7 +73,7 @@ def test_session_that_receives_everything_is_still_asked_for_dollar_topics() -> 
     """`#` does not cover `$SYS/...` [MQTT-4.7.2-1]: neither as a filter nor as a right."""
     session = make_session()
 
-    session.obey(EverythingButDollar())
+    session.apply_policy(EverythingButDollar())
 
     assert session.may_receive(b"secret", 10)
     assert session.may_receive(b"$SYS/open", 10)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.testing.engine import Bench, ack, packets, publish
 
 PUBACK = ack(0x40, 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from iothub.base.reasons import Drop
 from iothub.engine.limits import PlaneLimits, TenantLimits
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 

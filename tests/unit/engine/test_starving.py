@@ -76,7 +76,7 @@ def test_what_was_published_keeps_its_order_when_acknowledgements_go_before_it()
 
 
 def test_nothing_goes_before_a_packet_for_the_control_plane() -> None:
-    """Nor is anything read behind it: a client that has said goodbye and closed is not taken for one that was lost."""
+    """Nor is anything read behind it: a client that has sent DISCONNECT and closed is not taken for one that was lost."""
     bench, one, _ = full()
     one.connection.feed(publish(b"x", b"1") + b"\xe0\x00" + ack(0x40, FIRST))
     bench.plane.end_batch()

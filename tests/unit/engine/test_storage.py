@@ -1,4 +1,4 @@
-"""Persistent sessions: caught up and behind, what is durable before what is sent, claims, DUP, the durable head (storage page, 5 and 6)."""
+"""Persistent sessions: caught up and behind, what is durable before what is sent, claims, DUP, the durable head."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_replayed_messages_go_through_the_queue() -> None:
     assert subscriber.take() == publish(b"r/1", b"x", 1, 2, retain=True)
 
 
-def test_a_claim_is_told_what_was_inbound() -> None:
+def test_a_claim_brings_what_was_inbound() -> None:
     """A known identifier gets only its PUBREC, on a new hub too [MQTT-4.3.3-10]."""
     store = ManualStore()
     bench = Bench(store=store)

@@ -1,4 +1,4 @@
-"""The books of a worker: what is buffered, and what happens when it is too much."""
+"""What a worker has buffered, and what happens when it is too much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iothub.testing.engine import Bench, ManualStore, RecordingObserver, ack, pa
 
 
 @pytest.mark.parametrize(("held", "level"), [(0, 0), (699, 0), (700, 1), (849, 1), (850, 2), (999, 2), (1000, 3)])
-def test_turn_tells_how_full_the_worker_is(held: int, level: int) -> None:
+def test_turn_says_how_full_the_worker_is(held: int, level: int) -> None:
     """70, 85 and 100 per cent of what it may buffer."""
     turn = Turn(ManualClock(), ManualStore(), PlaneLimits(buffered_bytes=1000), RecordingObserver())
     turn.buffered_bytes = held
@@ -72,7 +72,7 @@ def test_a_full_worker_drops_qos0_for_the_congested_first() -> None:
     assert bench.tenant.counters.dropped == {Drop.QOS0_SLOW: 1}
 
 
-def test_a_fuller_worker_pauses_publishers_then_lets_nobody_in() -> None:
+def test_a_fuller_worker_pauses_publishers_then_refuses_connections() -> None:
     """Level 2 and 3; consumers go on, and publishers when there is room again."""
     bench = Bench(PlaneLimits(buffered_bytes=100_000))
     stuck = bench.client("s")

@@ -1,4 +1,4 @@
-"""The timer wheel, told the time."""
+"""The timer wheel, with a time that the test gives."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_deadline_far_away_is_kept(seconds: float) -> None:
 
 
 def test_jump_of_hours_costs_only_what_is_scheduled() -> None:
-    """A century is three billion ticks: walking them one by one would never end."""
+    """A century is three billion ticks: going through them one by one would never end."""
     wheel = Wheel(START)
     for hour in range(1000):
         wheel.schedule(START + hour * 3600.0 + 1, hour)

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.hub.telemetry import AuthTelemetry, ByTenant, Telemetry
 from iothub.records.events import Event, EventType
 from iothub.testing.clock import ManualClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from iothub.engine.message import Message
-from iothub.engine.outbox import AckSlot, StoredPublish
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.outbox import StoredPublish
+from iothub.engine.state import AckSlot, TenantPlane
 from iothub_services.queues.sources import Sources
 
 TENANT = TenantPlane(7, "acme")

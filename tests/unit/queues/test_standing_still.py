@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.port import Unreadable
 from iothub_services.queues.standing_still import AGAIN_S, MOST_NAMED, StandingStill

@@ -13,9 +13,8 @@ from twisted.internet.defer import Deferred
 from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
-from iothub.engine.outbox import AckSlot, QueueTarget, StoredPublish
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.state import AckSlot, Session, TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.group_thread import Bounds, Patience

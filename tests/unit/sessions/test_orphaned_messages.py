@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub_services.queues.port import Claim
 from iothub_services.queues.threads import LoadedPage, LoadedRecord
 from iothub_services.sessions.orphaned_messages import OrphanedMessages

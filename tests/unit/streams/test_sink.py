@@ -10,7 +10,7 @@ from iothub.base.errors import BackendError
 from iothub.base.reasons import Drop
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 from iothub_services.streams import sink
 from iothub_services.streams.port import Direction, OnAnswers, Outgoing, Stream

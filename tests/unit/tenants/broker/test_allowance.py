@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.quota.names import Quota

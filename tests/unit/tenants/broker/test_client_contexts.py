@@ -8,8 +8,7 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred
 
 from iothub.base.reasons import Reason
-from iothub.engine.session import Session
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.hooks import Attempt
 from iothub_tenants.broker.client_contexts import Exchange, Guest
 

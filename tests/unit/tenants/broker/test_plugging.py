@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from iothub.base.reasons import Drop
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.hooks import Client, Hooks, Publication
 from iothub_tenants.broker.plugging import plug_in
 from tests.support.control_house import House, plugged

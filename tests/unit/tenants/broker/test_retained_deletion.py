@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota

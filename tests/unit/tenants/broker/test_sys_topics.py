@@ -9,7 +9,7 @@ import pytest
 
 from iothub.engine.message import Message
 from iothub.engine.router import Subscription
-from iothub.engine.tenant import TenantPlane
+from iothub.engine.state import TenantPlane
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.sys_topics import SysTopics, figures

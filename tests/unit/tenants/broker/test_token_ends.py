@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from iothub.engine.connection import Connection
+from iothub.engine.state import Connection
 from iothub.testing.clock import ManualClock
 from iothub_tenants.broker.token_ends import SLICE, TICK_S, TokenEnds
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iothub.engine import desk
+from iothub.engine import control_queue
 from iothub.testing.clock import ManualClock
 from iothub_tenants.control.connect_timeout import Doorstep
 from tests.support.control_house import House, now
@@ -27,7 +27,7 @@ def connection(accepted_s: float = 0.0) -> Any:
 
 def doorstep_of(clock: ManualClock, give_up_s: float = 30.0) -> Doorstep:
     wheel = SimpleNamespace(origin=clock.monotonic())
-    plane: Any = SimpleNamespace(wheel=wheel, desk=SimpleNamespace(give_up=lambda _is_late: []))
+    plane: Any = SimpleNamespace(wheel=wheel, control_queue=SimpleNamespace(take_late_connects=lambda _late: []))
     return Doorstep(plane, clock, 10.0, give_up_s, lambda _connection, _body: None)
 
 
@@ -76,7 +76,7 @@ def test_connect_that_nobody_has_looked_at_hears_that_the_hub_is_busy(
     house: House, monkeypatch: pytest.MonkeyPatch, version: int, code: int
 ) -> None:
     """It stands in line until the message plane would close it without a word; a goodbye of its own is too late for it."""
-    monkeypatch.setattr(desk, "TURN_UNITS", 0)
+    monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
     guest = house.stranger(version)
     guest.send(guest.connect_bytes("c", "acme/dev1"))
     house.pass_time(8.8)
@@ -91,7 +91,7 @@ def test_connect_that_nobody_has_looked_at_hears_that_the_hub_is_busy(
     assert guest.expect(2).code == code
     assert guest.expect_closed() == []
     assert house.told.answers == ["overload"]
-    assert house.plane.desk.is_empty
+    assert house.plane.control_queue.is_empty
 
 
 @pytest.mark.parametrize("connect", [b"\x10\x02\x00\x04", b"\x10\x07\x00\x04MQTT\x09"])
@@ -99,7 +99,7 @@ def test_connect_of_no_known_version_is_closed_without_an_answer(
     house: House, monkeypatch: pytest.MonkeyPatch, connect: bytes
 ) -> None:
     """Nobody knows which CONNACK it would understand."""
-    monkeypatch.setattr(desk, "TURN_UNITS", 0)
+    monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
     guest = house.stranger()
     guest.send(connect)
     house.pass_time(9.2)

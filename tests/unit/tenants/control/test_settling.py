@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from twisted.internet.defer import Deferred
 
 from iothub.engine.router import Subscription
-from iothub.engine.session import Session
+from iothub.engine.state import Session
 from iothub.testing.clock import ManualClock
 from iothub_services.sessions.port import HERE, Alone, Place
 from iothub_tenants.broker.broker import TenantBroker

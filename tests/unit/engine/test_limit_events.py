@@ -1,4 +1,4 @@
-"""Which limit said no is told by the name of the attribute that holds it, once for each refusal; a day's allowance goes last."""
+"""A refusal names its limit once, by the attribute that holds it; a day's allowance goes last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Allowance:
         (publish(b"a", properties=b"\x23\0\x03"), "topic_aliases"),
     ],
 )
-def test_exceeded_bound_is_told_by_name(packet: bytes, limit: str) -> None:
+def test_exceeded_bound_is_named(packet: bytes, limit: str) -> None:
     """Whoever counts refusals needs to know whose they are."""
     bench = Bench()
     bench.tenant.limits = TenantLimits(topic_levels=3, topic_bytes=20, user_properties=2)
@@ -51,7 +51,7 @@ def test_malformed_topic_is_no_limit() -> None:
     assert bench.observer.limits == []
 
 
-def test_receive_maximum_is_told_by_name() -> None:
+def test_receive_maximum_is_named() -> None:
     """QoS 2 whose PUBREL the client withholds [MQTT-3.3.4-7]."""
     bench = Bench()
     client = bench.client("c", version=5, inbound_maximum=1)
@@ -77,7 +77,7 @@ def test_day_is_used_up_by_what_passed_alone() -> None:
     assert bench.observer.limits == [("inbound_messages", 1)] * 2
 
 
-def test_spent_day_is_told_by_name() -> None:
+def test_spent_day_is_named() -> None:
     """As many as the client counts 0x97."""
     bench = Bench()
     bench.tenant.day_messages = Allowance(1)
@@ -107,7 +107,7 @@ def test_spent_calendar_window_of_persistent_fanout_refuses() -> None:
 @pytest.mark.parametrize(
     ("limits", "name"), [(TenantLimits(fanout=1), "fanout"), (TenantLimits(fanout_bytes=1), "fanout_bytes")]
 )
-def test_deliveries_above_the_fanout_are_told_by_name(limits: TenantLimits, name: str) -> None:
+def test_deliveries_above_the_fanout_are_named(limits: TenantLimits, name: str) -> None:
     """Each delivery that was left out counts."""
     bench = Bench()
     bench.tenant.limits = limits
@@ -120,7 +120,7 @@ def test_deliveries_above_the_fanout_are_told_by_name(limits: TenantLimits, name
 
 
 @pytest.mark.parametrize("first", [0x40, 0x50, 0x62, 0x70])
-def test_user_properties_of_an_acknowledgement_are_told_by_name(first: int) -> None:
+def test_user_properties_of_an_acknowledgement_are_named(first: int) -> None:
     """As those of a PUBLISH are, before the client is closed with 0x97."""
     bench = Bench()
     bench.tenant.limits = TenantLimits(user_properties=2)

@@ -1,0 +1,28 @@
+"""Asking the ledger for units: nothing waits for a ledger that does not answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from iothub.base.errors import UnavailableError
+from iothub.testing.clock import ManualClock
+from iothub_services.quota.shared.desk import Desk
+from tests.unit.quota.shared.test_grants import grant
+
+
+def test_request_fails_at_once_while_the_ledger_is_away() -> None:
+    """A hub goes on with its share of the count; beyond it the caller hears so, and no question is kept for later."""
+    lease: Any = None
+    desk = Desk(lease, ManualClock(), lambda _seconds, _call: None, lambda _error: None)
+    asked, _ = grant()
+    desk.open(asked)
+    failures: list[Failure] = []
+
+    desk.fail(UnavailableError("the connection is lost"))
+    Deferred.fromCoroutine(desk.room([(asked, 3)])).addErrback(failures.append)
+
+    assert failures[0].check(UnavailableError)
+    assert (desk.asked, asked.waiting) == (0, [])
