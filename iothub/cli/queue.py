@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import click
 
-from iothub.base.errors import BackendError, CorruptRecordError, UnavailableError
+from iothub.base.errors import CorruptRecordError, UnavailableError
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import describe, time_of
-from iothub.cli.session import Queue, marked, queues_of, session_of, unreadable_in
+from iothub.cli.session import Queue, marked, queues_of, session_of
 from iothub.records.admin_commands import Verb
 from iothub_services.queues.port import QueuedRecord, QueueStats, StaleEpochError
 from iothub_tenants.accounts import tenants
@@ -65,14 +65,11 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
         stats = queues.stats(state.queue_id)
         try:
             page = queues.read(state.queue_id, stats.epoch, stats.head, count, _PAGE_BYTES) if count else None
-            unreadable = unreadable_in(queues, stats)
             driver = queues.home(state.queue_id)
         except StaleEpochError:
             raise UnavailableError(f"session {client_id!r} was just taken over; try again") from None
     records = page.records if page is not None else []
-    row = {**_row(client_id, Queue(stats, driver)), "limits": _limits(stats), "unreadable": unreadable}
-    if app.form == "table" and unreadable is None:
-        del row["unreadable"]
+    row = {**_row(client_id, Queue(stats, driver)), "limits": _limits(stats)}
     oldest = [_message(record) for record in records]
     app.record(row if app.form == "table" else {**row, "oldest": oldest})
     app.section("oldest messages", [_brief(message) for message in oldest])
@@ -94,8 +91,6 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     state = session_of(app, tenant, tenant_id, client_id)
     if is_dry_run:
         queue = queues_of(app, tenant_id).get(state.queue_id)
-        if queue is not None and queue.stats.unreadable:
-            raise BackendError(queue.stats.unreadable, retryable=False)
         count = queue.stats.messages if queue is not None else 0
         app.done(
             f"would remove {output.counted(count, 'message')}",
@@ -120,8 +115,6 @@ def _listed(sessions: stores.Sessions, client_id: str, queues: Mapping[int, Queu
 
 def _row(client_id: str, queue: Queue) -> dict[str, object]:
     stats, driver = queue
-    if stats.unreadable:
-        return {"name": client_id, "queue_id": stats.queue_id, "driver": driver, "unreadable": stats.unreadable}
     return {
         "name": client_id,
         "queue_id": stats.queue_id,

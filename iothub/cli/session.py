@@ -10,15 +10,14 @@ from typing import NamedTuple
 
 import click
 
-from iothub.base.errors import CorruptRecordError, NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.admin_commands import Verb
 from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
-from iothub_services.queues.port import QueueStats, QueueStore, StaleEpochError
-from iothub_services.queues.threads import load_page
+from iothub_services.queues.port import QueueStats
 from iothub_tenants.accounts import tenants
 
 command = noun("session", "Persistent sessions: they outlive their connection, and queue messages meanwhile.")
@@ -68,7 +67,6 @@ def show(app: App, tenant: str, client_id: str) -> None:
     tenant_id = tenants.show(app.store(), tenant).id
     state = session_of(app, tenant, tenant_id, client_id)
     row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
-    driver, unreadable = _looked_at(app, state.queue_id)
     row |= {
         "created": time_of(state.created_at_ms),
         "connected": time_of(state.connected_at_ms),
@@ -76,12 +74,10 @@ def show(app: App, tenant: str, client_id: str) -> None:
         "disconnect_reason": None if state.is_connected else state.disconnect_reason,
         "session_expiry_s": "never" if state.session_expiry_s == _NEVER else state.session_expiry_s,
         "queue_id": state.queue_id,
-        "queue_driver": driver,
+        "queue_driver": _driver_of(app, state.queue_id),
         "node": number_of_hub(state.hub),
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
     }
-    if unreadable is not None or app.form != "table":
-        row["unreadable"] = unreadable
     subscriptions = [
         {"name": filter_text(group, topic_filter), "qos": options.qos, "no_local": options.no_local}
         for (group, topic_filter), options in state.subscriptions.items()
@@ -106,8 +102,7 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
     if is_dry_run:
         state = session_of(app, tenant, tenant_id, client_id)
         row = _row(state, queues_of(app, tenant_id).get(state.queue_id))
-        count = row["queued_messages"]
-        waiting = "a queue that cannot be read" if count is None else output.counted(int(str(count)), "queued message")
+        waiting = output.counted(int(str(row["queued_messages"])), "queued message")
         app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
@@ -133,32 +128,10 @@ def queues_of(app: App, tenant_id: int) -> dict[int, Queue]:
         return {stats.queue_id: Queue(stats, queues.home(stats.queue_id)) for stats in listed}
 
 
-def unreadable_in(queues: QueueStore, stats: QueueStats) -> dict[str, object] | None:
-    """Return what its reader stands still before, if that is near the head. Raises StaleEpochError: somebody has just claimed it."""
-    after, left = stats.head, _LOOKED_AT
-    while left > 0:
-        page = load_page(queues.read(stats.queue_id, stats.epoch, after, left, _PAGE_BYTES))
-        if page.unreadable is not None:
-            return {"position": page.unreadable.position, "why": page.unreadable.why}
-        if page.is_short or page.upto <= after:
-            break
-        left -= max(len(page.records), 1)
-        after = page.upto
-    return None
-
-
-def _looked_at(app: App, queue_id: int) -> tuple[str | None, dict[str, object] | None]:
-    """Return which driver has a queue, and what its reader stands still before."""
+def _driver_of(app: App, queue_id: int) -> str | None:
+    """Return which driver has a queue."""
     with stores.reading_queues(app.data_dir, app.loaded.config) as queues:
-        if queues is None:
-            return None, None
-        driver = queues.home(queue_id)
-        try:
-            return driver, unreadable_in(queues, queues.stats(queue_id))
-        except (NotFoundError, StaleEpochError):
-            return driver, None
-        except CorruptRecordError as error:  # of the queue itself
-            return driver, {"position": None, "why": str(error)}
+        return None if queues is None else queues.home(queue_id)
 
 
 def filter_text(group: str | None, topic_filter: str) -> str:
@@ -194,17 +167,10 @@ def _row(state: SessionState, queue: Queue | None) -> dict[str, object]:
         "is_connected": state.is_connected,
         "version": _VERSIONS.get(state.protocol_version, ""),
         "subscriptions": len(state.subscriptions),
-        "queued_messages": _stored(queue, "messages"),
-        "queued_bytes": _stored(queue, "bytes"),
+        "queued_messages": 0 if queue is None else queue.stats.messages,
+        "queued_bytes": 0 if queue is None else queue.stats.bytes,
         "expires": _expiry(state),
     }
-
-
-def _stored(queue: Queue | None, what: str) -> int | None:
-    """Return how many messages or bytes a session's queue has; None: it cannot be read."""
-    if queue is None:
-        return 0
-    return None if queue.stats.unreadable else int(getattr(queue.stats, what))
 
 
 def _expiry(state: SessionState) -> str | None:

@@ -6,7 +6,6 @@ Knows no routes and no quotas: others say the Reason Code.
 
 from __future__ import annotations
 
-from iothub.base.reasons import Reason
 from iothub.engine.connection import Connection
 from iothub.engine.emission import Emission
 from iothub.engine.outbox import AckSlot
@@ -111,12 +110,3 @@ class Answers:
                 slot.code = -slot.code
                 self.flush(connection)
                 return
-
-    def not_finished(self, session: Session, packet_id: int) -> None:
-        """The store will not remove it: what was refused is not told so, and its client has to send it again."""
-        inbound = session.inbound
-        if inbound is None or inbound.get(packet_id, 0) != REFUSED:
-            return
-        inbound[packet_id] = UNSTORED
-        if session.connection is not None:
-            self.turn.close(session.connection, Reason.STORE_UNAVAILABLE)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
@@ -18,7 +17,6 @@ from iothub.records.state import encode_state, fold
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.port import Append, Delivery, QueueLimits
-from iothub_services.queues.routing import RoutingStore
 from iothub_services.sqlite.database import connect, open_database
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
@@ -26,7 +24,6 @@ from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
 from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import PREFIX, RedisHouse
 
 NOON_MS = 1_800_000_000_000
 
@@ -254,23 +251,6 @@ def test_queues_are_listed_and_shown(busy: Cli) -> None:
     assert "c1" in busy("queue", "show", "acme", "c1").out
 
 
-def test_record_that_cannot_be_read_is_shown(busy: Cli) -> None:
-    """A session that stands still looks idle otherwise."""
-    for noun in ("queue", "session"):
-        assert busy(noun, "show", "acme", "c1", "-o", "json").json["unreadable"] is None
-    with connect(DataDir(busy.data_dir).queues) as connection:
-        where = "id = (SELECT body FROM ref WHERE queue = 1 AND position = 2)"
-        (body,) = connection.execute(f"SELECT b FROM body WHERE {where}").fetchone()
-        connection.execute(f"UPDATE body SET b = ? WHERE {where}", (b"\7" + body[1:],))
-    connection.close()
-
-    for noun in ("queue", "session"):
-        shown = busy(noun, "show", "acme", "c1", "-o", "json").json["unreadable"]
-        assert shown["position"] == 2
-        assert "version 7" in shown["why"]
-        assert "position=2" in busy(noun, "show", "acme", "c1").out
-
-
 def test_driver_of_a_queue_is_shown(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays what it was when the queue was made, whatever the settings say now."""
     hbase, owner = HBase(), tenant_id(busy, "acme")
@@ -291,43 +271,6 @@ def test_driver_of_a_queue_is_shown(busy: Cli, monkeypatch: pytest.MonkeyPatch) 
     for client_id, driver in (("c1", "sqlite"), ("c7", "hbase")):
         assert busy("queue", "show", "acme", client_id, "-o", "json").json["driver"] == driver
         assert busy("session", "show", "acme", client_id, "-o", "json").json["queue_driver"] == driver
-
-
-@pytest.fixture
-def redis(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
-    """The queues of acme lie in Redis."""
-    redis, owner = RedisHouse(), tenant_id(busy, "acme")
-    writer = redis.store(1)
-    for queue_id in (1, 2):
-        writer.create(owner, queue_id, QueueLimits())
-        writer.claim(queue_id, b"hub")
-
-    @contextmanager
-    def reading(*_: object) -> Iterator[RoutingStore]:
-        yield RoutingStore({"redis": redis.store(2)}, "redis")
-
-    monkeypatch.setattr(stores, "reading_queues", reading)
-    return redis
-
-
-def test_queue_of_which_nothing_can_be_read_is_told(busy: Cli, redis: RedisHouse) -> None:
-    """Its session is shown; the list of queues has it with the reason, and without figures."""
-    redis.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "9")
-
-    shown = busy("session", "show", "acme", "c1", "-o", "json").json["unreadable"]
-    assert shown["position"] is None
-    assert "version 9" in shown["why"]
-    assert "version 9" in busy("queue", "show", "acme", "c1", code=4).err
-    assert names(busy, "session") == ["c1", "c2"]
-    listed = busy.rows("queue", "list", "acme")
-    assert [(row["name"], "version 9" in str(row.get("unreadable")), "messages" in row) for row in listed] == [
-        ("c1", True, False),
-        ("c2", False, True),
-    ]
-    assert "version 9" in busy("queue", "list", "acme").out
-    assert [row["queued_messages"] for row in busy.rows("session", "list", "acme")] == [None, 0]
-    assert "a queue that cannot be read" in busy("session", "discard", "acme", "c1", "--dry-run").err
-    assert "version 9" in busy("queue", "purge", "acme", "c1", "--dry-run", code=7).err
 
 
 def test_session_is_discarded_here_when_no_hub_runs(busy: Cli) -> None:
