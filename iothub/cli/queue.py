@@ -28,7 +28,7 @@ _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the queues of a tenant by client id, each with its driver. One that cannot be read, or whose session cannot, has the reason.
+    """List the queues of a tenant by client id, each with its driver. One whose session cannot be read has the reason.
 
     Example:
       iothub --data-dir ./hub queue list acme -o json

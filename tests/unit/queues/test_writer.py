@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, NotFoundError
 from iothub.base.reasons import Drop
@@ -16,6 +17,7 @@ from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.session import Session
 from iothub.engine.tenant import TenantPlane
 from iothub.testing.clock import ManualClock
+from iothub_services.awaited import AwaitedQueues
 from iothub_services.group_thread import Bounds, Patience
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Appended, Damaged, Delivery, Move, MoveKind, Overflow, Page, QueueLimits
@@ -426,6 +428,20 @@ def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:
 
     assert [positions for _, _, positions, _ in told] == [(1,), (2,)]
     assert answers == [1, NotFoundError, 0, {1: 2}, []]
+
+
+def test_rare_verbs_can_be_awaited(house: House) -> None:
+    """An answer, or what was in its way."""
+    admin = AwaitedQueues(house.writer)
+    made = Deferred.fromCoroutine(admin.create(7, 1, QueueLimits(), 41))
+    house.run()
+    claimed = Deferred.fromCoroutine(admin.claim(1, b"w"))
+    failed = Deferred.fromCoroutine(admin.claim(9, b"w"))
+    house.run()
+    errors: list[object] = []
+    failed.addErrback(lambda failure: errors.append(failure.check(NotFoundError)))
+
+    assert (made.result, claimed.result.epoch, errors) == (None, 41, [NotFoundError])
 
 
 def test_writer_leaves_an_open_batch_of_the_plane_open(house: House) -> None:
