@@ -27,15 +27,14 @@ Told = Any  # a JSON object of the hub's own, as `iothub.records.admin_commands.
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of rows.")
 @click.option("--after", default="", help="Start after this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the queues of a tenant by client id, each with its driver. One that cannot be read has the reason. The hub must run.
+    """List the queues of a tenant by client id, each with its driver. The hub must run.
 
     Example:
       iothub --data-dir ./hub queue list acme -o json
     """
     answer = app.hub.ask(Query.QUEUE_LIST, tenant, {"after": after, "limit": limit})
     rows = [_row(str(told["client_id"]), told) for told in answer.rows]
-    marked = ["unreadable"] if any("unreadable" in row for row in rows) else []
-    app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail", *marked)
+    app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail")
     app.say_more_follow(answer.result["next"])
 
 
@@ -86,7 +85,7 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
 
 
 def _row(client_id: str, told: Told) -> dict[str, object]:
-    shown = ("queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "unreadable")
+    shown = ("queue_id", "driver", "messages", "bytes", "head", "tail", "epoch")
     return {"name": client_id, **{name: told[name] for name in shown if name in told}}
 
 

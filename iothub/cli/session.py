@@ -60,8 +60,6 @@ def show(app: App, tenant: str, client_id: str) -> None:
         "node": told["node"],
         "will": told["will"],
     }
-    if "unreadable" in queue:
-        row["unreadable"] = queue["unreadable"]
     subscriptions = [_subscription(each) for each in answer.rows]
     app.record(row if app.form == "table" else row | {"subscriptions": subscriptions})
     app.section("subscriptions", subscriptions)
@@ -81,8 +79,7 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
     """
     if is_dry_run:
         row = _row(app.hub.ask(Query.SESSION_SHOW, tenant, {"client_id": client_id}).result)
-        count = row["queued_messages"]
-        waiting = "a queue that cannot be read" if count is None else output.counted(int(str(count)), "queued message")
+        waiting = output.counted(int(str(row["queued_messages"])), "queued message")
         app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.hub.require()
@@ -99,8 +96,8 @@ def _row(told: Told) -> dict[str, object]:
         "is_connected": told["is_connected"],
         "version": _VERSIONS.get(told["protocol_version"], ""),
         "subscriptions": told["subscriptions"],
-        "queued_messages": queue.get("messages"),  # None: the queue cannot be read
-        "queued_bytes": queue.get("bytes"),
+        "queued_messages": queue["messages"],
+        "queued_bytes": queue["bytes"],
         "expires": _expiry(told),
     }
 

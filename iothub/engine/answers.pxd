@@ -24,5 +24,3 @@ cdef class Answers:
     cpdef object refuse_later(self, Session session, AckSlot slot, int code)
     @cython.locals(inbound=dict, connection=Connection, slot=AckSlot)
     cdef object _refuse(self, Session session, int packet_id)
-    @cython.locals(inbound=dict)
-    cpdef object not_finished(self, Session session, int packet_id)

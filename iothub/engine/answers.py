@@ -6,7 +6,6 @@ Knows no routes and no quotas: others say the Reason Code.
 
 from __future__ import annotations
 
-from iothub.base.reasons import Reason
 from iothub.engine.emission import Emission
 from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, UNSTORED
 from iothub.engine.state import AckSlot, Connection, Session
@@ -110,12 +109,3 @@ class Answers:
                 slot.code = -slot.code
                 self.flush(connection)
                 return
-
-    def not_finished(self, session: Session, packet_id: int) -> None:
-        """The store will not remove it: what was refused is not told so, and its client has to send it again."""
-        inbound = session.inbound
-        if inbound is None or inbound.get(packet_id, FREE) != REFUSED:
-            return
-        inbound[packet_id] = UNSTORED
-        if session.connection is not None:
-            self.turn.close(session.connection, Reason.STORE_UNAVAILABLE)

@@ -24,7 +24,6 @@ Packet Identifier not found) at a PUBREL in FREE.
     not stored, no answer      .          UNSTORED   .          .          .          .
     removed                    .          .          .          FREE       .          FREE
     removed, PUBREC not owed   .          .          .          FREE       .          UNSTORED
-    not removed                .          .          .          .          .          UNSTORED
     claimed, recorded          ROUTED     ROUTED     ROUTED     ROUTED     ROUTED     ROUTED
     claimed, not recorded      .          .          FREE       FREE       .          UNSTORED
     session ends               .          FREE       FREE       FREE       FREE       FREE

@@ -390,15 +390,6 @@ class Plane:
         self.storage.stored(publish, positions, is_duplicate)
         self._settle()
 
-    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...], is_noted: bool = True) -> None:
-        """As `stored`, but for queues that cannot be read and got nothing (`Refused.UNREADABLE`).
-
-        `is_noted`: the publisher's own has recorded the QoS 2 identifier, or perhaps.
-        """
-        self.turn.read_clock()
-        self.storage.partly_stored(publish, positions, is_noted)
-        self._settle()
-
     def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None:
         """The store gave it up; `is_written`: it may have been written. `is_final`: no store will ever take it."""
         self.turn.read_clock()
@@ -448,12 +439,6 @@ class Plane:
         """An inbound identifier is durably forgotten."""
         self.turn.read_clock()
         self.answers.finished(session, packet_id)
-        self._settle()
-
-    def inbound_not_finished(self, session: Session, packet_id: int) -> None:
-        """An inbound identifier cannot be forgotten."""
-        self.turn.read_clock()
-        self.answers.not_finished(session, packet_id)
         self._settle()
 
     # --- private

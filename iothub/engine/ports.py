@@ -75,7 +75,7 @@ class Store(Protocol):
     """
 
     def append(self, publish: Any) -> None:
-        """Make one `StoredPublish` durable -> `plane.stored(publish, positions)`, `partly_stored` or `not_stored(publish, is_written, is_final)`."""
+        """Make one `StoredPublish` durable -> `plane.stored(publish, positions)` or `not_stored(publish, is_written, is_final)`."""
 
     def read(self, session: Any, after: int, count: int, size_bytes: int) -> None:
         """Read a page of a session's queue -> `plane.page(session, records, upto, is_short)`."""
@@ -90,10 +90,7 @@ class Store(Protocol):
         """Make "positions up to this may have been sent" durable -> `plane.reserved(session, upto)`."""
 
     def finish_inbound(self, session: Any, packet_id: int) -> None:
-        """Forget an inbound QoS 2 Packet Identifier (PUBREL, or refused).
-
-        -> `plane.inbound_finished(session, packet_id)`, or `inbound_not_finished`.
-        """
+        """Forget an inbound QoS 2 Packet Identifier (PUBREL, or refused) -> `plane.inbound_finished(session, packet_id)`."""
 
 
 class Observer(Protocol):

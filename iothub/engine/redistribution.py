@@ -16,7 +16,7 @@ from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import SHARED_FLAG, StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.state import Session, TenantPlane
-from iothub.engine.storage import GAVE_UP, NOT_WILLING
+from iothub.engine.storage import GAVE_UP
 from iothub.engine.turn import Turn
 
 # how many messages other members have, or have dropped under a name of their own (full queue); how many a store failed to take
@@ -71,7 +71,7 @@ class Redistribution:
             waiting -= 1
             if code == GAVE_UP:
                 failed += 1
-            elif code != NOT_WILLING:  # else that member's queue cannot be read, and nobody has it
+            else:
                 redistributed += 1
             if waiting == 0:
                 on_done(redistributed, failed)

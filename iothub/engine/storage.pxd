@@ -23,13 +23,10 @@ cdef class Storage:
     cdef bint _notify(self, StoredPublish publish, tuple positions) except -1
     @cython.locals(inbound=dict)
     cdef bint _routed(self, Session session, StoredPublish publish, int code) except -1
-    @cython.locals(slot=AckSlot)
-    cdef bint _give_back(self, Session session, StoredPublish publish, int code, bint is_noted) except -1
-    cpdef object partly_stored(self, StoredPublish publish, tuple positions, bint is_noted)
     @cython.locals(code=int)
     cpdef object not_stored(self, StoredPublish publish, bint is_written, bint is_final)
     @cython.locals(session=Session, connection=Connection, may_answer=bint, inbound=dict)
-    cdef object _refuse(self, StoredPublish publish, int code, bint is_certain, bint is_noted)
+    cdef object _refuse(self, StoredPublish publish, int code, bint is_certain)
     @cython.locals(slot=AckSlot, connection=Connection)
     cdef object _answer(self, StoredPublish publish, int code)
     @cython.locals(turn=Turn, connection=Connection)

@@ -21,10 +21,8 @@ from iothub.engine.turn import Turn
 from iothub.engine.window import Window
 
 _FULL = -1
-_UNREADABLE = -3
 _STORE_FAILED = 0x97
-NOT_WILLING = 0x83  # "implementation specific error": valid, but the receiver is not willing to accept it
-GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can distinguish a store that gave up from a queue that is full
+GAVE_UP = 0x88  # "server unavailable": what the hub itself hears, so that it can tell a store that gave up from a queue that is full
 
 
 class Storage:
@@ -66,9 +64,6 @@ class Storage:
             elif position == _FULL:
                 refused += 1
                 self.turn.drop(publish.tenant, session, Drop.QUEUE_FULL, 1)
-            elif position == _UNREADABLE:
-                if publish.on_done is None:  # who hears of it may try again, and counts it otherwise
-                    self.turn.drop(publish.tenant, session, Drop.STORE_FAILED, 1)
             else:
                 self.turn.drop(publish.tenant, session, Drop.SESSION_ENDED, 1)
         return refused < index
@@ -81,27 +76,13 @@ class Storage:
         if code < 0x80:
             inbound[publish.packet_id] = ROUTED
             return False
-        return session.connection in (None, publish.connection) and self._give_back(session, publish, code, True)
-
-    def _give_back(self, session: Session, publish: StoredPublish, code: int, is_noted: bool) -> bool:
-        """The identifier of what is refused becomes free; whether the answer must wait for that. `is_noted`: the store has recorded it."""
-        slot = publish.slot
-        if is_noted and publish.inbound is not None and slot is not None:
-            self.answers.refuse_later(session, slot, code)
-            return True
-        if session.inbound is not None:
-            del session.inbound[publish.packet_id]
-        return False
-
-    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...], is_noted: bool) -> None:
-        """A queue that cannot be read got nothing: receivers at the others are told, and the publisher hears that not all have it.
-
-        5.0 hears 0x83 and goes on; in 3.x there is no such answer: the connection ends, the intent stays, and a repeat is for those without it.
-        """
-        self._release(publish)
-        if positions:
-            self._notify(publish, positions)
-        self._refuse(publish, NOT_WILLING, is_noted or not publish.is_repeat, is_noted)
+        if session.connection not in (None, publish.connection):
+            return False
+        if publish.inbound is None or publish.slot is None:
+            del inbound[publish.packet_id]
+            return False
+        self.answers.refuse_later(session, publish.slot, code)  # the store has recorded it
+        return True
 
     def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool) -> None:
         """5.0 gets 0x97 only when nothing was written for certain; otherwise the connection ends without an answer, and the intent stays.
@@ -112,10 +93,10 @@ class Storage:
         if is_final or publish.on_done is None:
             self.turn.drop(publish.tenant, publish.publisher, Drop.STORE_FAILED, 1)
         code = _STORE_FAILED if is_final or publish.on_done is None else GAVE_UP
-        self._refuse(publish, code, not is_written and not publish.is_repeat, False)
+        self._refuse(publish, code, not is_written and not publish.is_repeat)
 
-    def _refuse(self, publish: StoredPublish, code: int, is_certain: bool, is_noted: bool) -> None:
-        """Answer, if it is certain what is stored and there is such an answer; otherwise end the connection, and leave the intent.
+    def _refuse(self, publish: StoredPublish, code: int, is_certain: bool) -> None:
+        """Answer, if it is certain that nothing is stored and there is such an answer; otherwise end the connection, and leave the intent.
 
         It stays, too, when nobody hears the answer: the client sends the PUBLISH again (!). What a newer connection has sent again is its own matter.
         """
@@ -130,10 +111,10 @@ class Storage:
             and (session.connection is None or session.connection is connection)
             and session.inbound.get(publish.packet_id, FREE) == STORING
         ):
-            if not may_answer:
+            if may_answer:
+                del session.inbound[publish.packet_id]
+            else:
                 session.inbound[publish.packet_id] = UNSTORED
-            elif self._give_back(session, publish, code, is_noted):
-                return
         if may_answer:
             self._answer(publish, code)
         else:

@@ -27,7 +27,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.sections.stores import chosen_tenants, driver_of
 from iothub.engine.plane import Plane
-from iothub.engine.state import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.hub import quota_ledger
 from iothub.hub.cluster import SharedStores
 from iothub.hub.drivers import Drivers, redis_client, shared_records, unused_files
@@ -235,6 +235,7 @@ class Node:
         )
         self.writer.on_full = self.telemetry.queue_full
         self.writer.on_not_retained = self._on_not_retained
+        self.writer.on_lost = self._on_lost
         self.journal_thread = journal_thread(
             self.states,
             call_in_reactor,
@@ -406,6 +407,11 @@ class Node:
         broker = self.brokers.present(tenant_id)
         if broker is not None:
             broker.retained.changed(topic, version, expires_at_ms, size)
+
+    def _on_lost(self, session: Session) -> None:
+        broker = self.brokers.present(session.tenant.tenant_id)
+        if broker is not None:
+            self.sessions.queue_lost(broker, session)
 
     def _on_not_retained(self, tenant_id: int, topic: bytes) -> None:
         broker = self.brokers.present(tenant_id)

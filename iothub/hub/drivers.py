@@ -30,6 +30,7 @@ from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.probing import require
+from iothub_services.queues.damage import no_alarm
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
@@ -133,7 +134,7 @@ class Drivers:
             return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
         if driver == "redis":
             return self._queues_on_redis(was_used=was_on_redis)
-        return hbase_queues(self._hbase(), self._settings)
+        return hbase_queues(self._hbase(), self._settings, self._on_alarm)
 
     def _queues_on_redis(self, *, was_used: bool) -> QueueStore:
         """`was_used`: a hub worked here with queues on Redis: then they are there, or lost."""
@@ -151,7 +152,7 @@ class Drivers:
                     "queues_gone", "Redis has none of the queues that a hub has used: it was emptied, or is another one"
                 )
 
-        queues = redis_queues(self._settings, lost, partial(self._on_alarm, "queues_gone"))
+        queues = redis_queues(self._settings, lost, partial(self._on_alarm, "queues_gone"), self._on_alarm)
         owned = self.owned["Redis"] = self._installation().redis_queues(queues)
         self.needed["Redis"] = partial(
             _each, partial(require_redis, self._settings), queues.require_kept, owned.check, report_lost
@@ -213,7 +214,10 @@ def followed_log(settings: Config) -> EventLog:
 
 
 def redis_queues(
-    settings: Config, on_lost: Callable[[str], None] = _ignore, on_back: Callable[[str], None] = _ignore
+    settings: Config,
+    on_lost: Callable[[str], None] = _ignore,
+    on_back: Callable[[str], None] = _ignore,
+    on_damaged: Callable[[str, str], None] = no_alarm,
 ) -> RedisQueues:
     """Return the queues on Redis; nothing is asked of it yet. Raises ConfigError: the extra is not installed, or the password cannot be read."""
     require_extra('queues.driver = "redis"', "redis", "redis", "hiredis")
@@ -231,6 +235,7 @@ def redis_queues(
         is_memory_enough=settings.queues.redis_durability == "memory",
         on_lost=on_lost,
         on_back=on_back,
+        on_damaged=on_damaged,
         on_close=partial(_each, write.close, read.close),
     )
 
@@ -242,11 +247,12 @@ def require_redis(settings: Config) -> None:
     probe(settings.redis).require()
 
 
-def hbase_queues(caller: Caller, settings: Config) -> QueueStore:
+def hbase_queues(caller: Caller, settings: Config, on_damaged: Callable[[str, str], None] = no_alarm) -> QueueStore:
     """Return the queues on HBase."""
     from iothub_services.queues.hbase.store import HBaseQueues
 
-    return HBaseQueues(caller, Tables(settings.hbase.namespace), frame_bytes=settings.hbase.frame_limit)
+    names, frame_bytes = Tables(settings.hbase.namespace), settings.hbase.frame_limit
+    return HBaseQueues(caller, names, frame_bytes=frame_bytes, on_damaged=on_damaged)
 
 
 def hbase_states(caller: Caller, settings: Config) -> StateStore:

@@ -78,7 +78,6 @@ class Duties:
         add("deadlines", 0.2, node.sessions.run_deadlines)
         add("doorstep", DOORSTEP_INTERVAL_S, node.control.doorstep.look)
         add("tails", settings.queues.poll_interval_s, self._look_at_tails)
-        add("unread queues", UNREAD_INTERVAL_S, node.queue_admin.look_at_unread)
         add("unread retained", UNREAD_INTERVAL_S, self._look_at_unread_retained)
         add("usage", FLUSH_INTERVAL_S, lambda: node.usage.flush(self._run))
         add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)

@@ -105,7 +105,7 @@ def record_head(
 
 
 def decode_record(raw: bytes) -> Record:
-    """Read a record. Raises CorruptRecordError: it is damaged, or of a future version."""
+    """Read a record. Raises CorruptRecordError: it is damaged."""
     _check(raw, _RECORD.size, "queued record")
     _, qos, flags, form, expires_at_ms, size, count = _RECORD.unpack_from(raw)
     at = _RECORD.size
@@ -132,7 +132,7 @@ def encode_intent(intent: Intent) -> bytes:
 
 
 def decode_intent(raw: bytes) -> Intent:
-    """Read an intent. Raises CorruptRecordError: it is damaged, or of a future version."""
+    """Read an intent. Raises CorruptRecordError: it is damaged."""
     what = "inbound intent"
     _check(raw, _INTENT.size, what)
     _, form, expires_at_ms, size, count = _INTENT.unpack_from(raw)
@@ -151,13 +151,7 @@ def decode_intent(raw: bytes) -> Intent:
 
 
 def _check(raw: bytes, least: int, what: str) -> None:
-    if not raw:
-        raise _damaged(what)
-    if raw[0] != VERSION:
-        raise CorruptRecordError(
-            f"{what} of format version {raw[0]}, this program knows {VERSION}: upgrade it, or it is damaged"
-        )
-    if len(raw) < least:
+    if raw[:1] != _VERSION or len(raw) < least:
         raise _damaged(what)
 
 

@@ -179,8 +179,7 @@ class ManualStore:
     """Fulfils the engine's `Store` over `rows`. Operations wait until `commit`, which does them in order and answers on the plane.
 
     `is_automatic`: `commit` follows each tick of the test's own making (`Bench.settle`). `fails`: appends are answered with `not_stored`.
-    `unreadable`: queues that take nothing and leave intents open; a publisher's own has none, and forgets none. `blocked`: those that take no
-    messages for a record in their way, and do what their readers ask.
+    `lost`: queues that are not there any more, for appends.
     """
 
     def __init__(self) -> None:
@@ -191,8 +190,7 @@ class ManualStore:
         self.fails: bool | None = None  # None: works; else the value of is_written
         self.fails_for_good = False
         self.full: set[int] = set()
-        self.unreadable: set[int] = set()
-        self.blocked: set[int] = set()
+        self.lost: set[int] = set()
         self.appends = 0
 
     # --- the port
@@ -260,17 +258,10 @@ class ManualStore:
         message_id = publish.message.message_id
         rows = QueueRows() if inbound is None else self.queue(inbound.queue_id)
         if inbound is not None:
-            if inbound.queue_id in self.unreadable:
-                return lambda: plane().partly_stored(publish, (-3,) * len(publish.targets), False)
             if publish.packet_id in rows.inbound:
                 return lambda: plane().stored(publish, (), True)
-            message_id = rows.intents.setdefault(publish.packet_id, message_id)
-        if (self.unreadable | self.blocked).intersection(target.session.queue_id for target in publish.targets):
-            found = tuple(self._insert(publish, target, message_id) for target in publish.targets)
-            return lambda: plane().partly_stored(publish, found)
-        if inbound is not None:
+            message_id = rows.intents.pop(publish.packet_id, message_id)
             rows.inbound.add(publish.packet_id)
-            del rows.intents[publish.packet_id]
         if publish.retain:
             if publish.message.payload:
                 self.retained[publish.message.topic] = publish.message
@@ -282,8 +273,8 @@ class ManualStore:
     def _insert(self, publish: StoredPublish, target: Any, message_id: bytes) -> int:
         if target.session.queue_id in self.full:
             return -1
-        if target.session.queue_id in self.unreadable or target.session.queue_id in self.blocked:
-            return -3
+        if target.session.queue_id in self.lost:
+            return -2
         rows = self.queue(target.session.queue_id)
         message = publish.message
         if target.qos == 2 and message_id in rows.seen:
@@ -334,8 +325,6 @@ class ManualStore:
         rows = self.queue(session.queue_id)
         if epoch != rows.epoch:
             return None
-        if session.queue_id in self.unreadable:
-            return lambda: self._plane().inbound_not_finished(session, packet_id)
         rows.inbound.discard(packet_id)
         rows.intents.pop(packet_id, None)
         return lambda: self._plane().inbound_finished(session, packet_id)

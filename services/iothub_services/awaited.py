@@ -10,9 +10,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import CorruptRecordError, NotFoundError
-from iothub.engine.state import Session
-from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, Page, QueueLimits, QueueStats, Unreadable
+from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, Page, QueueLimits, QueueStats
 from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.threads import LoadedPage, Read, RetainedPage
 from iothub_services.queues.writer import QueueWriter
@@ -26,7 +24,6 @@ def awaited(start: Callable[[Callable[[Any], None], Callable[[Exception], None]]
     return answer
 
 
-_LOOKED_AT = 32  # queues that cannot be read, at once
 _PAGE_RECORDS = 128
 _PAGE_BYTES = 256 << 10
 
@@ -90,21 +87,6 @@ class AwaitedQueues:
         """Only where the store says that it needs it (`iothub_services.queues.sqlite.store`)."""
         rebuilt: Rebuilt = await self._call("rebuild", places, now_us)
         return rebuilt
-
-    def stands_still(self, session: Session, found: Unreadable) -> None:
-        """Its queue cannot be read; an alarm says so until it can."""
-        self._writer.stands_still(session, found)
-
-    async def look_at_unread(self) -> None:
-        """See whether queues of which nothing could be read can be read again, or are gone. Raises BackendError."""
-        for queue_id in self._writer.unread(_LOOKED_AT):
-            try:
-                await self._call("stats", queue_id)
-            except CorruptRecordError:
-                continue
-            except NotFoundError:
-                pass
-            self._writer.goes_on(queue_id)
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         queues: list[QueueStats] = await self._call("list_queues", tenant_id)

@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from iothub.base import log as logging
 from iothub.base.clock import Clock
-from iothub.base.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError
 
 log = logging.get(__name__)
 
@@ -68,15 +68,13 @@ class Source:
     """Where operations come from that must not overtake each other: none is done behind one of them that was given up.
 
     `may_skip`: those behind one that was given up, and that is not written for certain, are done all the same: the source is told of each.
-    `is_whole`: one whose answer says `unreadable`, so that some go without, is given up, too.
     Written by the reactor thread; `is_cut` by the one that does the batches.
     """
 
-    __slots__ = ("is_cut", "is_whole", "may_skip", "waiting")
+    __slots__ = ("is_cut", "may_skip", "waiting")
 
-    def __init__(self, *, may_skip: bool = False, is_whole: bool = False) -> None:
+    def __init__(self, *, may_skip: bool = False) -> None:
         self.is_cut = False
-        self.is_whole = is_whole
         self.may_skip = may_skip
         self.waiting = 0  # for whoever submits
 
@@ -274,7 +272,6 @@ class GroupThread(Generic[Op, Answer]):
                 return
             else:
                 self._succeeded(self._clock.monotonic() - begun)
-                _cut_parted(batch, answers)
                 self._deliver(batch, answers)
                 return
 
@@ -287,10 +284,8 @@ class GroupThread(Generic[Op, Answer]):
             error = _uncertain(error) if was_uncertain else error
             _cut(batch, error)
             self._deliver(batch, [error])
-            if isinstance(error, BackendError) and not isinstance(error, CorruptRecordError):
-                self._fails(
-                    error
-                )  # damage, above all: somebody must look at it; but one record is no matter of the store's
+            if isinstance(error, BackendError):
+                self._fails(error)  # damage, above all: somebody must look at it
 
     def _without_cut(self, batch: list[_Waiting[Op, Answer]], was_uncertain: bool) -> list[_Waiting[Op, Answer]]:
         """Answer those that are behind one of their source that was given up; return the others."""
@@ -389,14 +384,6 @@ def _uncertain(error: Exception) -> BackendError:
         return BackendError(str(error), retryable=False, is_written=True)
     error.is_written = True
     return error
-
-
-def _cut_parted(batch: list[_Waiting[Op, Answer]], answers: list[Answer | Exception]) -> None:
-    """The same for what only some have got."""
-    for waiting, answer in zip(batch, answers, strict=False):
-        source = waiting[4]
-        if source is not None and source.is_whole and getattr(answer, "unreadable", False):
-            source.is_cut = True
 
 
 def _cut(given_up: list[_Waiting[Op, Answer]], error: Exception) -> None:

@@ -17,6 +17,7 @@ CIRCLES: frozenset[frozenset[str]] = frozenset(
     (
         frozenset(
             (
+                "iothub.hub.admin_socket",
                 "iothub.hub.cluster",
                 "iothub.hub.compose",
                 "iothub.hub.health",

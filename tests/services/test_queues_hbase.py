@@ -19,7 +19,7 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.bodies import PIECE_BYTES
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.hbase_bodies.sweep import sweep
-from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind, Overflow, QueueLimits, Refused
+from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind, Overflow, QueueLimits
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, own_tables
 
@@ -59,23 +59,23 @@ def test_queue_contract(case: Case, store: HBaseQueues) -> None:
     case(store)
 
 
-def test_message_without_room_beside_a_record_that_cannot_be_read_is_refused_with_what_is_behind_it(
-    store: HBaseQueues, tables: Tables, services: Services
-) -> None:
-    """The region refuses a call whole; those before it are stored with the next ones."""
-    store.create(TENANT, 1, QueueLimits(0, 1000, Overflow.DROP_OLDEST), 1)
+def test_damaged_record_is_passed_over_and_makes_room(store: HBaseQueues, tables: Tables, services: Services) -> None:
+    """It is named, counts as a message of no bytes, and goes as the oldest ones do."""
+    store.create(TENANT, 1, QueueLimits(3, 0, Overflow.DROP_OLDEST), 1)
+    epoch = store.claim(1, b"reader").epoch
     store.append([one(1, number) for number in range(1, 4)])
     row = keys.record_row(keys.queue_key(1, TENANT), 2)
     with caller_of(services) as caller:
         caller.call(calls.mutate_row(tables.queues, row, {b"d:b": b"\7" * 30}))
-    sizes = [10, 10, 995, 10, 999, 10]
 
+    page = store.read(1, epoch, 0, 10, MANY)
+    assert [record.position for record in page.records] == [1, 3]
+    assert ([position for position, _ in page.damaged], page.upto) == ([2], 3)
     with store.group():
-        answers = store.append([Append(identified(9), b"x" * size, 0, (Delivery(1, 1),)) for size in sizes])
+        answers = store.append([one(1, number) for number in (4, 5)])
 
-    refused = int(Refused.UNREADABLE)
-    assert [answer.positions for answer in answers] == [(4,), (5,), *[(refused,)] * 4]
-    assert {found.position for answer in answers for _, found in answer.unreadable} == {2}
+    assert [(answer.positions, answer.dropped) for answer in answers] == [((4,), ((1, 1),)), ((5,), ((1, 2),))]
+    assert positions(store, 1, epoch) == [3, 4, 5]
 
 
 def test_message_for_many_queues_is_stored_once(store: HBaseQueues, tables: Tables, services: Services) -> None:

@@ -30,7 +30,7 @@ from iothub_services.auth.authenticator import Authenticator, AuthSettings
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
 from iothub_services.auth.secrets import hash_generated
-from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage, Unreadable, UnreadableQueueError
+from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
@@ -120,10 +120,7 @@ class Queues:
     limits: dict[int, QueueLimits] = field(default_factory=dict)
     purged: list[int] = field(default_factory=list)
     is_down: bool = False  # nothing can be dropped
-    unreadable: dict[int, str] = field(default_factory=dict)  # queues of which nothing can be read, and why
-    unreadable_at: dict[int, Unreadable] = field(default_factory=dict)  # records that cannot be read, by their queue
     is_silent: bool = False  # nobody answers
-    standing_still: dict[str, str] = field(default_factory=dict)  # their sessions
 
     async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None:
         self.store.queue(queue_id).epoch = first_epoch - 1
@@ -135,16 +132,12 @@ class Queues:
             raise BackendError("HBase has not answered", retryable=True)
         if queue_id not in self.owners:
             raise NotFoundError(f"there is no queue {queue_id}")
-        if queue_id in self.unreadable:
-            raise UnreadableQueueError(queue_id, self.unreadable[queue_id])
         return self.store.claim(queue_id)
 
     async def load(self, queue_id: int, _epoch: int, after: int) -> LoadedPage:
         rows = self.store.queue(queue_id)
-        unreadable = self.unreadable_at.get(queue_id)
-        end = rows.tail if unreadable is None else unreadable.position - 1
-        records: list[Any] = [record for position, record in sorted(rows.records.items()) if after < position <= end]
-        return LoadedPage(records, end, unreadable is None, [], unreadable)
+        records: list[Any] = [record for position, record in sorted(rows.records.items()) if after < position]
+        return LoadedPage(records, rows.tail, True, [])
 
     async def drop(self, queue_id: int) -> int:
         if self.is_down:
@@ -160,15 +153,10 @@ class Queues:
 
     async def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return [
-            QueueStats(
-                queue_id, tenant_id, 0, 0, 0, 0, 1, self.limits[queue_id], unreadable=self.unreadable.get(queue_id, "")
-            )
+            QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 1, self.limits[queue_id])
             for queue_id, owner in self.owners.items()
             if owner == tenant_id
         ]
-
-    def stands_still(self, session: Session, found: Unreadable) -> None:
-        self.standing_still[session.client_id] = found.why
 
     async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
         self.limits.update(changes)

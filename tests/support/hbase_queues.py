@@ -25,8 +25,12 @@ class HBase:
             self.gateway.tables[table] = {}
         self.coprocessor = QueueCoprocessor(self.gateway, TABLES.queues, split_keys(REGIONS))
         self.clock = ManualClock()
+        self.alarms: list[str] = []  # about damaged queues
 
     def store(self, incarnation: int = 1) -> tuple[HBaseQueues, FakeCaller]:
         """Return a hub's store, and its caller."""
         caller = FakeCaller(self.gateway)
-        return HBaseQueues(caller, TABLES, incarnation, self.clock), caller
+        store = HBaseQueues(
+            caller, TABLES, incarnation, self.clock, on_damaged=lambda _, text: self.alarms.append(text)
+        )
+        return store, caller

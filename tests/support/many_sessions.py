@@ -22,6 +22,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Mutation
 from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
+from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.moves import require
 from iothub_services.queues.hbase.regions import Regions
@@ -85,7 +86,7 @@ def acme_id(hub: Hub) -> int:
 def _make_queues(caller: DirectCaller, tables: Tables, subjects: Sequence[Subject], narrow: int) -> None:
     """Empty ones, each in the first epoch of its session."""
     usual = HBaseQueues(caller, tables).list_queues(subjects[0].tenant_id)[0].limits
-    tokens, regions = counted(1), Regions(caller, tables.queues)
+    tokens, regions = counted(1), Regions(caller, tables.queues, DamagedQueues(no_alarm))
     regions.load()
     for at in range(0, len(subjects), _AT_ONCE):
         part = subjects[at : at + _AT_ONCE]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +20,6 @@ _FULL, _STORED, _KNOWN = 2, 0, 1
 _REFUSED = "org.apache.hadoop.hbase.DoNotRetryIOException: org.apache.hadoop.hbase.DoNotRetryIOException: refused: "
 
 
-class UnreadableError(Exception):
-    """A record of another version."""
-
-
 @dataclass
 class Record:
     raw: bytes
@@ -32,10 +27,6 @@ class Record:
     expires_at_ms: int
     size: int
     message_id: bytes
-
-    def require_readable(self, position: int) -> None:
-        if self.raw[0] != 1:  # somebody else has written it
-            raise UnreadableError(f"position {position} of queue: record: version {self.raw[0]} is not known here")
 
 
 @dataclass
@@ -188,14 +179,7 @@ class QueueCoprocessor:
             return Status.OLD_SEQUENCE, struct.pack(">q", last)
         is_repeat = sequence == last
         if not is_repeat:
-            is_spoilt = any(record.raw[0] != 1 for record in queue.records.values())
-            before = (deepcopy(queue), dict(self.gateway.table(self.name))) if is_spoilt else None
-            try:
-                answer = self._deliver(key, queue, records, [room_messages, room_bytes])
-            except UnreadableError as error:
-                assert before is not None
-                self.queues[key], self.gateway.tables[self.name] = before
-                return Status.DAMAGED, str(error).encode()
+            answer = self._deliver(key, queue, records, [room_messages, room_bytes])
             queue.writers[writer] = sequence, answer
         now = struct.pack(">BqB", is_repeat, queue.epoch, len(queue.owner)) + queue.owner + queue.stands()
         return Status.DONE, now + answer
@@ -393,7 +377,6 @@ def _victims(queue: Queue, record: Record, room: list[int]) -> list[int] | None:
     for position, each in queue.records.items():
         if messages <= 0 and size_bytes <= 0:
             break
-        each.require_readable(position)
         if position > queue.reserved and (policy == DROP_OLDEST or each.qos == 0):
             victims.append(position)
             messages -= 1
@@ -410,10 +393,6 @@ def _page(queue: Queue, asked: bytes) -> bytes:
     for position, record in queue.records.items():
         if position <= after:
             continue
-        try:
-            record.require_readable(position)
-        except UnreadableError as error:
-            return struct.pack(">BB", 1, Status.DAMAGED) + str(error).encode()
         found.append(struct.pack(">qi", position, len(record.raw)) + record.raw)
         size_bytes -= record.size
         if size_bytes <= 0 or len(found) == count:

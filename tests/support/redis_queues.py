@@ -49,6 +49,7 @@ class RedisHouse:
         self.fault: Callable[[Call], Fault] = lambda _: Fault.NONE
         self.lost: list[str] = []
         self.back: list[str] = []
+        self.damaged: list[str] = []  # queues that are, as the alarm says it
         self.closed = 0
 
     def store(self, incarnation: int = 1, *, is_memory_enough: bool = False) -> RedisQueues:
@@ -62,6 +63,7 @@ class RedisHouse:
             is_memory_enough=is_memory_enough,
             on_lost=self.lost.append,
             on_back=self.back.append,
+            on_damaged=lambda _, text: self.damaged.append(text),
         )
 
     def run_many(self, calls: Sequence[Call]) -> list[Reply]:

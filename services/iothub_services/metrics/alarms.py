@@ -35,7 +35,7 @@ class AlarmName(Enum):
     STORE_CORRUPT = (
         "store_corrupt",
         "critical",
-        "The detail says what was put aside, or stands still; restore a backup if you miss what was lost.",
+        "The detail says what was put aside, or lost; restore a backup if you miss it.",
     )
     STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
     ACCOUNTS_UNREACHABLE = (

@@ -35,7 +35,13 @@ class OnNotRetained(Protocol):
 
 
 class OnStale(Protocol):
-    """Told of each session whose epoch the store refuses: another reader has claimed its queue, or it is gone."""
+    """Told of each session whose epoch the store refuses: another reader has claimed its queue."""
+
+    def __call__(self, session: Any) -> None: ...
+
+
+class OnLost(Protocol):
+    """Told of each session whose queue is not there, or damaged."""
 
     def __call__(self, session: Any) -> None: ...
 
@@ -59,8 +65,6 @@ class Plane(Protocol):
 
     def stored(self, publish: StoredPublish, positions: tuple[int, ...], is_duplicate: bool = False) -> None: ...
 
-    def partly_stored(self, publish: StoredPublish, positions: tuple[int, ...], is_noted: bool = True) -> None: ...
-
     def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None: ...
 
     def page(self, session: Session, records: list[LoadedRecord], upto: int, is_short: bool) -> None: ...
@@ -72,5 +76,3 @@ class Plane(Protocol):
     def reserved(self, session: Session, upto: int) -> None: ...
 
     def inbound_finished(self, session: Session, packet_id: int) -> None: ...
-
-    def inbound_not_finished(self, session: Session, packet_id: int) -> None: ...

@@ -6,26 +6,24 @@ Positions begin at 1 and are never issued again, not even after the queue has be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-from iothub.base.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError
 
 
 class Refused(IntEnum):
     """Why one delivery of an append got no position."""
 
     FULL = -1  # a limit of the queue; the policy could not make room
-    GONE = -2  # no such queue; an append never creates one
-    UNREADABLE = -3  # a newer program's, or damaged: it is kept, and the message is not acknowledged, or it would be lost for that queue
+    GONE = -2  # no such queue, or its own state is damaged; an append never creates one
 
 
-class Unreadable(NamedTuple):
-    """A record that this program cannot read, or a whole queue (`position` 0). A newer one may: nobody goes past it, or it would be lost (!)."""
+class Damaged(NamedTuple):
+    """A record that cannot be read: it is passed over."""
 
     position: int
     why: str
@@ -74,7 +72,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One message for some queues, all or nothing but for queues that cannot be read. `body` is an encoded message (`iothub.records.message`)."""
+    """One message for some queues, all or nothing. `body` is an encoded message (`iothub.records.message`)."""
 
     message_id: bytes  # 16 bytes; a QoS 2 delivery of an id that the queue has seen is answered with its first position
     body: bytes
@@ -89,29 +87,24 @@ class Appended(NamedTuple):
     `is_duplicate`: the inbound Packet Identifier was already recorded; nothing was written, the positions are empty.
     `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
-    `unreadable`: each queue that cannot be read, by its id; the others have the message, and the intent stays open (!): what comes under its
-    identifier is for those without it, until it is finished. `is_noted`: False if there is no intent for certain, nor has any queue the message:
-    the publisher's own cannot be read. One that has a record in the way takes an intent all the same (!).
     `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`;
-    two answers are the same whatever hits and reasons they tell of.
+    two answers are the same whatever hits they tell of.
     """
 
     positions: tuple[int, ...]
     is_duplicate: bool = False
     dropped: tuple[tuple[int, int], ...] = ()
     is_stale: bool = False
-    is_noted: bool = True
     hit: tuple[str, ...] = ()
-    unreadable: tuple[tuple[int, Unreadable], ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Appended) and self[:-2] == other[:-2]
+        return isinstance(other, Appended) and self[:-1] == other[:-1]
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self[:-2])
+        return hash(self[:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +123,13 @@ class QueuedRecord:
 class Page:
     """Records after a position; `upto` is how far the scan went (>= the last record), `is_short`: the tail was reached.
 
-    `unreadable`: what is next, and ends every page; `upto` is before it.
+    `damaged`: what was passed over; the positions count for `upto`.
     """
 
     records: list[QueuedRecord]
     upto: int
     is_short: bool
-    unreadable: Unreadable | None = None
+    damaged: tuple[Damaged, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +149,7 @@ class Claim:
 
 
 class QueueStats(NamedTuple):
-    """Where a queue stands: counts of what is stored above the head, and its fences.
-
-    `unreadable`: why that cannot be told, in a list; nothing but zeros then, of a queue that is there all the same (!).
-    """
+    """Where a queue stands: counts of what is stored above the head, and its fences."""
 
     queue_id: int
     tenant_id: int
@@ -169,17 +159,6 @@ class QueueStats(NamedTuple):
     tail: int
     epoch: int
     limits: QueueLimits = QueueLimits()
-    unreadable: str = ""
-
-
-def unreadable_queue(queue_id: int, tenant_id: int, why: str) -> QueueStats:
-    """Return what is said of a queue of which nothing else is known."""
-    return QueueStats(queue_id, tenant_id, 0, 0, 0, 0, 0, unreadable=why)
-
-
-def in_order(queues: Iterable[QueueStats]) -> list[QueueStats]:
-    """Return queues ascending by id."""
-    return sorted(queues, key=attrgetter("queue_id"))
 
 
 class TenantUsage(NamedTuple):
@@ -224,58 +203,22 @@ class StaleEpochError(Exception):
     """A reader with a smaller epoch than the queue's tried to read, acknowledge, release or reserve."""
 
 
-class UnreadableQueueError(BackendError, CorruptRecordError):
-    """A queue, or what is at a `position` of it, is of a newer program, or damaged: no retry mends it, and it is no matter of other queues.
-
-    `found_with`: if many queues were asked for something, the errors of all that cannot be read: whoever asks again can leave them out.
-    """
-
-    def __init__(
-        self,
-        queue_id: int,
-        message: str,
-        position: int = 0,
-        *,
-        is_written: bool = False,
-        found_with: Sequence[UnreadableQueueError] = (),
-    ) -> None:
-        super().__init__(message, retryable=False, is_written=is_written)
-        self.queue_id = queue_id
-        self.position = position
-        self.found_with = tuple(found_with)
-
-    @property
-    def all(self) -> dict[int, UnreadableQueueError]:
-        """By queue."""
-        return {each.queue_id: each for each in self.found_with or (self,)}
-
-    @property
-    def found(self) -> Unreadable:
-        return Unreadable(self.position, str(self))
-
-
-def refused_by_own(deliveries: int, error: UnreadableQueueError, *, is_noted: bool) -> Appended:
-    """Return the answer to a message whose publisher's own queue cannot be read: nobody gets it. `is_noted`: an earlier attempt may have."""
-    positions = (Refused.UNREADABLE,) * deliveries
-    return Appended(positions, is_noted=is_noted, unreadable=((error.queue_id, error.found),))
-
-
 def worst_of(errors: Sequence[BackendError], *, is_written: bool) -> BackendError:
-    """Return one error for several: one that does not pass by itself, so that a batch is taken apart; a store's before a single queue's."""
-    worst = min(errors, key=lambda error: (error.retryable, isinstance(error, UnreadableQueueError)))
-    if isinstance(worst, UnreadableQueueError):
-        found = [each for error in errors if isinstance(error, UnreadableQueueError) for each in error.all.values()]
-        return UnreadableQueueError(worst.queue_id, str(worst), worst.position, is_written=is_written, found_with=found)
+    """Return one error for several: one that does not pass by itself, so that a batch is taken apart."""
+    worst = min(errors, key=lambda error: error.retryable)
     return BackendError(str(worst), retryable=worst.retryable, is_written=is_written)
 
 
 class QueueStore(Protocol):
-    """One contract suite (`iothub.testing.queue_contract`) holds every driver to this."""
+    """One contract suite (`iothub.testing.queue_contract`) holds every driver to this.
+
+    Invariant: a queue whose own state is damaged is there for nobody: no verb but `drop` and `drop_tenant` finds it.
+    """
 
     def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None: ...
 
     def append(self, batch: list[Append]) -> list[Appended]:
-        """Durable and ordered when it returns; one commit for the whole batch. A queue that cannot be read holds no other one up."""
+        """Durable and ordered when it returns; one commit for the whole batch. A queue that is gone holds no other one up."""
 
     def claim(self, queue_id: int, owner: bytes) -> Claim:
         """Make the caller the only reader. Raises NotFoundError for an unknown queue."""
@@ -286,7 +229,7 @@ class QueueStore(Protocol):
         """Do a batch of reader moves in one commit; False where the epoch was stale or the queue is gone."""
 
     def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
-        """Bound queues, by their ids, all together. One that is gone, or cannot be read, is passed over."""
+        """Bound queues, by their ids, all together. One that is gone is passed over."""
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         """Last position issued, for many queues in one query (the once-a-second poll of caught-up sessions)."""
@@ -294,13 +237,13 @@ class QueueStore(Protocol):
     def stats(self, queue_id: int) -> QueueStats: ...
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        """Return where each queue of a tenant stands, ascending; those that cannot be read, too: who is not listed is gone."""
+        """Return where each queue of a tenant stands, ascending; who is not listed is gone."""
 
     def purge(self, queue_id: int) -> int:
         """Drop every stored record (positions go on); returns how many."""
 
     def drop(self, queue_id: int) -> int:
-        """Remove the queue and return how many records it had. Idempotent."""
+        """Remove the queue, damaged or not, and return how many records it had, as far as that is known. Idempotent."""
 
     def drop_tenant(self, tenant_id: int) -> int: ...
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from operator import add
+from operator import add, attrgetter
 from typing import TypeVar, cast
 
 from iothub.base import log as logging
-from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, NotFoundError
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -34,7 +34,6 @@ from iothub_services.queues.port import (
     QueueStats,
     QueueStore,
     TenantUsage,
-    in_order,
 )
 from iothub_services.queues.rebuilding import Place, RebuildingStore, Rebuilt
 
@@ -85,9 +84,6 @@ class RoutingStore:
             return
         for name, driver in self._drivers.items():
             self._homes.update(dict.fromkeys(driver.tails(unknown), name))
-        for queue_id in unknown:
-            if queue_id not in self._homes:  # one that cannot be read has no tail: it must not count as gone
-                self._homes.update((queue_id, name) for name, each in self._drivers.items() if _has(each, queue_id))
 
     def _of(self, queue_id: int) -> QueueStore:
         """Return a queue's driver. Raises NotFoundError."""
@@ -171,7 +167,7 @@ class RoutingStore:
         having = [name for name, queues in listed.items() if queues]
         if having and self._tenants.get(tenant_id) not in having:
             self._tenants[tenant_id] = having[0]
-        return in_order(stats for queues in listed.values() for stats in queues)
+        return sorted((stats for queues in listed.values() for stats in queues), key=attrgetter("queue_id"))
 
     def drop_tenant(self, tenant_id: int) -> int:
         self._tenants.pop(tenant_id, None)
@@ -214,9 +210,10 @@ class RoutingStore:
 
     def drop(self, queue_id: int) -> int:
         home = self.home(queue_id)
-        if home is None:
-            return 0
-        count = self._drivers[home].drop(queue_id)
+        drivers = (
+            self._drivers.values() if home is None else [self._drivers[home]]
+        )  # a damaged one is unknown, but there
+        count = sum(driver.drop(queue_id) for driver in drivers)
         self._homes.pop(queue_id, None)
         return count
 
@@ -265,16 +262,6 @@ class RoutingStore:
                 remedy="give every hub the same queues.driver and queues.choices, and discard the sessions of one of the drivers",
             )
         return next(iter(homes), self._default)
-
-
-def _has(driver: QueueStore, queue_id: int) -> bool:
-    try:
-        driver.stats(queue_id)
-    except NotFoundError:
-        return False
-    except CorruptRecordError:
-        pass
-    return True
 
 
 def _place(record: DueRecord) -> tuple[int, int]:

@@ -31,8 +31,7 @@ class Sources:
             return None
         source = self._sources.get(connection)
         if source is None:  # 5.0 is told of each that was refused, and goes on if that is certain
-            is_told = connection.version == 5
-            source = self._sources[connection] = Source(may_skip=is_told, is_whole=not is_told)
+            source = self._sources[connection] = Source(may_skip=connection.version == 5)
         if publish.retain:
             source.may_skip = False  # its other half may be written all the same: then the connection is closed
         source.waiting += 1

@@ -5,23 +5,21 @@ Knows the ports and the record format; knows no plane and no reactor.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError, IotHubError
+from iothub.base.errors import BackendError, CorruptRecordError, IotHubError
 from iothub.engine.message import Message
 from iothub.records.message import decode_message
 from iothub_services.queues.port import (
     Append,
+    Damaged,
     Move,
     Page,
     QueuedRecord,
     QueueStore,
     StaleEpochError,
-    Unreadable,
-    UnreadableQueueError,
 )
 from iothub_services.retained.port import RetainedStore, RetainedWrite
 
@@ -69,13 +67,12 @@ class LoadedRecord(NamedTuple):
 
 
 class LoadedPage(NamedTuple):
-    """A decoded page. `damaged`: positions whose message is damaged, with what was wrong; `unreadable` as in `Page`."""
+    """A decoded page. `damaged`: what was passed over, the record or its message."""
 
     records: list[LoadedRecord]
     upto: int
     is_short: bool
-    damaged: list[tuple[int, str]]
-    unreadable: Unreadable | None = None
+    damaged: list[Damaged]
 
 
 WriteOp = Append | Move | Call
@@ -113,43 +110,10 @@ class QueueWrites:
                 appends.append(op)
             elif isinstance(op, Move):
                 moves.append(op)
-        moved = iter(self._moved(moves))
+        moved: Iterator[object] = iter(self._store.apply(moves) if moves else ())
         appended: Iterator[object] = iter(self._store.append(appends) if appends else ())
         for index in range(start, end):
             answers[index] = next(appended if isinstance(ops[index], Append) else moved)
-
-    def _moved(self, moves: list[Move]) -> list[object]:
-        """Do moves, without those of queues that are in the way: a batch that is taken apart is a commit for each of its operations.
-
-        Of such a queue some may be possible: if there are several, each is done by itself.
-        """
-        apart: dict[int, UnreadableQueueError] = {}
-        while True:
-            together = [move for move in moves if move.queue_id not in apart]
-            try:
-                done = iter(self._store.apply(together) if together else ())
-            except UnreadableQueueError as error:
-                found = error.all
-                if not any(move.queue_id in found for move in together):
-                    raise
-                apart |= found
-            else:
-                each_of = Counter(move.queue_id for move in moves)
-                return [
-                    self._alone(move, apart[move.queue_id], each_of[move.queue_id])
-                    if move.queue_id in apart
-                    else next(done)
-                    for move in moves
-                ]
-
-    def _alone(self, move: Move, error: UnreadableQueueError, moves: int) -> object:
-        """Return what became of a move of a queue that was in the way of so many."""
-        if moves == 1:
-            return error
-        try:
-            return self._store.apply([move])[0]
-        except UnreadableQueueError as own:
-            return own
 
 
 class Reads:
@@ -214,17 +178,15 @@ def message_of(body: bytes) -> Message:
 
 
 def load_page(page: Page) -> LoadedPage:
-    """Decode a page. A damaged message is nobody's any more and left out; before one of a newer program the page ends."""
+    """Decode a page. A damaged message is passed over, and named."""
     records: list[LoadedRecord] = []
-    damaged: list[tuple[int, str]] = []
+    damaged = list(page.damaged)
     for record in page.records:
         try:
             records.append(_load(record))
-        except FutureRecordError as error:
-            return LoadedPage(records, record.position - 1, False, damaged, Unreadable(record.position, str(error)))
         except CorruptRecordError as error:
-            damaged.append((record.position, str(error)))
-    return LoadedPage(records, page.upto, page.is_short, damaged, page.unreadable)
+            damaged.append(Damaged(record.position, str(error)))
+    return LoadedPage(records, page.upto, page.is_short, damaged)
 
 
 def _load(record: QueuedRecord) -> LoadedRecord:
@@ -237,7 +199,7 @@ def _call(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> objec
         answer = getattr(store, call.name)(*call.args)
         return list(answer) if isinstance(answer, Iterator) else answer
     except BackendError as error:
-        if call.name in _READING or isinstance(error, UnreadableQueueError):
+        if call.name in _READING:
             return error
         raise
     except (IotHubError, StaleEpochError) as error:

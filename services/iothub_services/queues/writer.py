@@ -6,7 +6,8 @@ Theory: one publish becomes at most one append (all its queues, one body, the pu
 committed side by side; the plane hears `stored` when both are durable, in the order in which it asked. A commit that fails is tried again
 every 250 ms, with an alarm, by the thread that holds the batch, so that order survives; after 30 s the plane hears `not_stored`. What a reader
 moved is never given up: it is asked for again, and consumers go on meanwhile. A publish that was given up takes with it what its connection
-sent behind it (`sources`). A queue that cannot be read fails no commit: the others get the message, and the plane hears `partly_stored`.
+sent behind it (`sources`). A queue that is lost fails no commit: the others get the message. Whatever the store refuses a session is looked into
+by a read, whose answer says whether the queue is lost or another reader has claimed it.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+from iothub.base import log as logging
 from iothub.base.clock import Clock
-from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, NotFoundError
 from iothub.base.reasons import Drop
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
 from iothub_services.queues.forms import append_of, body_of, retained_write
-from iothub_services.queues.listeners import Alarm, OnFull, OnNotRetained, OnRetained, OnStale, Plane
+from iothub_services.queues.listeners import Alarm, OnFull, OnLost, OnNotRetained, OnRetained, OnStale, Plane
 from iothub_services.queues.port import (
     Appended,
+    Damaged,
     Move,
     MoveKind,
     QueueStore,
+    Refused,
     StaleEpochError,
-    Unreadable,
-    UnreadableQueueError,
 )
 from iothub_services.queues.sources import Sources
-from iothub_services.queues.standing_still import StandingStill
 from iothub_services.queues.threads import (
     Call,
     LoadedPage,
@@ -54,8 +55,12 @@ RETRY_S = 0.25
 GIVE_UP_S = 30.0
 
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
-_REMOVING = frozenset(("purge", "drop", "drop_tenant"))
 _READING = frozenset(("tails", "stats", "read", "list_queues", "fetch", "load", "usage"))
+
+_GONE = int(Refused.GONE)
+_READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.store_alarms`
+
+log = logging.get(__name__)
 
 Callback = Callable[[Any], None]
 Errback = Callable[[Exception], None]
@@ -101,10 +106,14 @@ class QueueWriter:
         self.on_not_retained: OnNotRetained | None = None
         self.on_full: OnFull | None = None
         self.on_stale: OnStale | None = None
+        self.on_lost: OnLost | None = None
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._sources = Sources()
-        self._still = StandingStill(clock, on_alarm)
+        self._looked_into: set[int] = (
+            set()
+        )  # queues that the store has refused somebody, and that are asked for just now
+        self._unread = 0  # a queue that the store fails to read, 0: none
         self._call_in_reactor = call_in_reactor
         self._clock = clock
         patience = patience or Patience(RETRY_S, GIVE_UP_S)
@@ -195,9 +204,6 @@ class QueueWriter:
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:
             return
-        if self._still.holds(session.queue_id, after):
-            self._in_batch(lambda: self._attached.page(session, [], after, False))
-            return
         op = Read(session.queue_id, session.epoch, after, count, size_bytes)
         self._reads.submit(op, partial(self._page_done, session, after))
 
@@ -219,29 +225,7 @@ class QueueWriter:
         """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats read tails list_queues."""
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
         patience_s = FOREVER_S if name in _PATIENT else None
-        done = partial(self._removed, name, args, callback) if name in _REMOVING else callback
-        thread.submit(Call(name, args), partial(_answer, done, errback), 0, patience_s)
-
-    def _removed(self, name: str, args: tuple[object, ...], callback: Callback, answer: object) -> None:
-        """What could not be read is gone."""
-        number = cast("int", args[0])
-        if name == "drop_tenant":
-            self._still.forget_tenant(number)
-        else:
-            self._still.forget(number)
-        callback(answer)
-
-    def stands_still(self, session: Session, found: Unreadable) -> None:
-        """Its queue cannot be read."""
-        self._still.refused(session, found)
-
-    def unread(self, most: int) -> list[int]:
-        """Return some queues of which nothing could be read when somebody asked last."""
-        return self._still.unread(most)
-
-    def goes_on(self, queue_id: int) -> None:
-        """A queue can be read again, or is gone."""
-        self._still.forget(queue_id)
+        thread.submit(Call(name, args), partial(_answer, callback, errback), 0, patience_s)
 
     def load(self, op: Read | RetainedPage, callback: Callback, errback: Errback) -> None:
         """Read a page of a queue, decoded (a LoadedPage), or of the topics that have a Retained Message (a list)."""
@@ -280,6 +264,8 @@ class QueueWriter:
             pending.is_written |= not answer.is_stale and not answer.is_duplicate
             if answer.is_stale:
                 pending.error = BackendError("the publisher's session was taken over", retryable=False)
+                if pending.publish.inbound is not None:
+                    self._look_into(pending.publish.inbound)
         else:
             _failed(pending, answer)
         self._one_done(pending)
@@ -301,12 +287,9 @@ class QueueWriter:
         while self._order and not self._order[0].awaited:
             pending = self._order.popleft()
             self._tell(pending)
-            is_failed = pending.error is not None or bool(pending.answer.unreadable)
-            self._sources.leave(pending.publish, pending.source, is_failed=is_failed)
+            self._sources.leave(pending.publish, pending.source, is_failed=pending.error is not None)
 
     def _tell(self, pending: _Pending) -> None:
-        if pending.answer.unreadable:
-            self._tell_unreadable(pending.publish, dict(pending.answer.unreadable))
         if pending.error is not None:
             is_final = not getattr(pending.error, "retryable", False)
             self._attached.not_stored(pending.publish, pending.is_written, is_final)
@@ -316,15 +299,12 @@ class QueueWriter:
                 self.on_full(pending.publish.tenant, quota)
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
-        if pending.answer.unreadable:
-            self._attached.partly_stored(pending.publish, pending.answer.positions, pending.answer.is_noted)
-        else:
-            self._attached.stored(pending.publish, pending.answer.positions, pending.answer.is_duplicate)
-
-    def _tell_unreadable(self, publish: StoredPublish, unreadable: dict[int, Unreadable]) -> None:
-        for session in (publish.inbound, *(target.session for target in publish.targets)):
-            if session is not None and session.queue_id in unreadable:
-                self._still.refused(session, unreadable[session.queue_id])
+        positions = pending.answer.positions
+        self._attached.stored(pending.publish, positions, pending.answer.is_duplicate)
+        if _GONE in positions:
+            for target, position in zip(pending.publish.targets, positions, strict=True):
+                if position == _GONE:
+                    self._look_into(target.session)
 
     def _report_dropped(self, publish: StoredPublish, dropped: tuple[tuple[int, int], ...]) -> None:
         for target in publish.targets:
@@ -335,27 +315,53 @@ class QueueWriter:
     def _page_done(self, session: Session, after: int, answer: object) -> None:
         if not isinstance(answer, LoadedPage):
             self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
-            if isinstance(answer, UnreadableQueueError):
-                self._still.stop(session, answer.found)
-            elif isinstance(answer, CorruptRecordError):
-                self._still.stop(session, Unreadable(0, str(answer)))  # the queue itself
-            elif isinstance(answer, BackendError) and not answer.retryable:
-                self._still.stop(session, Unreadable(after + 1, str(answer)), is_store_failing=True)
-            if isinstance(answer, StaleEpochError | NotFoundError):
-                self._still.forget(session.queue_id)
-                if self.on_stale is not None:
-                    self.on_stale(session)
+            self._reading_fails(session, answer)
+            self._refused(session, answer)
             return
+        if session.queue_id == self._unread:
+            self._unread = 0
+            self._on_alarm(_READ_FAILING, "")
         if answer.damaged:
-            position, what = answer.damaged[0]
-            where = f"{len(answer.damaged)} records of queue {session.queue_id}, the first at position {position}"
-            self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({what}): they are skipped")
-            self._attached.turn.drop(session.tenant, session, Drop.STORE_FAILED, len(answer.damaged))
-        if answer.unreadable is not None:
-            self._still.stop(session, answer.unreadable)
-        else:
-            self._still.passed(session.queue_id, answer.upto, is_short=answer.is_short)
+            self._pass_over(session, answer.damaged)
         self._attached.page(session, answer.records, answer.upto, answer.is_short)
+
+    def _pass_over(self, session: Session, damaged: list[Damaged]) -> None:
+        """Name and count what is lost of a queue."""
+        position, why = damaged[0]
+        log.error("damaged records are skipped", queue=session.queue_id, records=len(damaged), first=position, why=why)
+        where = f"{len(damaged)} records of queue {session.queue_id}, the first at position {position}"
+        self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({why}): they are skipped")
+        self._attached.turn.drop(session.tenant, session, Drop.STORE_FAILED, len(damaged))
+
+    def _reading_fails(self, session: Session, answer: object) -> None:
+        """Raise an alarm, if the store will not do it by itself, until the first queue of which this was said can be read, or is not there."""
+        if isinstance(answer, StaleEpochError | NotFoundError) and session.queue_id == self._unread:
+            self._unread = 0
+            self._on_alarm(_READ_FAILING, "")
+        elif isinstance(answer, BackendError) and not answer.retryable and not self._unread:
+            self._unread = session.queue_id
+            self._on_alarm(
+                _READ_FAILING, f"queue {session.queue_id}: {answer}; its session gets nothing until this is over"
+            )
+
+    # --- the store has refused a session something
+
+    def _look_into(self, session: Session) -> None:
+        """Ask whether its queue is lost, or somebody else has claimed it."""
+        queue_id = session.queue_id
+        if not session.is_discarded and queue_id not in self._looked_into and not self._reads.is_closing:
+            self._looked_into.add(queue_id)
+            self._reads.submit(Read(queue_id, session.epoch, session.loaded, 1, 1), partial(self._looked, session))
+
+    def _looked(self, session: Session, answer: object) -> None:
+        self._looked_into.discard(session.queue_id)
+        self._refused(session, answer)
+
+    def _refused(self, session: Session, answer: object) -> None:
+        if isinstance(answer, NotFoundError) and self.on_lost is not None:
+            self.on_lost(session)
+        elif isinstance(answer, StaleEpochError) and self.on_stale is not None:
+            self.on_stale(session)
 
     def _move(self, kind: MoveKind, session: Session, value: int, verb: str) -> None:
         self._submit_move(Move(kind, session.queue_id, session.epoch, value), session, verb)
@@ -370,19 +376,13 @@ class QueueWriter:
             getattr(self._attached, verb)(session, move.value)
         elif isinstance(answer, BackendError) and answer.retryable:
             self._submit_move(move, session, verb)
-        elif move.epoch != session.epoch:
-            return  # of an earlier connection
-        elif answer is False and self.on_stale is not None:
-            self.on_stale(session)
-        elif isinstance(answer, Exception) and move.kind == MoveKind.FINISH_INBOUND:
-            self._attached.inbound_not_finished(session, move.value)
+        elif answer is False and move.epoch == session.epoch:  # else of an earlier connection
+            self._look_into(session)
 
 
 def _failed(pending: _Pending, answer: object) -> None:
     pending.error = answer if isinstance(answer, Exception) else TypeError(type(answer).__name__)
     pending.is_written |= getattr(answer, "is_written", False)
-    if isinstance(answer, UnreadableQueueError):
-        pending.answer = Appended((), unreadable=((answer.queue_id, answer.found),))
 
 
 def _answer(callback: Callback, errback: Errback, answer: object) -> None:

@@ -61,8 +61,7 @@ _NOTES = """\
 - `fanout` and `fanout_bytes`: the deliveries above it are dropped; the publisher's acknowledgement says nothing of it.
 - The deliver rates refuse nothing: what is too much waits in the session's backlog, and is dropped only when that is full.
 - Queues: what goes first is the setting `queues.overflow`. A 5.0 publisher gets 0x97 only if every queue refused and nobody got the message
-  otherwise; 0x83 if a queue [cannot be read](../guide/troubleshooting.md#a-queue-cannot-be-read). A calendar window
-  of `persistent_fanout` refuses what would be stored; QoS 0 passes.
+  otherwise. A calendar window of `persistent_fanout` refuses what would be stored; QoS 0 passes.
 - `retained_bytes` counts what is stored, topic and a head of some 40 bytes included.
 - `api_requests` waits for the API of a later version: nothing asks for it yet.
 - Every refusal is counted in `iothub_tenant_quota_rejections_total{tenant,quota}`, what a `dry-run:` would have refused in

@@ -16,7 +16,7 @@ from iothub.base.reasons import Drop, Reason
 from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.records import events
-from iothub_services.queues.port import Claim, UnreadableQueueError
+from iothub_services.queues.port import Claim
 from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
@@ -126,16 +126,11 @@ class Endings:
     async def _fence(self, session: Session, *, is_expiry: bool) -> Claim | None:
         """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
 
-        None: there is no queue, or it cannot be read. Raises BackendError: it is not its time, for somebody else has claimed it since.
+        None: the queue is lost. Raises BackendError: it is not its time, for somebody else has claimed it since.
         """
         if is_expiry:
             _require_here(session.control)
-        try:
-            claim = await self._orphaned.claim(session.queue_id)
-        except UnreadableQueueError:
-            if is_expiry:  # a newer hub may have claimed it
-                raise
-            return None  # somebody wants it gone, and there is no other way out
+        claim = await self._orphaned.claim(session.queue_id)
         if claim is None:
             return None
         if is_expiry:

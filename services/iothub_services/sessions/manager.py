@@ -22,7 +22,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.records import events
 from iothub.records.events import Event, Subject
-from iothub_services.queues.port import QueueLimits, UnreadableQueueError
+from iothub_services.queues.port import QueueLimits
 from iothub_services.sessions.endings import Endings
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
@@ -76,6 +76,7 @@ class SessionManager:
         self._owner = owner
         self._orphaned = OrphanedMessages(plane, queues, owner)
         self._wills = Wills(journal, clock)
+        self._losing: set[Session] = set()  # sessions whose queues may be lost, while they are looked at
         self._endings = Endings(plane, directory, journal, clock, self._company, self._orphaned, self._wills)
 
     @property
@@ -108,7 +109,7 @@ class SessionManager:
         if present is not None:
             try:
                 return await self._resume(home, present, request)
-            except NotFoundError:  # its queue went with a damaged file: say so by Session Present 0
+            except NotFoundError:  # its queue is lost: say so by Session Present 0
                 await self._endings.end(home, present, "queue_lost")
         if request.expiry_s == 0:
             return Opened(self._create_transient(home, request), is_present=False)
@@ -204,11 +205,7 @@ class SessionManager:
             raise
 
     async def _resume(self, home: SessionHome, session: Session, request: SessionRequest) -> Opened:
-        try:
-            claim = await self._queues.claim(session.queue_id, self._owner)
-        except UnreadableQueueError as error:
-            self._queues.stands_still(session, error.found)
-            raise
+        claim = await self._queues.claim(session.queue_id, self._owner)
         control: SessionControl = session.control
         before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
@@ -314,6 +311,31 @@ class SessionManager:
                 return False
             await self._endings.evict(home, session, reason, Reason.SESSION_DISCARDED)
             return True
+
+    def queue_lost(self, home: SessionHome, session: Session) -> None:
+        """The store says that the session's queue is not there: see whether the session ends by that. Nobody waits for it."""
+        if session not in self._losing:
+            self._losing.add(session)
+            Deferred.fromCoroutine(self._end_lost(home, session))
+
+    async def _end_lost(self, home: SessionHome, session: Session) -> None:
+        """Without its queue publishers would be acknowledged for what is stored nowhere."""
+        try:
+            await self._company.catch_up()
+            async with self._directory.holding(home.tenant_id, session.client_id):
+                if home.plane.sessions.get(session.client_id) is not session or session.control.is_elsewhere:
+                    return  # it has ended already, or another hub will see
+                if await self._orphaned.claim(session.queue_id) is None:
+                    await self._endings.evict(home, session, "queue_lost", Reason.SESSION_DISCARDED)
+                elif (connection := session.connection) is not None:  # it is there after all, for the next connection
+                    home.vacate(connection, Reason.STORE_UNAVAILABLE)
+                    self._plane.close(connection, Reason.STORE_UNAVAILABLE)
+        except IotHubError as error:  # what comes for it next is refused as well, and it is looked at again
+            log.warning(
+                "a session without a queue could not be ended yet", client_id=session.client_id, error=str(error)
+            )
+        finally:
+            self._losing.discard(session)
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""

@@ -14,7 +14,7 @@ from iothub.base import log as logging
 from iothub.base.errors import BackendError, NotFoundError
 from iothub.engine.plane import Plane
 from iothub.engine.state import Session
-from iothub_services.queues.port import Claim, StaleEpochError, UnreadableQueueError
+from iothub_services.queues.port import Claim, StaleEpochError
 from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin
 
@@ -43,7 +43,7 @@ class OrphanedMessages:
         self._redistributed: dict[int, int | None] = {}
 
     async def claim(self, queue_id: int) -> Claim | None:
-        """Become the queue's reader; None: it went with a damaged file. Raises BackendError."""
+        """Become the queue's reader; None: it is lost. Raises BackendError."""
         try:
             return await self._queues.claim(queue_id, self._owner)
         except NotFoundError:
@@ -71,12 +71,6 @@ class OrphanedMessages:
                 page = await self._queues.load(session.queue_id, claim.epoch, position)
                 redistributed += await self._redistribute_page(session, page.records)
                 position = None if page.is_short or page.upto <= position else page.upto
-        except UnreadableQueueError as error:
-            log.error(
-                "unacknowledged shared messages lost: the queue of their session cannot be read",
-                client_id=session.client_id,
-                error=str(error),
-            )
         except StaleEpochError as error:
             raise BackendError("another hub has claimed the session meanwhile", retryable=True) from error
         return redistributed

@@ -14,7 +14,7 @@ from typing import Protocol
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.records.events import Event
-from iothub_services.queues.port import Claim, QueueLimits, Unreadable
+from iothub_services.queues.port import Claim, QueueLimits
 from iothub_services.queues.threads import LoadedPage
 
 NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
@@ -175,9 +175,6 @@ class QueueAdmin(Protocol):
     async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None: ...
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
-
-    def stands_still(self, session: Session, found: Unreadable) -> None:
-        """Its queue cannot be read; an alarm says so until it can."""
 
     async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None: ...
 

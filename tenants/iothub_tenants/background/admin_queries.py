@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from iothub.base.errors import ConfigError, CorruptRecordError, NotFoundError, UnavailableError
+from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.engine.filters import check_topic_filter, topic_matches
 from iothub.engine.state import Session
 from iothub.records.admin_commands import Json, Query, Reply, Request, message_rows
@@ -150,8 +150,6 @@ class AdminQueries:
             return self._standing(await self._queues.stats(queue_id))
         except NotFoundError:
             return None
-        except CorruptRecordError as error:
-            return {"queue_id": queue_id, "driver": self._driver_of(queue_id), "unreadable": str(error)}
 
     def _standing(self, stats: QueueStats) -> Json:
         limits = stats.limits

@@ -22,7 +22,6 @@ from iothub.records.events import Subject, number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
 from iothub_services.awaited import AwaitedQueues
-from iothub_services.queues.port import Unreadable
 from iothub_services.sessions.port import HERE, Place
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.restoring import restore
@@ -128,21 +127,15 @@ class Awakening:
             lost = await self._patiently(partial(neighbours.look_again, lost))
             kept += [state for state in lost if neighbours.holder_of(state) != HERE]  # its hub's to see to
             lost = [state for state in lost if neighbours.holder_of(state) == HERE]
-        unreadable = {queue.queue_id: queue.unreadable for queue in listed if queue.unreadable}
-        self._tell_unreadable(record, unreadable)
-        self._end_lost(record, lost)
+        await self._end_lost(record, lost)
         if kept:
             broker = await self._patiently(lambda: self._hub.brokers.broker(record))
             with uncollected():
                 for state in kept:
                     self._adopt(broker, state)
-            for state in kept if unreadable else ():
-                if state.queue_id in unreadable:
-                    found = Unreadable(0, unreadable[state.queue_id])
-                    self._queues.stands_still(broker.plane.sessions[state.client_id], found)
             await self._patiently(lambda: self._bounds.obey(broker, listed))  # limits may have changed while no hub ran
         if are_all:
-            await self._drop(queues.difference(unreadable, (state.queue_id for state in kept)))
+            await self._drop(queues.difference(state.queue_id for state in kept))
         return len(kept)
 
     async def _drop(self, queue_ids: Iterable[int]) -> None:
@@ -152,13 +145,7 @@ class Awakening:
                 return  # a young queue may be of a session that another hub is just about to begin
             await self._patiently(partial(self._queues.drop, queue_id))
 
-    def _tell_unreadable(self, record: TenantRecord, unreadable: dict[int, str]) -> None:
-        """A queue that a newer program has written is not lost: its session lives, and gets nothing until it can be read."""
-        if unreadable:
-            first = next(iter(unreadable.values()))
-            log.error("queues cannot be read; they are kept", tenant=record.name, queues=len(unreadable), first=first)
-
-    def _end_lost(self, record: TenantRecord, states: list[SessionState]) -> None:
+    async def _end_lost(self, record: TenantRecord, states: list[SessionState]) -> None:
         """Without its queue a session would have publishers acknowledged for what is stored nowhere: it ends; its client hears Session Present 0."""
         if not states:
             return
@@ -166,6 +153,8 @@ class Awakening:
         subjects = [Subject(record.id, state.client_id, state.epoch, now_ms) for state in states]
         self._hub.journal.note([events.session_discarded(subject, reason="queue_lost") for subject in subjects])
         log.error("sessions whose queues are lost have ended", tenant=record.name, sessions=len(states))
+        for state in states:  # a damaged queue is not listed, but there
+            await self._patiently(partial(self._queues.drop, state.queue_id))
 
     def _adopt(self, broker: TenantBroker, state: SessionState) -> None:
         control = restore(self._hub, broker, state)

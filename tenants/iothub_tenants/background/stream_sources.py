@@ -19,10 +19,9 @@ from twisted.python.failure import Failure
 
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError
-from iothub.base.reasons import Drop
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Message
-from iothub.engine.storage import GAVE_UP, NOT_WILLING
+from iothub.engine.storage import GAVE_UP
 from iothub.hooks import Client, HookedPolicy
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
 from iothub_services.streams.port import Headers, Incoming, Stream, StreamReceiver, refused_topic
@@ -261,8 +260,6 @@ class Inlets:
             if code == GAVE_UP:
                 self._hub.later(_RETRY_S, lambda: self._send(course, place, message))
                 return
-            if code == NOT_WILLING:
-                self._hub.plane.turn.drop(place.broker.plane, None, Drop.STORE_FAILED, 1)
             self._done(course)
 
         self._hub.plane.publish(place.broker.plane, message, done)

@@ -82,7 +82,7 @@ class QueueBounds:
             return 0
         if queues is None:
             queues = await self._queues.list_queues(broker.tenant_id)
-        known = {queue.queue_id: queue.limits for queue in queues if not queue.unreadable}
+        known = {queue.queue_id: queue.limits for queue in queues}
         usual, own = broker.queue_limits(""), broker.allowance.own
         wanted = {
             session.queue_id: broker.queue_limits(session.device) if session.device in own else usual

@@ -21,7 +21,7 @@ from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.engine.state import Session, TenantPlane
-from iothub.engine.storage import GAVE_UP, NOT_WILLING
+from iothub.engine.storage import GAVE_UP
 
 WAITING = 1_000  # Wills of one tenant that may wait for a rate
 WAITING_BYTES = 16 << 20
@@ -135,7 +135,7 @@ class Wills:
         return 0.0
 
     def _done(self, firing: _Firing, code: int) -> None:
-        if code in (GAVE_UP, NOT_WILLING):
+        if code == GAVE_UP:
             self._drop(firing, Drop.STORE_FAILED)
         else:
             firing.on_done()

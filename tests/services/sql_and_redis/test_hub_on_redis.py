@@ -159,38 +159,45 @@ def test_hub_does_not_start_on_a_redis_that_keeps_nothing(hub: Hub, redis_server
         assert 'Redis does not keep queues safely: appendfsync is "everysec"' in text
 
 
-def test_queue_of_a_newer_program_costs_its_own_session_alone(hub: Hub, party: Party, redis_server: Services) -> None:
-    """It has an alarm of its own from the start on; others get their messages, and publishers of 5.0 hear that not all did."""
-    keep(party, "blind")
+def test_damaged_queue_costs_its_own_session_alone(hub: Hub, party: Party, redis_server: Services) -> None:
+    """The alarm names it, its session ends where the hub comes upon it, and others get their messages."""
+    blind = party(5, "blind", keep=True)
+    blind.subscribe(("room/#", 2))
     keep(party, "well")
     queue_id = next(row["queue_id"] for row in hub.rows("queue", "list", "acme") if row["name"] == "blind")
-    its_own = ("store_corrupt", f"queue_{queue_id}_unreadable")
-    assert hub.stop() == 0
     with closing(connection(redis_server)) as redis:
-        redis.run("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "v", "9")
-    hub.start()
-    assert alarms(hub) == {its_own}
+        redis.run("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "tail", "many", "epoch", "many")
 
     publisher = party(5, "publisher", device="dev2", keep=True)
     sent = [publisher.publish(*each) for each in (("room/1", b"1", 1), ("room/2", b"2", 2), ("garden/3", b"3", 2))]
-    assert [answer and answer.code for answer in sent] == [0x83, 0x83, 0x10]
-    publisher.disconnect()
-    for is_repeated in (False, True):
-        older = party(4, "older", device="dev2", keep=True)
-        older.send(older.publish_bytes("room/4", b"4", 2, 4, dup=is_repeated))
-        assert older.expect_closed() == []
-    assert party.ask(5, "blind", keep=True).connack.code == 0x88
+
+    assert [answer and answer.code for answer in sent] == [0, 0, 0x10]
+    blind.refused(0x98)
+    assert alarms(hub) == {("store_corrupt", "queue_lost")}
     well = party(5, "well", keep=True)
-    assert well.payloads(3) == [b"1", b"2", b"4"]
-    well.nothing()
-    assert alarms(hub) == {its_own}
+    assert well.payloads(2) == [b"1", b"2"]
     with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=5) as answer:
         assert json.load(answer)["ready"]
-    assert f"queue {queue_id} cannot be read" in hub.run("status").stdout
-
+    assert f"queue {queue_id} is damaged and lost" in hub.run("status").stdout
+    assert not party(5, "blind", keep=True).connack.session_present
     with closing(connection(redis_server)) as redis:
-        redis.run("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "v", "1")
-    until(lambda: not alarms(hub), "the end of the alarm", timeout_s=20)
-    party(4, "older", device="dev2", keep=True).publish("room/4", b"4", 2, 4, dup=True)
-    assert party(5, "blind", keep=True).payloads() == [b"4"]
-    well.nothing()
+        until(
+            lambda: redis.run("KEYS", f"{PREFIX}:queue:{{{queue_id}}}:*") == [], "the queue's keys to go", timeout_s=20
+        )
+
+
+def test_session_of_a_queue_that_was_damaged_while_no_hub_ran_ends_at_the_start(
+    hub: Hub, party: Party, redis_server: Services
+) -> None:
+    """Nothing of the queue is left behind."""
+    keep(party, "blind")
+    queue_id = next(row["queue_id"] for row in hub.rows("queue", "list", "acme") if row["name"] == "blind")
+    assert hub.stop() == 0
+    with closing(connection(redis_server)) as redis:
+        redis.run("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "tail", "many")
+
+        hub.start()
+
+        assert alarms(hub) == {("store_corrupt", "queue_lost")}
+        assert redis.run("KEYS", f"{PREFIX}:queue:{{{queue_id}}}:*") == []
+    assert not party(5, "blind", keep=True).connack.session_present

@@ -74,24 +74,6 @@ def test_session_without_an_end_says_so(acme: Cli) -> None:
     assert (shown["session_expiry_s"], shown["expires"]) == ("never", None)
 
 
-def test_queue_that_cannot_be_read_is_marked(acme: Cli) -> None:
-    queue: Json = {"queue_id": 1, "driver": "sqlite", "unreadable": "damaged"}
-    with hub(acme, [{"client_id": "c1", **queue}, {"client_id": "c2", **QUEUE}], LAST):
-        queues = acme.rows("queue", "list", "acme")
-        table = acme("queue", "list", "acme").out
-    with hub(acme, [{**SESSION, "queue": queue}], LAST):
-        (session,) = acme.rows("session", "list", "acme")
-    with hub(acme, [], {**SESSION, "queue": queue}):
-        shown = acme("session", "show", "acme", "c1", "-o", "json").json
-        would = acme("session", "discard", "acme", "c1", "--dry-run").err
-
-    assert [row.get("unreadable") for row in queues] == ["damaged", None]
-    assert "UNREADABLE" in table
-    assert (session["queued_messages"], session["queued_bytes"]) == (None, None)
-    assert shown["unreadable"] == "damaged"
-    assert would == "would discard session c1 with a queue that cannot be read\n"
-
-
 def test_queues_are_listed(acme: Cli) -> None:
     with hub(acme, [{"client_id": "c1", **QUEUE}], LAST):
         (row,) = acme.rows("queue", "list", "acme")

@@ -303,55 +303,22 @@ def test_store_failure(version: int, is_written: bool, answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(("version", "qos"), [(5, 1), (5, 2), (4, 1), (4, 2)])
-def test_queue_that_cannot_be_read_costs_its_own_deliveries(version: int, qos: int) -> None:
-    """The others have the message; 5.0 hears 0x83 and goes on, in 3.x the connection ends: there is no other refusal."""
+def test_lost_queue_costs_its_own_deliveries(version: int, qos: int) -> None:
+    """The others have the message, and its publisher is acknowledged: whose queue is lost has no session any more."""
     bench = Bench()
     receivers = [bench.client(f"s{number}", queue_id=number) for number in (7, 8)]
     for receiver in receivers:
         receiver.subscribe(b"a", 1)
     bench.store.commit_all()
     publisher = bench.client("p", version=version, queue_id=9)
-    bench.store.unreadable = {7}
-    properties = b"" if version == 5 else None
+    bench.store.lost = {7}
 
-    publisher.send(publish(b"a", b"x", qos, 1, properties=properties))
+    publisher.send(publish(b"a", b"x", qos, 1, properties=b"" if version == 5 else None))
     bench.store.commit_all()
 
     assert [receiver.take() != b"" for receiver in receivers] == [False, True]
-    assert bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
-    assert publisher.transport.is_closed == (version == 4)
-    if version == 4:
-        assert publisher.take() == b""
-        return
-    assert publisher.take() == ack(0x40 if qos == 1 else 0x50, 1, 0x83)
-    bench.store.unreadable = set()
-    bench.store.commit_all()
-    publisher.send(publish(b"a", b"y", qos, 1, properties=properties))
-    bench.store.commit_all()
+    assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 1}
     assert publisher.take() == ack(0x40 if qos == 1 else 0x50, 1)
-
-
-@pytest.mark.parametrize("version", [4, 5])
-def test_qos2_message_that_nobody_heard_the_refusal_of_is_stored_when_it_comes_again(version: int) -> None:
-    """Its connection has gone meanwhile: the identifier stays, and the repeat is not taken for stored."""
-    bench = Bench()
-    bench.client("s", queue_id=7).subscribe(b"a", 2)
-    bench.store.commit_all()
-    publisher = bench.client("p", version=version, queue_id=9)
-    bench.store.unreadable = {7}
-    properties = b"" if version == 5 else None
-    publisher.send(publish(b"a", b"x", 2, 1, properties=properties))
-    if version == 5:
-        publisher.drop()
-    bench.store.commit_all()
-    bench.store.unreadable = set()
-
-    again = bench.client("p", version=version, queue_id=9)
-    again.send(publish(b"a", b"x", 2, 1, dup=True, properties=properties))
-    bench.store.commit_all()
-
-    assert again.take() == ack(0x50, 1)
-    assert bench.store.queue(7).tail == 1
 
 
 def test_publisher_ahead_of_the_store_is_paused() -> None:

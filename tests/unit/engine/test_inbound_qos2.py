@@ -87,10 +87,6 @@ class Case:
         self.put()
         self.bench.plane.inbound_finished(self.publisher.session, 1)
 
-    def keep(self) -> None:
-        self.put()
-        self.bench.plane.inbound_not_finished(self.publisher.session, 1)
-
     def claim(self) -> None:
         self.put()
         self.bench.plane.restore(self.publisher.session, self.bench.store.claim(PUBLISHER))
@@ -114,7 +110,6 @@ EVENTS: dict[str, Callable[[Case], None]] = {
     "not stored, no answer": Case.fail_without_an_answer,
     "removed": Case.remove,
     "removed, PUBREC not owed": Case.remove_without_owing,
-    "not removed": Case.keep,
     "claimed, recorded": Case.claim_recorded,
     "claimed, not recorded": Case.claim,
     "session ends": Case.end,

@@ -141,21 +141,6 @@ def test_message_that_no_store_will_ever_take_is_dropped() -> None:
     assert bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
 
 
-def test_member_whose_queue_cannot_be_read_gets_nothing() -> None:
-    """The message goes with the queue of its session, which counts it."""
-    bench = Bench()
-    ending = away(bench, "ending", 7, b"a")
-    bench.client("p").send(publish(b"a", b"x", 1, 1))
-    bench.settle()
-    away(bench, "successor", 8, b"a")
-
-    bench.store.unreadable = {8}
-    done = end(bench, ending)
-    bench.settle()
-
-    assert done == [(0, 0)]
-
-
 def test_messages_of_the_last_member_are_for_nobody() -> None:
     bench = Bench()
     ending = away(bench, "ending", 7, b"a")

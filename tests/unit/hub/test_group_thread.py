@@ -13,7 +13,6 @@ from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.testing.clock import ManualClock
 from iothub_services import group_thread as group_module
 from iothub_services.group_thread import FOREVER_S, Bounds, GroupThread, Patience, Source
-from iothub_services.queues.port import UnreadableQueueError
 
 Answers = list[object]
 
@@ -265,19 +264,6 @@ def test_group_takes_a_hopeless_batch_apart(failure: Exception) -> None:
 
     assert answers == [1, failure, 3]
     assert batches == [[1, 2, 3], [1], [2], [3]]
-
-
-def test_group_raises_no_alarm_about_one_record() -> None:
-    """It has its answer, and whoever asked tells of it; the store goes on."""
-    driver, alarms, answers = Driver(), list[str](), list[object]()
-    driver.failures = [UnreadableQueueError(7, "queue 7: version 9")] * 2
-    thread = group(driver, on_alarm=lambda _name, text: alarms.append(text))
-    thread.submit(1, answers.append)
-    thread.submit(2, answers.append)
-    thread.drain()
-
-    assert [isinstance(answer, UnreadableQueueError) for answer in answers] == [True, False]
-    assert (alarms, thread.is_failing) == ([], False)
 
 
 def test_group_raises_an_alarm_about_what_cannot_succeed() -> None:

@@ -10,13 +10,14 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import split_keys
+from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import CACHE_BYTES, PIECE_BYTES, Bodies, Wanted, is_apart
-from iothub_services.queues.hbase.moves import require, unreadable
+from iothub_services.queues.hbase.moves import require
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.requests import Status
-from iothub_services.queues.port import Appended, QueueLimits, Refused, UnreadableQueueError
-from iothub_services.queues.remote.index import COLUMN, QueueIndex, Tenant, all_of
+from iothub_services.queues.port import Appended, QueueLimits
+from iothub_services.queues.remote.index import QueueIndex, Tenant, all_of
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import TenantRoom
 from tests.support.hbase_calls import FakeCaller, Fault
@@ -148,7 +149,7 @@ def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
     store, caller = house.store()
     for queue_id in (1, 2, 3):
         made(store, queue_id)
-    regions = Regions(caller, TABLES.queues)
+    regions = Regions(caller, TABLES.queues, DamagedQueues(no_alarm))
     regions.load()
     caller.made.clear()
     size = REQUEST_BYTES // 2
@@ -206,21 +207,6 @@ def test_answer_of_another_table_is_refused() -> None:
         store.append([one(1, 1)])
     assert not failure.value.retryable
     assert caller.made
-
-
-@pytest.mark.parametrize(
-    ("told", "position", "says"),
-    [
-        (b"position 4 of queue 7: version 9 is not known here", 4, "position 4 of queue 7"),
-        (b"state of queue 7: version 9 is not known here", 0, "session discard"),
-    ],
-)
-def test_damaged_record_is_told_from_a_damaged_queue(told: bytes, position: int, says: str) -> None:
-    """Where messages must make room the coprocessor reads records, too: their queue as such is well."""
-    error = unreadable(7, told)
-
-    assert (error.queue_id, error.found.position) == (7, position)
-    assert says in error.found.why
 
 
 def test_error_that_will_not_pass_comes_first() -> None:
@@ -309,26 +295,6 @@ def test_which_bodies_are_stored_apart() -> None:
 
 
 # --- index
-
-
-def test_damaged_row_of_the_index_costs_its_own_queue_alone() -> None:
-    """A list says so; whoever asks for that queue is refused by name, and nobody else."""
-    house = HBase()
-    store, _ = house.store()
-    made(store, 1)
-    made(store, 2)
-    house.gateway.table(TABLES.queue_index)[keys.index_key(TENANT, 1)] = {COLUMN: (b"\2", 1)}
-    successor, _ = house.store(2)
-
-    assert successor.append([one(2, 1)])[0].positions == (1,)
-    answers = successor.append([one(1, 2), one(2, 3)])
-    assert [answer.positions for answer in answers] == [(Refused.UNREADABLE,), (2,)]
-    assert "has version 02, this program knows 1" in answers[0].unreadable[0][1].why
-    assert successor.tails([1, 2]) == {2: 2}
-    with pytest.raises(UnreadableQueueError, match="has version 02"):
-        successor.stats(1)
-    listed = successor.list_queues(TENANT)
-    assert [(stats.queue_id, "has version 02" in stats.unreadable) for stats in listed] == [(1, True), (2, False)]
 
 
 def test_dropped_queue_that_is_told_of_late_counts_for_nobody() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.base.errors import BackendError, ConflictError, FutureRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, NotFoundError
 from iothub.records.owner import Owner
 from iothub.testing.queue_contract import GONE, MANY, TENANT, due, made, moved, one, positions
 from iothub_services.queues.port import (
@@ -16,12 +16,10 @@ from iothub_services.queues.port import (
     MoveKind,
     Overflow,
     QueueLimits,
-    Refused,
-    UnreadableQueueError,
 )
+from iothub_services.queues.redis import sending
 from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS, INTEND, MOVE
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
-from iothub_services.queues.redis.sending import of_queue
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
 from iothub_services.redis.calls import Call, RedisRefusedError
@@ -397,62 +395,38 @@ def test_purge_that_comes_late_takes_nothing_that_came_since(house: RedisHouse) 
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    "fields",
     [
-        (("v", "2", "x", "y"), "format version 2, this program knows 1"),
-        (("x", "y"), "format version none"),
-        (("v", "2"), "format version 2"),
-        (("v", "1", "q", "1"), "damaged"),
-        (("v", "1", "q", "x", "f", "0", "e", "0", "i", "", "d", "", "b", "body"), "damaged"),
+        ("v", "2", "x", "y"),
+        ("x", "y"),
+        ("v", "1", "q", "1"),
+        ("v", "1", "q", "x", "f", "0", "e", "0", "i", "", "d", "", "b", "body"),
+        ("v", "2", "q", "1", "f", "0", "e", "0", "i", "", "d", "", "b", "body"),
     ],
 )
-def test_page_ends_before_a_record_that_cannot_be_read(house: RedisHouse, fields: tuple[str, ...], why: str) -> None:
-    """Nobody goes past it: a newer program may read it."""
+@pytest.mark.parametrize("count", [10, 2])
+def test_page_passes_over_a_damaged_record(house: RedisHouse, fields: tuple[str, ...], count: int) -> None:
+    """It is named, and counts for how far the page has come."""
     store = house.store()
     claim = made(store, 1)
     store.append([one(1, 1)])
     house.redis.execute_command("XADD", f"{PREFIX}:queue:{{1}}:r", "2-0", *fields)
-    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 2)
+    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 2, "messages", 2)
+    store.append([one(1, 3)])
 
-    page = store.read(1, claim.epoch, 0, 10, MANY)
+    page = store.read(1, claim.epoch, 0, count, MANY)
 
-    assert [record.position for record in page.records] == [1]
-    assert (page.upto, page.is_short) == (1, False)
-    assert page.unreadable is not None
-    assert page.unreadable.position == 2
-    assert why in page.unreadable.why
-    assert store.purge(1) == 2
-
-
-def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -> None:
-    """Its own verbs fail, by name; its neighbours' do not, and it can be dropped."""
-    store = house.store()
-    claim = made(store, 1)
-    made(store, 2)
-    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "2")
-    for each in (store, house.store(2)):
-        (answer,) = each.append([one(1, 1)])
-        assert answer.positions == (Refused.UNREADABLE,)
-        assert "format version 2, this program knows 1" in answer.unreadable[0][1].why
-    with pytest.raises(BackendError, match="upgrade it"):
-        store.read(1, claim.epoch, 0, 1, 1)
-    with pytest.raises(FutureRecordError, match="queue 1 has format version 2"):
-        store.stats(1)
-
-    listed = house.store(3).list_queues(TENANT)
-    assert [(stats.queue_id, stats.unreadable.partition(",")[0]) for stats in listed] == [
-        (1, "queue 1 has format version 2"),
-        (2, ""),
-    ]
-    assert store.append([one(2, 1)]) == [Appended((1,))]
-    store.drop(1)
-    made(store, 1)
+    assert [record.position for record in page.records] == [1, 3][: count - 1]
+    assert (page.upto, page.is_short) == ((3, True) if count == 10 else (2, False))
+    assert [position for position, _ in page.damaged] == [2]
+    assert store.apply([Move(MoveKind.ACK, 1, claim.epoch, 2)]) == [True]
+    assert store.stats(1).messages == 1
 
 
 @pytest.mark.parametrize(
     ("said", "is_one_queues"),
     [
-        ("UNREADABLE the queue has format version 9, this program knows 1: upgrade it", True),
+        ("DAMAGED its state has something else where a number belongs", True),
         ("WRONGTYPE Operation against a key holding the wrong kind of value script: 5b, on @user_script:38.", True),
         ("user_script:74: attempt to compare nil with number script: 5b, on @user_script:74.", True),
         ("Error running script (call to f_5b): @user_script:74: user_script:74: attempt to compare nil", True),
@@ -462,26 +436,30 @@ def test_queue_of_a_newer_program_is_refused_and_never_gone(house: RedisHouse) -
         ("Error running script (call to f_5b): @user_script: 9: -OOM command not allowed", False),
     ],
 )
-def test_what_redis_says_of_one_queue_is_told_from_what_concerns_all(said: str, is_one_queues: bool) -> None:
+def test_what_redis_says_of_one_queue_is_told_from_what_concerns_all(
+    house: RedisHouse, said: str, is_one_queues: bool
+) -> None:
     """In the words of Redis 7, and of 6 where those differ."""
     outcome = RedisRefusedError(f"Redis refused: {said}")
+    alarms: list[tuple[str, str]] = []
+    sender = sending.Sender(house.ask, house.ask, b"probe", lambda *alarm: alarms.append(alarm))
 
-    assert isinstance(of_queue(7, outcome), UnreadableQueueError) == is_one_queues
-    assert of_queue(0, outcome) is outcome
+    for _ in range(2):
+        assert sender.of_queue(7, outcome) == (sending.GONE if is_one_queues else outcome)
+    assert sender.of_queue(0, outcome) is outcome
+    assert [word for word, _ in alarms] == ["queue_lost"] * is_one_queues
 
 
-def test_expired_messages_go_beside_a_queue_of_a_newer_program(house: RedisHouse) -> None:
-    """That one's are for a newer hub to remove; whatever else is wrong is told."""
+@pytest.mark.parametrize("part", ["m", "e"])
+def test_expired_messages_go_beside_a_damaged_queue(house: RedisHouse, part: str) -> None:
+    """Whatever else is wrong is told."""
     store = house.store()
     made(store, 1)
     made(store, 2)
     store.append([one(1, 1, expires_at_ms=5), one(2, 2, expires_at_ms=6)])
-    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "v", "2")
+    house.redis.execute_command("SET", f"{PREFIX}:queue:{{1}}:{part}", "x")
 
-    look = store.expire(10, 1)
-    assert (look.removed, look.spared) == ((), ())
-    assert look.after is not None
-    assert store.expire(10, 1, look.after).removed == (due(2, 1),)
+    assert store.expire(10, 9).removed == (due(2, 1),)
     house.forbidden.add("EVALSHA")
     with pytest.raises(BackendError, match="NOPERM"):
         store.expire_unsent(10, [due(2, 1)])

@@ -91,7 +91,7 @@ def test_refusal_of_one_queue_holds_up_no_part() -> None:
         sent.append(len(calls))
         return [
             *[b"ok"] * (len(calls) - 1),
-            RedisRefusedError(f"Redis refused: {'UNREADABLE' if len(sent) == 1 else 'NOPERM'} it"),
+            RedisRefusedError(f"Redis refused: {'DAMAGED' if len(sent) == 1 else 'NOPERM'} it"),
         ]
 
     outcomes = Sender(ask, ask, b"probe").write([command("GET", "k")] * (3 * PART_CALLS))

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
@@ -21,7 +21,6 @@ from iothub_services.queues.port import (
     Move,
     MoveKind,
     QueueLimits,
-    QueueStats,
     QueueStore,
     Refused,
 )
@@ -256,38 +255,23 @@ def test_only_queues_that_no_driver_has_are_rebuilt(server: Server) -> None:
     assert routing.rebuild(places, 99) == Rebuilt()
 
 
-class Unreadable(Server):
-    """A server with queues whose own state cannot be read: they have no tail, and refuse whatever is for them."""
+class DamagedServer(Server):
+    """A server with a damaged queue: it has no tail, and can be dropped."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.unreadable: set[int] = set()
+        self.dropped: list[int] = []
 
-    def tails(self, queue_ids: list[int]) -> dict[int, int]:
-        return super().tails([queue_id for queue_id in queue_ids if queue_id not in self.unreadable])
-
-    def stats(self, queue_id: int) -> QueueStats:
-        if queue_id in self.unreadable:
-            raise CorruptRecordError("version 9")
-        return super().stats(queue_id)
-
-    def append(self, batch: list[Append]) -> list[Appended]:
-        if any(delivery.queue_id in self.unreadable for op in batch for delivery in op.deliveries):
-            raise BackendError("version 9", retryable=False)
-        return super().append(batch)
+    def drop(self, queue_id: int) -> int:
+        self.dropped.append(queue_id)
+        return 0
 
 
-def test_queue_that_cannot_be_read_is_not_taken_for_gone() -> None:
-    """A start with a damaged queue: a message for it is refused, never acknowledged and thrown away; and it can be dropped."""
-    server = Unreadable()
-    server.create(ACME, 1, QueueLimits())
-    server.unreadable.add(1)
+def test_queue_that_no_driver_knows_is_dropped_by_each() -> None:
+    """A damaged one is there for nobody, but what is left of it has to go."""
+    server = DamagedServer()
     queues = RoutingStore({"file": MemoryQueues(), "server": server}, "file")
 
-    with pytest.raises(BackendError, match="version 9"):
-        queues.append([message(1, 1)])
-    with pytest.raises(CorruptRecordError):
-        queues.stats(1)
-    queues.drop(1)
-    server.unreadable.clear()
-    assert server.list_queues(ACME) == []
+    assert queues.append([message(1, 1)]) == [Appended((int(Refused.GONE),))]
+    assert queues.drop(1) == 0
+    assert server.dropped == [1]

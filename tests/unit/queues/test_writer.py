@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, NotFoundError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
-from iothub.engine.state import AckSlot, Session, TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.group_thread import Bounds, Patience
@@ -22,14 +22,14 @@ from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
     Append,
     Appended,
+    Damaged,
     Delivery,
     Move,
     MoveKind,
     Overflow,
+    Page,
     QueueLimits,
     StaleEpochError,
-    Unreadable,
-    UnreadableQueueError,
 )
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
@@ -250,23 +250,6 @@ def test_writer_records_the_publishers_identifier_with_the_append(house: House) 
     assert house.queues.claim(2, b"w").inbound == ()
 
 
-def test_writer_tells_of_an_inbound_identifier_that_cannot_be_removed(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For good, and not of an earlier connection."""
-    publisher = house.session(2)
-
-    def refuse(moves: list[Move]) -> list[bool]:
-        raise UnreadableQueueError(2, "version 9 is not known here")
-
-    monkeypatch.setattr(house.queues, "apply", refuse)
-    house.writer.finish_inbound(publisher, 9)
-    assert house.run() == [("inbound_not_finished", publisher, 9)]
-    house.writer.finish_inbound(publisher, 9)
-    publisher.epoch += 1
-    assert house.run() == []
-
-
 def test_writer_stores_nothing_for_a_publisher_that_was_taken_over(house: House) -> None:
     """The intent is fenced: nothing was written, for certain."""
     publisher = house.session(2)
@@ -402,231 +385,41 @@ def test_writer_skips_a_damaged_record_with_an_alarm(house: House) -> None:
     assert "queue 1, the first at position 1" in house.alarms[0][1]
 
 
-def test_writer_stands_still_before_a_record_of_a_newer_program(house: House) -> None:
-    """What is before it arrives; it is told once, the store is left alone for a while, and a purge ends it."""
+def test_writer_names_and_counts_what_its_driver_passes_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     session = house.session(1)
-    house.writer.append(publish(session))
-    house.run()
-    house.queues.append([Append(bytes(15) + b"\2", b"\7" + bytes(60), 0, (Delivery(1, 1),))])
-    house.writer.append(publish(session))
-    house.run()
-    reads: list[int] = []
+    page = Page([], 2, True, (Damaged(1, "the fields do not fit"), Damaged(2, "the fields do not fit")))
+    monkeypatch.setattr(house.queues, "read", lambda *_: page)
+    house.writer.read(session, 0, 10, 1000)
+
+    assert house.run() == [("page", session, [], 2, True)]
+    assert house.plane.turn.drops == [(session, Drop.STORE_FAILED, 2)]
+    ((word, text),) = house.alarms
+    assert (word, "the first at position 1" in text) == ("queue_records_corrupt", True)
+
+
+def test_writer_tells_of_a_store_that_will_not_be_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One alarm, until the queue that it names can be read, or is not there any more."""
+    first, second = house.session(1), house.session(2)
     honest = house.queues.read
 
-    def counted(*asked: int) -> Any:
-        reads.append(asked[2])
-        return honest(*asked)
+    def read(*_: object) -> Any:
+        raise BackendError("queues.db: database disk image is malformed", retryable=False)
 
-    house.queues.read = counted  # type: ignore[method-assign]
-    house.writer.read(session, 0, 10, 1000)
-    ((_, _, records, upto, is_short),) = house.run()
-    assert ([record.position for record in records], upto, is_short) == ([1], 1, False)
     for _ in range(2):
-        house.writer.read(session, 1, 10, 1000)
+        monkeypatch.setattr(house.queues, "read", read)
+        for session in (first, second):
+            house.writer.read(session, 0, 10, 1000)
+        house.run()
+        monkeypatch.setattr(house.queues, "read", honest)
+        for session in (second, first):
+            house.writer.read(session, 0, 10, 1000)
+        house.run()
+        house.queues.drop(1)
 
-    assert house.run() == [("page", session, [], 1, False)] * 2
-    assert reads == [0]
-    ((word, text),) = house.alarms
-    assert word == "queue_1_unreadable"
-    assert "position 2" in text
-    assert house.plane.turn.drops == []
-
-    house.writer.call("purge", (1,), lambda _: None, pytest.fail)
-    house.run("writes")
-    house.writer.read(session, 1, 10, 1000)
-
-    assert house.run() == [("page", session, [], 3, True)]
-    assert house.alarms[1:] == [("queue_1_unreadable", "")]
-
-
-def test_writer_whose_reader_was_taken_over_stands_still_no_more(house: House) -> None:
-    """The new reader's hub says so itself."""
-    session = house.session(1)
-    house.queues.append([Append(ID, b"\7" + bytes(60), 0, (Delivery(1, 1),))])
-    house.writer.read(session, 0, 10, 1000)
-    house.run()
-    house.queues.claim(1, b"other")
-    house.clock.advance(60)
-    house.writer.read(session, 0, 10, 1000)
-    house.run()
-
-    assert [bool(text) for _, text in house.alarms] == [True, False]
-
-
-def test_writer_says_that_a_queue_itself_cannot_be_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drop of its tenant ends it."""
-    session = house.session(1)
-    house.writer.append(publish(session))
-
-    def read(*_: object) -> Any:
-        raise CorruptRecordError("state: version 9 is not known here")
-
-    monkeypatch.setattr(house.queues, "read", read)
-    house.writer.read(session, 0, 10, 1000)
-    house.run()
-
-    assert house.alarms[0][0] == "queue_1_unreadable"
-    house.writer.call("drop_tenant", (7,), lambda _: None, pytest.fail)
-    house.run("writes")
-    assert house.alarms[1:] == [("queue_1_unreadable", "")]
-
-
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (BackendError("queues.db: database disk image is malformed", retryable=False), "purge nothing"),
-        (UnreadableQueueError(1, "version 9 is not known here"), "session discard"),
-        (UnreadableQueueError(1, "version 9 is not known here", 3), "before position 3"),
-    ],
-)
-def test_writer_tells_a_store_that_fails_from_a_queue_that_cannot_be_read(
-    house: House, monkeypatch: pytest.MonkeyPatch, error: BackendError, says: str
-) -> None:
-    """What is not to be read of a damaged file is saved by the next start, if nobody removes it."""
-    session = house.session(1)
-
-    def read(*_: object) -> Any:
-        raise error
-
-    monkeypatch.setattr(house.queues, "read", read)
-    house.writer.read(session, 0, 10, 1000)
-    house.run()
-
-    ((_, text),) = house.alarms
-    assert str(error) in text
-    assert says in text
-
-
-def test_writer_tells_of_a_queue_that_takes_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own alarm, not the store's, until it can be read again; receivers at other queues have the message."""
-    first, second = house.session(1), house.session(2)
-    found = Unreadable(0, "queue 1 has format version 9")
-    monkeypatch.setattr(
-        house.queues, "append", lambda batch: [Appended((-3, 4), unreadable=((1, found),)) for _ in batch]
-    )
-    items = [publish(first, second) for _ in range(2)]
-    for item in items:
-        house.writer.append(item)
-
-    assert house.run() == [("partly_stored", item, (-3, 4), True) for item in items]
-    ((word, text),) = house.alarms
-    assert (word, found.why in text) == ("queue_1_unreadable", True)
-    assert not house.writer.is_failing
-    assert house.writer.unread(9) == [1]
-    house.writer.goes_on(1)
-    assert house.alarms[1:] == [("queue_1_unreadable", "")]
-
-
-def test_writer_tells_of_a_publisher_whose_own_queue_cannot_be_read(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a driver cannot do the others of the batch it refuses that one message by name: no store fails of it."""
-    publisher, receiver = house.session(1), house.session(2)
-
-    def refuse(batch: list[Append]) -> list[Appended]:
-        raise UnreadableQueueError(1, "version 9 is not known here")
-
-    monkeypatch.setattr(house.queues, "append", refuse)
-    item = publish(receiver, qos=2)
-    item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 7
-    house.writer.append(item)
-
-    assert house.run() == [("not_stored", item, False, True)]
-    assert [word for word, _ in house.alarms] == ["queue_1_unreadable"]
-
-
-@pytest.mark.parametrize(("version", "told"), [(4, "not_stored"), (5, "stored")])
-def test_nothing_is_stored_behind_what_a_queue_has_not_got(
-    house: House, monkeypatch: pytest.MonkeyPatch, version: int, told: str
-) -> None:
-    """3.x sends both again, in order; were the second stored in a queue that can be read by now, it would come first [MQTT-4.6.0-5]."""
-    reader, link = house.session(1), Link(version)
-    items, calls = [publish(reader), publish(reader)], list[int]()
-    for item in items:
-        item.connection, item.slot = link, AckSlot(1, 1)
-    answers = [Appended((-3,), unreadable=((1, Unreadable(0, "version 9")),)), Appended((1,))]
-
-    def append(batch: list[Append]) -> list[Appended]:
-        calls.append(len(batch))
-        if len(calls) == 1:
-            house.writer.append(items[1])
-        return [answers[len(calls) - 1]]
-
-    monkeypatch.setattr(house.queues, "append", append)
-    house.writer.append(items[0])
-
-    assert [(verb, item) for verb, item, *_ in house.run()] == [("partly_stored", items[0]), (told, items[1])]
-    assert len(calls) == (1 if version == 4 else 2)
-    house.writer.append(items[1])
-    house.run()
-    assert len(house.writer._sources) == 0
-
-
-def test_qos0_message_that_a_queue_has_not_got_costs_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its publisher hears nothing, is not disconnected, and sends nothing again: what it sends behind it is stored."""
-    blocked, reader, link = house.session(1), house.session(2), Link(4)
-    first, *later = items = [publish(blocked, qos=0), publish(reader), publish(reader, qos=0)]
-    for item in items:
-        item.connection, item.slot = link, AckSlot(1, 1) if item.message.qos else None
-    answers = [[Appended((-3,), unreadable=((1, Unreadable(0, "version 9")),))], [Appended((1,)), Appended((2,))]]
-
-    def append(_: list[Append]) -> list[Appended]:
-        if len(answers) == 2:
-            for item in later:
-                house.writer.append(item)
-        return answers.pop(0)
-
-    monkeypatch.setattr(house.queues, "append", append)
-    house.writer.append(first)
-
-    assert [verb for verb, *_ in house.run()] == ["partly_stored", "stored", "stored"]
-
-
-@pytest.mark.parametrize("is_noted", [False, True])
-def test_writer_says_whether_the_publisher_s_queue_knows_its_message(
-    house: House, monkeypatch: pytest.MonkeyPatch, is_noted: bool
-) -> None:
-    """Only what it has recorded must be removed before the identifier is free; it may have, although it took no message."""
-    publisher = house.session(1)
-    answer = Appended((-3,), is_noted=is_noted, unreadable=((1, Unreadable(0, "version 9")),))
-    monkeypatch.setattr(house.queues, "append", lambda batch: [answer for _ in batch])
-    item = publish(publisher, qos=2)
-    item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 7
-    house.writer.append(item)
-
-    assert house.run() == [("partly_stored", item, (-3,), is_noted)]
-
-
-def test_queues_that_cannot_be_read_are_looked_at_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mended, or dropped by another hub; what fails of something else says nothing about them."""
-    answers: dict[int, Exception] = {
-        1: UnreadableQueueError(1, "version 9"),
-        2: NotFoundError("gone"),
-        4: UnreadableQueueError(4, "version 9"),
-    }
-    stats = house.queues.stats
-
-    def told(queue_id: int) -> Any:
-        if queue_id in answers:
-            raise answers[queue_id]
-        return stats(queue_id)
-
-    monkeypatch.setattr(house.queues, "stats", told)
-    admin = AwaitedQueues(house.writer)
-    for queue_id in (1, 2, 3, 4):
-        admin.stands_still(house.session(queue_id), Unreadable(0, "version 9"))
-
-    looks = [Deferred.fromCoroutine(admin.look_at_unread())]
-    for _ in range(4):
-        house.run("reads")
-
-    assert looks[0].called
-    assert house.alarms[4:] == [("queue_2_unreadable", ""), ("queue_3_unreadable", "")]
-    answers[1] = BackendError("Redis does not answer", retryable=True)
-    looks.append(Deferred.fromCoroutine(admin.look_at_unread()))
-    house.run("reads")
-    looks[1].addErrback(lambda failure: failure.trap(BackendError))
-    assert house.writer.unread(9) == [1, 4]
+    (_, text), *rest = house.alarms
+    assert {word for word, _ in house.alarms} == {"queues-read_failing"}
+    assert text.startswith("queue 1: queues.db: database disk image is malformed;")
+    assert [bool(text) for _, text in rest] == [False, True, False]
 
 
 def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:
@@ -667,6 +460,20 @@ def test_writer_reads_stored_records_and_pages_of_topics(house: House) -> None:
     assert [record.position for record in page.records] == [1]
     assert stale.type is StaleEpochError
     assert len(topics) == 1
+
+
+def test_rare_verbs_can_be_awaited(house: House) -> None:
+    """An answer, or what was in its way."""
+    admin = AwaitedQueues(house.writer)
+    made = Deferred.fromCoroutine(admin.create(7, 1, QueueLimits(), 41))
+    house.run()
+    claimed = Deferred.fromCoroutine(admin.claim(1, b"w"))
+    failed = Deferred.fromCoroutine(admin.claim(9, b"w"))
+    house.run()
+    errors: list[object] = []
+    failed.addErrback(lambda failure: errors.append(failure.check(NotFoundError)))
+
+    assert (made.result, claimed.result.epoch, errors) == (None, 41, [NotFoundError])
 
 
 def test_writer_leaves_an_open_batch_of_the_plane_open(house: House) -> None:
@@ -720,13 +527,12 @@ def test_writer_tells_of_a_reader_whose_epoch_is_refused(house: House) -> None:
     """Another hub has claimed its queue: on reading, and on moving what it thinks is its own."""
     told: list[object] = []
     house.writer.on_stale = told.append
-    fenced, gone, living = (house.session(number) for number in (1, 2, 3))
+    fenced, living = house.session(1), house.session(3)
     house.queues.claim(1, b"other")
-    house.queues.drop(2)
-    for session in (fenced, gone, living):
+    for session in (fenced, living):
         house.writer.read(session, 0, 10, 1000)
     house.run()
-    assert told == [fenced, gone]
+    assert told == [fenced]
 
     for session in (fenced, living):
         house.writer.reserve(session, 5)
@@ -736,4 +542,32 @@ def test_writer_tells_of_a_reader_whose_epoch_is_refused(house: House) -> None:
     moved_on.epoch += 1  # it has been claimed again here since
     house.run()
 
-    assert told == [fenced, gone, fenced]
+    assert told == [fenced, fenced]
+
+
+@pytest.mark.parametrize("way", ["read", "move", "message", "own message"])
+def test_writer_tells_of_a_session_whose_queue_is_lost(house: House, way: str) -> None:
+    """Whatever was asked for; once, and not of one that has ended."""
+    told: list[object] = []
+    house.writer.on_lost, house.writer.on_stale = told.append, pytest.fail
+    lost, ended, living = (house.session(number) for number in (1, 2, 3))
+    ended.is_discarded = True
+    for number in (1, 2):
+        house.queues.drop(number)
+
+    if way == "read":
+        house.writer.read(lost, 0, 10, 1000)
+    for _ in range(2 if way != "read" else 0):
+        if way == "move":
+            house.writer.reserve(lost, 5)
+        elif way == "message":
+            house.writer.append(publish(lost, ended, living))
+        else:
+            item = publish(living, qos=2)
+            item.inbound, item.inbound_epoch, item.packet_id = lost, lost.epoch, 9
+            house.writer.append(item)
+    answers = house.run()
+
+    assert told == [lost]
+    if way == "message":
+        assert [positions for _, _, positions, _ in answers] == [(-2, -2, 1), (-2, -2, 2)]

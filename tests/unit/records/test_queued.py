@@ -71,20 +71,20 @@ def test_many_identifiers_come_back() -> None:
 
 
 @pytest.mark.parametrize("read", [decode_record, decode_intent])
-def test_future_version_is_refused_by_name(read: object) -> None:
-    """It is not misread, and the line says what to do."""
+def test_record_of_another_version_is_damaged(read: object) -> None:
+    """The store's own version refuses a newer store; a single record is never one of a newer program."""
     assert callable(read)
-    with pytest.raises(CorruptRecordError, match="of format version 2, this program knows 1: upgrade it"):
+    with pytest.raises(CorruptRecordError, match="damaged"):
         read(b"\2" + bytes(40))
     with pytest.raises(CorruptRecordError, match="damaged"):
         read(b"")
 
 
-def test_reference_of_a_future_version_is_refused_by_name() -> None:
-    """The record is of this version, what it refers to may be in a place that nobody knows yet."""
+def test_reference_of_another_version_is_damaged() -> None:
+    """The record is whole, what it refers to is not."""
     octets = bytearray(encode_record(*RECORDS[list(RECORDS)[2]]))
     octets[18] = 2
-    with pytest.raises(CorruptRecordError, match="reference to a body of format version 2"):
+    with pytest.raises(CorruptRecordError, match="damaged reference to a body"):
         decode_record(bytes(octets))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub_services.queues.port import StaleEpochError, Unreadable
+from iothub_services.queues.port import StaleEpochError
 from iothub_services.quota.names import Quota
 from iothub_services.sessions import endings
 from tests.support import property_names as names
@@ -195,35 +195,6 @@ def end_session(house: House, how: str) -> None:
         assert now(house.sessions.discard(house.acme, "c", "operator"))
 
 
-@pytest.mark.parametrize("how", ["expired", "operator"])
-def test_session_whose_queue_cannot_be_read_ends_with_what_it_shared(house: House, how: str) -> None:
-    """What the queue held is lost, and nobody knows what that was."""
-    sleeper_with_messages(house, SHARED)
-    queue_id = house.session("c").queue_id
-    house.queues.unreadable[queue_id] = "version 9"
-
-    end_session(house, how)
-
-    assert "c" not in house.acme.plane.sessions
-    assert house.queues.dropped == [queue_id]
-
-
-@pytest.mark.parametrize(("how", "drop"), [("expired", "session_ended"), ("operator", "purged")])
-def test_records_that_can_be_read_are_redistributed(house: House, how: str, drop: str) -> None:
-    """The others are counted as dropped."""
-    sleeper_with_messages(house, SHARED)
-    queue_id = house.session("c").queue_id
-    house.queues.unreadable_at[queue_id] = Unreadable(2, "version 9")
-    successor = house.join("successor", username="acme/dev2")
-    successor.subscribe(SHARED)
-
-    end_session(house, how)
-
-    assert payloads(successor) == [b"x"]
-    assert house.queues.dropped == [queue_id]
-    assert house.acme.plane.counters.drops()[drop] == 1
-
-
 def test_messages_are_redistributed_once_while_the_log_is_not_available(house: House) -> None:
     """The end of the session is tried every few seconds."""
     sleeper_with_messages(house, SHARED)
@@ -272,19 +243,6 @@ def test_sessions_that_cannot_end_do_not_pass_copies_to_each_other(house: House)
     house.pass_time(endings.RETRY_S)
 
     assert sizes == [2, 2]  # once, at the moment when the first of them expired
-    assert house.acme.plane.counters.drops()["session_ended"] == 2
-
-
-def test_messages_for_a_member_whose_queue_cannot_be_read_are_dropped(house: House) -> None:
-    sleeper_with_messages(house, SHARED)
-    unreadable = house.join("h", version=4, clean=False, username="acme/dev2")
-    unreadable.subscribe(SHARED)
-    unreadable.disconnect()
-    house.store.unreadable = {house.session("h").queue_id}
-
-    end_session(house, "expired")
-
-    assert "c" not in house.acme.plane.sessions
     assert house.acme.plane.counters.drops()["session_ended"] == 2
 
 

@@ -116,16 +116,53 @@ def test_session_that_could_not_be_made_durable_leaves_no_queue(house: House) ->
     assert (house.queues.owners, house.queues.dropped) == ({}, [1])
 
 
-def test_session_whose_queue_cannot_be_read_is_refused_and_named(house: House) -> None:
-    """An alarm tells of it; it is not taken for one without a queue, and goes on when the queue can be read."""
-    keep(house).drop()
-    (queue_id,) = house.queues.owners
-    house.queues.unreadable[queue_id] = "version 9"
+@pytest.mark.parametrize("is_online", [True, False])
+def test_session_whose_queue_is_lost_ends_where_somebody_finds_out(house: House, is_online: bool) -> None:
+    """Nobody waits for its client: what is for it would be acknowledged, and stored nowhere. Told twice, it ends once."""
+    client = keep(house)
+    if not is_online:
+        client.disconnect()
+    session = house.session("c")
+    house.queues.owners.clear()
 
-    assert house.ask("c", clean=False).connack.code == 0x88
-    assert house.queues.standing_still == {"c": "version 9"}
-    house.queues.unreadable.clear()
+    for _ in range(2):
+        house.sessions.queue_lost(house.acme, session)
+    house.settle()
+
+    assert "c" not in house.acme.plane.sessions
+    ends = [event.facts["reason"] for event in house.journal.events if event.type.value == "session.discarded"]
+    assert ends == ["queue_lost"]
+    assert house.queues.dropped == [session.queue_id]
+    if is_online:
+        client.refused(0x98)
+    assert not keep(house).connack.session_present
+
+
+def test_session_whose_queue_is_there_after_all_lives_on(house: House) -> None:
+    """The claim that says so is a new reader's: the client comes again, and reads on."""
+    client = keep(house)
+
+    house.sessions.queue_lost(house.acme, house.session("c"))
+    house.settle()
+
+    client.refused(0x97)
     assert house.ask("c", clean=False).connack.session_present
+
+
+def test_end_of_a_session_without_a_queue_that_fails_comes_at_the_next_loss(house: House) -> None:
+    """The store does not answer just now."""
+    keep(house)
+    session = house.session("c")
+    house.queues.is_silent = True
+    house.sessions.queue_lost(house.acme, session)
+    house.settle()
+    assert house.session("c") is session
+
+    house.queues.is_silent = False
+    house.queues.owners.clear()
+    house.sessions.queue_lost(house.acme, session)
+
+    assert "c" not in house.acme.plane.sessions
 
 
 def test_session_that_could_not_be_resumed_is_as_it_was(house: House, watcher: Guest) -> None:

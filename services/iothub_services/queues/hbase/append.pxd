@@ -10,8 +10,6 @@ cdef class Appending:
     cdef object _regions, _bodies, _writer, _sequence
     cdef dict _open
     cdef Heads _heads
-    cdef dict _unread, _most
-    cdef bint _has_refused
     cdef public object repeats
 
     @cython.locals(index=QueueIndex, item=Item, found=list, size_bytes=Py_ssize_t)
@@ -20,23 +18,16 @@ cdef class Appending:
     cpdef object route(self, object items)
     @cython.locals(item=Item, share=Share, shares=list, size=Py_ssize_t)
     cdef Item _begun(self, object op)
-    @cython.locals(share=Share)
-    cdef Share _share(self, object delivery)
     @cython.locals(
         item=Item, share=Share, known=KnownQueue, operation=Operation, chosen=Operation, old=dict, new=dict, rooms=dict, is_any_open=bint,
-        is_any_bound=bint, most_bytes=Py_ssize_t,
+        most_bytes=Py_ssize_t,
     )
     cdef list _round(self, list items)
     @cython.locals(item=Item, share=Share, tenant=Tenant, operation=Operation, sums=dict, taken=list)
     cdef dict _rooms(self, list items)
-    cdef bint _waits(self, Item item, Share share, KnownQueue known, Operation chosen, dict rooms)
     cdef object _settle(self, Operation operation, object outcome)
     @cython.locals(share=Share)
     cdef object _told(self, Operation operation, int status, bytes octets)
-    @cython.locals(share=Share)
-    cdef object _refuse(self, Operation operation, object found)
-    @cython.locals(item=Item, share=Share)
-    cdef object _refuse_behind(self, object items)
 
 
 @cython.locals(item=Item, share=Share, waiting=list)

@@ -9,11 +9,6 @@ the last sequence of each writer, tells what it told the first time. An operatio
 sequence is never used again. A batch is a row of rounds, one call for each region in flight: most batches need one; a tenant near its
 bounds needs more (`room`), and so does a queue whose operation is open. When a call fails, what the others did is kept with the
 items of the batch, and the repeat asks for the rest alone.
-
-A record that cannot be read is in the way of messages that must make room, but the region refuses their operation whole, with nothing done:
-it is halved until one is found that is refused by itself. What is behind that one for this queue in the batch is refused with it, also where
-it would fit (`behind`). So what a batch costs there does not depend on its sizes, either. But what has QoS 2 may be a repeat: the queue is
-asked whether it has it already, for then it must not be refused, or its publisher would send it anew, and the reader get it twice (!).
 """
 
 from __future__ import annotations
@@ -21,15 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from iothub.base.errors import BackendError, CorruptRecordError
-from iothub.records.queued import Intent, Target, reference
-from iothub_services.queues.behind import Behind
+from iothub.records.queued import Intent, reference
 from iothub_services.queues.hbase.bodies import FEW, LARGE_BYTES, Bodies, is_apart
-from iothub_services.queues.hbase.moves import unreadable
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
-from iothub_services.queues.port import Append, Delivery, Refused, Unreadable, UnreadableQueueError, worst_of
-from iothub_services.queues.remote.index import KnownQueue, QueueIndex, Tenant
+from iothub_services.queues.port import Append, Refused, worst_of
+from iothub_services.queues.remote.index import QueueIndex, Tenant
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import UNBOUND, TenantRoom
 
@@ -54,18 +47,14 @@ class Appending:
         self._sequence = sequence
         self._open: dict[int, Operation] = {}
         self._heads = Heads()
-        self._unread: dict[int, UnreadableQueueError] = {}  # of this call: their rows in the index cannot be read
-        self._most: dict[int, int] = {}  # of this call: how many messages at once for queues with such a record
-        self._has_refused = False  # of what may be asked for again
         self.repeats: Repeats[object, Item] = Repeats(self._forgotten)
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
         """Return what is on its way for each message: begun before, or begun now. Inside a group. Raises BackendError."""
         index = self._index
-        self._unread.clear()
         unknown = [each.queue_id for op in batch for each in op.deliveries if index.get(each.queue_id) is None]
         if unknown:
-            index.find(unknown, self._unread)
+            index.find(unknown)
         found = []
         size_bytes = 0
         for op, kept in zip(batch, self.repeats.all_of(batch), strict=True):
@@ -77,12 +66,11 @@ class Appending:
 
     def intended(self, message_id: bytes, intent: Intent) -> Item:
         """Return the message of an intent that somebody else has left open. Raises BackendError."""
-        self._unread.clear()
-        self._index.find([target.queue_id for target in intent.targets], self._unread)
+        self._index.find([target.queue_id for target in intent.targets])
         body = intent.body
         item = Item(message_id, intent.expires_at_ms, body.stored, body.size)
         item.body_id = body.id
-        item.shares = [self._share(target) for target in intent.targets]
+        item.shares = [Share(target, self._index.get(target.queue_id)) for target in intent.targets]
         return item
 
     def put_bodies(self, items: Sequence[Item]) -> None:
@@ -96,8 +84,6 @@ class Appending:
     def route(self, items: Sequence[Item]) -> None:
         """Get every share of these messages its position. Raises BackendError: some may have theirs."""
         self.put_bodies(items)
-        self._most.clear()
-        self._refuse_behind(items)
         waiting = _waiting(items)
         while waiting:
             operations = self._round(waiting)
@@ -109,14 +95,12 @@ class Appending:
             ]
             if errors:
                 raise self._failure(items, errors)
-            self._refuse_behind(items)
             waiting = _waiting(waiting)
 
     def forget(self) -> None:
         """Nobody asks for any of these messages any more. What may have been done of them is left as it is; see `_forgotten`."""
         self.repeats.clear()
         self._open.clear()
-        self._has_refused = False
 
     # --- inside
 
@@ -126,7 +110,7 @@ class Appending:
         item = Item(op.message_id, op.expires_at_ms, octets, size)
         shares = item.shares
         for delivery in op.deliveries:
-            shares.append(self._share(delivery))
+            shares.append(Share(delivery, self._index.get(delivery.queue_id)))
         if (size > LARGE_BYTES or len(shares) > FEW) and is_apart(size, len(shares)):
             tenants = {share.known.tenant_id for share in item.shares if share.known is not None}
             if len(tenants) == 1:
@@ -134,12 +118,6 @@ class Appending:
                 item.stored = reference(item.body_id)
                 item.unput = tenants.pop(), item.body_id, octets
         return item
-
-    def _share(self, delivery: Delivery | Target) -> Share:
-        share = Share(delivery, self._index.get(delivery.queue_id))
-        if self._unread and delivery.queue_id in self._unread:
-            share.refuse(self._unread[delivery.queue_id].found)
-        return share
 
     def _round(self, items: Sequence[Item]) -> list[Operation]:
         """Choose what goes out now: open operations as they are, and one new one for each queue that has none."""
@@ -151,7 +129,6 @@ class Appending:
                 old[operation.known.queue_id] = operation
                 rooms[operation.known.tenant].reserve(len(operation.shares), operation.size_bytes)
         is_any_open = bool(self._open)
-        is_any_bound = bool(rooms or self._most or self._has_refused)
         most_bytes = self._regions.request_bytes
         for item in items:
             for share in item.shares:
@@ -162,11 +139,11 @@ class Appending:
                 if is_any_open and queue_id in self._open:
                     old[queue_id] = self._open[queue_id]
                     continue
-                chosen = new.get(queue_id)
-                if is_any_bound and self._waits(item, share, known, chosen, rooms):
+                if rooms and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size):
                     continue
+                chosen = new.get(queue_id)
                 if chosen is None:
-                    chosen = new[queue_id] = Operation(known, is_looking=share.behind is not None)
+                    chosen = new[queue_id] = Operation(known)
                 chosen.take(item, share, most_bytes)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
@@ -174,18 +151,6 @@ class Appending:
             operation.seal(self._writer, next(self._sequence), left, self._heads)
         self._open.update(new)
         return [*old.values(), *new.values()]
-
-    def _waits(
-        self, item: Item, share: Share, known: KnownQueue, chosen: Operation | None, rooms: dict[Tenant, TenantRoom]
-    ) -> bool:
-        """See whether a share is not for this round's operation of its queue, as chosen so far."""
-        queue_id, is_looking = known.queue_id, share.behind is not None
-        if chosen is not None and (
-            chosen.is_looking != is_looking
-            or (not is_looking and queue_id in self._most and len(chosen.shares) >= self._most[queue_id])
-        ):
-            return True
-        return not is_looking and known.tenant in rooms and not rooms[known.tenant].admits(queue_id, item.size)
 
     def _rooms(self, items: Sequence[Item]) -> dict[Tenant, TenantRoom]:
         """Return the room of each tenant whose messages may not all fit."""
@@ -222,16 +187,11 @@ class Appending:
                 operation.told(octets)
             except (CorruptRecordError, ValueError) as error:
                 return BackendError(str(error), retryable=False, is_written=True)
-            if self._most and operation.known.queue_id in self._most:
-                self._most[operation.known.queue_id] *= 2
             return None
         if status == Status.GONE:
             self._index.forget(operation.known.queue_id)
             for share in operation.shares:
                 share.position = _GONE
-            return None
-        if status == Status.DAMAGED:
-            self._refuse(operation, unreadable(operation.known.queue_id, octets).found)
             return None
         return BackendError(
             f"queue {operation.known.queue_id} has a later call of this writer (status {status}): "
@@ -239,29 +199,6 @@ class Appending:
             retryable=False,
             is_written=True,
         )
-
-    def _refuse(self, operation: Operation, found: Unreadable) -> None:
-        """The queue cannot be read, or a record of it, so that some of these messages have no room."""
-        queue_id, shares = operation.known.queue_id, operation.shares
-        if found.position and not operation.is_looking:
-            self._most[queue_id] = max(len(shares) // 2, 1)
-            if len(shares) > 1:
-                return
-        self._has_refused = True
-        for share in shares:
-            share.refuse(found)
-
-    def _refuse_behind(self, items: Sequence[Item]) -> None:
-        """No queue gets a message behind one of this batch that it has not got. None of these is on its way yet, but in what only looks."""
-        if not self._has_refused:
-            return
-        behind = Behind()
-        for item in items:
-            for share in item.shares:
-                if share.unreadable is not None:
-                    behind.refused(share.delivery, share.unreadable)
-                elif not share.position and share.behind is None and (found := behind.of(share.delivery)) is not None:
-                    share.stay_behind(found)
 
     def _failure(self, items: Sequence[Item], errors: Sequence[BackendError]) -> BackendError:
         """Return one error for the batch."""

@@ -66,8 +66,7 @@ class Expiry:
         removed: Places = set()
         spared: Places = set()
         changed = []
-        queue_ids = [queue.queue_id for queue in known]
-        for queue, (status, octets) in zip(known, require(self._regions.send(steps), queue_ids), strict=True):
+        for queue, (status, octets) in zip(known, require(self._regions.send(steps)), strict=True):
             if status == Status.DONE:
                 gone, kept = requests.expired(octets)
                 removed.update((queue.queue_id, position) for position in gone)

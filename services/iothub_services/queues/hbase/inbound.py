@@ -4,8 +4,7 @@ Knows the three steps of the storage page, section 6; the append itself is `appe
 
 Theory: the intent is durable in the publisher's own queue, with all that is needed to finish it, before anything is appended. Every queue
 gets the message under the message id that the intent keeps, and remembers it, so repeating the append doubles nothing. Whoever claims the
-publisher's queue finishes what was not routed; if that cannot be read, or one of its queues cannot, the intent stays open, and the client's own
-repeat routes it.
+publisher's queue finishes what was not routed; an intent that is damaged stays open, and the client's own repeat routes it.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ class Inbounds:
             _refuse(item, Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
 
     def _close(self, publishes: Iterable[Publish]) -> None:
-        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone. What a queue could not take stays open."""
-        done = [each for each in publishes if each.item.progress == Progress.INTENDED and not each.item.is_unread]
+        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone."""
+        done = [each for each in publishes if each.item.progress == Progress.INTENDED]
         self._readers.apply([_routed(inbound) for inbound, _ in done])
         for _, item in done:
             item.progress = Progress.ROUTED
@@ -102,12 +101,11 @@ class Inbounds:
             try:
                 items[packet_id] = self._appending.intended(message_id, decode_intent(kept))
             except CorruptRecordError as error:
-                log.error("open intent cannot be read", queue=known.queue_id, packet_id=packet_id, why=str(error))
+                log.error("an open intent is damaged", queue=known.queue_id, packet_id=packet_id, why=str(error))
         self._appending.route(list(items.values()))
-        routed = [packet_id for packet_id, item in items.items() if not item.is_unread]
-        self._readers.apply([_routed(Inbound(known.queue_id, epoch, packet_id)) for packet_id in routed])
+        self._readers.apply([_routed(Inbound(known.queue_id, epoch, packet_id)) for packet_id in items])
         _report(known, items)
-        return routed
+        return list(items)
 
     def _ask(self, asked: dict[Reader, list[Publish]]) -> None:
         """Send the intents and take what is told of each."""

@@ -6,7 +6,6 @@ comes too late then.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from iothub.base.errors import BackendError
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.requests import Status, Told
-from iothub_services.queues.port import Move, UnreadableQueueError, worst_of
+from iothub_services.queues.port import Move, worst_of
 from iothub_services.queues.remote.index import KnownQueue, QueueIndex
 
 Reader = tuple[int, int]  # queue id, epoch
@@ -27,8 +26,6 @@ class Moved(NamedTuple):
     told: bytes = b""
 
 
-_NAMED = re.compile(r"position (\d+) of ")  # how the coprocessor begins when it is about a record, not about the state
-_NOBODY = 0  # no queue has this id
 _FENCED = Moved(is_done=False)
 
 
@@ -60,8 +57,7 @@ class Readers:
             if known is not None:
                 sent.append((reader, known))
                 steps.append(requests.moves(known.key, epoch, next(self._sequence), each))
-        queue_ids = [known.queue_id for _, known in sent]
-        for (reader, known), told in zip(sent, require(self._regions.send(steps), queue_ids), strict=True):
+        for (reader, known), told in zip(sent, require(self._regions.send(steps)), strict=True):
             moved[reader] = self._moved(known, told)
         return moved
 
@@ -75,34 +71,15 @@ class Readers:
         return _FENCED
 
 
-def require(outcomes: Sequence[Outcome], queue_ids: Sequence[int] | None = None) -> list[Told]:
-    """Return what all operations were told, each by its queue (None: the probe's). Raises BackendError: of several errors the worst one."""
+def require(outcomes: Sequence[Outcome]) -> list[Told]:
+    """Return what all operations were told. Raises BackendError: of several errors the worst one."""
     told: list[Told] = []
     errors: list[BackendError] = []
-    for outcome, queue_id in zip(outcomes, queue_ids or [_NOBODY] * len(outcomes), strict=True):
+    for outcome in outcomes:
         if isinstance(outcome, BackendError):
             errors.append(outcome)
-        elif outcome[0] == Status.DAMAGED:
-            errors.append(unreadable(queue_id, outcome[1]))
         else:
             told.append(outcome)
     if errors:
         raise worst_of(errors, is_written=bool(told) or any(error.is_written for error in errors))
     return told
-
-
-def unreadable(queue_id: int, told: bytes) -> UnreadableQueueError:
-    """Refuse a damaged queue by name, or a record of it by its position."""
-    why = requests.damage(told)
-    named = _NAMED.match(why)
-    return (
-        UnreadableQueueError(queue_id, why, int(named[1])) if named else UnreadableQueueError(queue_id, damaged(told))
-    )
-
-
-def damaged(told: bytes) -> str:
-    """Name a queue that cannot be read, and say what helps. Its state is what tells its positions: nothing else of it can be saved."""
-    return (
-        f"HBase has a damaged queue: {requests.damage(told)}; if a newer jar has written it, upgrade this one, "
-        "else `iothub session discard` ends its session and removes it with all that waits"
-    )

@@ -3,7 +3,7 @@ cimport cython
 
 @cython.final
 cdef class Regions:
-    cdef object _caller, _table
+    cdef object _caller, _table, _damage
     cdef public Py_ssize_t request_bytes
     cdef list _starts
     cdef public set failing

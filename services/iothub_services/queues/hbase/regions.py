@@ -14,8 +14,9 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
+from iothub_services.queues.damage import DamagedQueues
 from iothub_services.queues.hbase import requests
-from iothub_services.queues.hbase.requests import Step, Told
+from iothub_services.queues.hbase.requests import Status, Step, Told
 from iothub_services.queues.remote.index import all_of
 
 REQUEST_BYTES = 4 << 20  # of one call, but for a single message that is larger
@@ -23,6 +24,8 @@ _MOVED = "is not in region"
 _FIRST_ROW = b"\0"
 _PROBE_TENANT = 0  # no account has it
 _ROW_BYTES = 8
+_DAMAGED = int(Status.DAMAGED)
+_GONE: Told = int(Status.GONE), bytes(8)  # of nothing that a drop has removed
 
 Outcome = Told | BackendError
 
@@ -33,9 +36,10 @@ class Regions:
     Invariants: calls for one region take the same connection, one after another. `failing`: starts of regions whose last call failed.
     """
 
-    def __init__(self, caller: Caller, table: bytes, request_bytes: int = REQUEST_BYTES) -> None:
+    def __init__(self, caller: Caller, table: bytes, damage: DamagedQueues, request_bytes: int = REQUEST_BYTES) -> None:
         self._caller = caller
         self._table = table
+        self._damage = damage
         self.request_bytes = request_bytes
         self._starts: list[bytes] = [b""]
         self.failing: set[bytes] = set()
@@ -48,8 +52,8 @@ class Regions:
     def send(self, steps: Sequence[Step]) -> list[Outcome]:
         """Do operations; return the outcome of each, in their order. Those of one queue go in their order.
 
-        An error is one of the whole call that an operation was in: it may be sent again as it is. If it is not `is_written`, nothing of it
-        was done.
+        A damaged queue is gone. An error is one of the whole call that an operation was in: it may be sent again as it is. If it is not
+        `is_written`, nothing of it was done.
         """
         outcomes: list[Outcome] = [_UNSENT] * len(steps)
         moved = self._send(steps, range(len(steps)), outcomes)
@@ -99,8 +103,13 @@ class Regions:
             else:
                 self.failing.discard(start)
                 for at, each in zip(part, told, strict=True):
-                    outcomes[at] = each
+                    outcomes[at] = each if each[0] != _DAMAGED else self._lost(steps[at], each)
         return moved
+
+    def _lost(self, step: Step, told: Told) -> Told:
+        """A damaged queue is gone."""
+        self._damage.found(keys.split_queue_key(step[0])[0], requests.damage(told[1]))
+        return _GONE
 
     def _parts(self, steps: Sequence[Step], chosen: Iterable[int]) -> list[tuple[bytes, list[int]]]:
         """Group operations into calls: by region, of bounded size."""

@@ -21,10 +21,6 @@ cdef class Share:
     cdef public KnownQueue known
     cdef public long long position
     cdef public tuple dropped, hits
-    cdef public object unreadable, behind
-
-    cpdef object refuse(self, object found)
-    cpdef object stay_behind(self, object found)
 
 
 @cython.final
@@ -45,7 +41,7 @@ cdef class Operation:
     cdef public KnownQueue known
     cdef public list items, shares
     cdef public Py_ssize_t size_bytes, stored_bytes, alive
-    cdef public bint is_full, is_uncertain, is_looking
+    cdef public bint is_full, is_uncertain
     cdef public tuple step
 
     @cython.locals(stored=Py_ssize_t)

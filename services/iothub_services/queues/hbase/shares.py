@@ -11,13 +11,10 @@ from enum import IntEnum
 from iothub.records.queued import Body, Target, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.requests import Step
-from iothub_services.queues.port import Appended, Delivery, Refused, Unreadable
+from iothub_services.queues.port import Appended, Delivery, Refused
 from iothub_services.queues.remote.index import KnownQueue
 
 _GONE = int(Refused.GONE)
-_UNREADABLE = int(Refused.UNREADABLE)
-_NO_ROOM = (0, 0)
-_EXACTLY_ONCE = 2
 _new = tuple.__new__
 
 
@@ -51,11 +48,6 @@ class Item:
     def body(self) -> Body:
         return Body(b"", self.size, self.body_id) if self.body_id else Body(self.stored, self.size)
 
-    @property
-    def is_unread(self) -> bool:
-        """Is it for a queue that cannot be read? Then somebody may want to finish it later."""
-        return any(share.unreadable is not None for share in self.shares)
-
     def answered(self) -> Appended:
         """Return what the port says, once every share is answered."""
         if self.answer is None:
@@ -64,10 +56,7 @@ class Item:
 
 
 class Share:
-    """One queue's share of a message. `position`: 0 until HBase has told, then a position or a `Refused`.
-
-    `behind`: what keeps an earlier message out of its queue: this one is not stored either, but if the queue has it, its position is told.
-    """
+    """One queue's share of a message. `position`: 0 until HBase has told, then a position or a `Refused`."""
 
     def __init__(self, delivery: Delivery | Target, known: KnownQueue | None) -> None:
         self.delivery = delivery
@@ -75,20 +64,6 @@ class Share:
         self.position = 0 if known is not None else _GONE
         self.dropped: tuple[int, ...] = ()
         self.hits: tuple[str, ...] = ()
-        self.unreadable: Unreadable | None = None
-        self.behind: Unreadable | None = None
-
-    def refuse(self, found: Unreadable) -> None:
-        """The queue cannot be read."""
-        self.position = _UNREADABLE
-        self.unreadable = found
-
-    def stay_behind(self, found: Unreadable) -> None:
-        """The queue takes nothing behind a message that it has not got."""
-        if self.delivery.qos == _EXACTLY_ONCE and self.known is not None and self.known.bytes < requests.LARGEST:
-            self.behind = found
-        else:
-            self.refuse(found)
 
 
 class Heads:
@@ -127,15 +102,10 @@ class Heads:
 
 
 class Operation:
-    """What one queue is asked in one round: `shares`, of `items`. `alive`: so many of them may still be asked for.
+    """What one queue is asked in one round: `shares`, of `items`. `alive`: so many of them may still be asked for. Its bytes are made once."""
 
-    `is_looking`: it stores nothing, and only says which of them the queue has (!). There is no such verb, so each is said to be as large as
-    no queue has room for, and no record of it is looked at to make any. Its bytes are made once.
-    """
-
-    def __init__(self, known: KnownQueue, *, is_looking: bool = False) -> None:
+    def __init__(self, known: KnownQueue) -> None:
         self.known = known
-        self.is_looking = is_looking
         self.items: list[Item] = []
         self.shares: list[Share] = []
         self.size_bytes = 0  # what its messages count for in limits
@@ -147,27 +117,23 @@ class Operation:
 
     def take(self, item: Item, share: Share, most_bytes: int) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
-        stored = self.stored_bytes + (0 if self.is_looking else len(item.stored))
+        stored = self.stored_bytes + len(item.stored)
         if self.shares and (stored > most_bytes or len(self.shares) >= requests.MOST_RECORDS):
             self.is_full = True
         if not self.is_full:
             self.items.append(item)
             self.shares.append(share)
             self.stored_bytes = stored
-            self.size_bytes += 0 if self.is_looking else item.size
+            self.size_bytes += item.size
 
     def seal(self, writer: int, sequence: int, room: tuple[int, int], heads: Heads) -> None:
         """Make the bytes."""
         self.alive = len(self.shares)
         records = []
         for item, share in zip(self.items, self.shares, strict=True):
-            if self.is_looking:
-                head = record_head(_EXACTLY_ONCE, 0, (), 0, item.message_id, requests.LARGEST, is_apart=True)
-                records += [requests.sized(head, 0), b""]
-            else:
-                records.append(heads.of(item, share.delivery))
-                records.append(item.stored)
-        self.step = requests.append(self.known.key, writer, sequence, _NO_ROOM if self.is_looking else room, records)
+            records.append(heads.of(item, share.delivery))
+            records.append(item.stored)
+        self.step = requests.append(self.known.key, writer, sequence, room, records)
 
     def told(self, octets: bytes) -> None:
         """Give each share what the queue says.
@@ -192,10 +158,6 @@ class Operation:
         self.known.holds(told.messages, told.size_bytes)
         for share, position in zip(shares, told.positions, strict=True):
             share.position = position
-            if share.behind is not None and position < 0:
-                share.refuse(share.behind)
-        if self.is_looking:
-            return
         for at, hit in told.full.items():
             shares[at].hits += (hit,)
         for record, hit, first, length in told.dropped:
@@ -212,14 +174,11 @@ def _sized(qos: int, flags: int, identifiers: tuple[int, ...], message_id: bytes
 
 def _merged(shares: list[Share]) -> Appended:
     """Return the answer to a message of all its shares'."""
-    if len(shares) == 1 and not shares[0].hits and shares[0].unreadable is None:
-        return _new(Appended, ((shares[0].position,), False, (), False, True, (), ()))  # for nearly every message
+    if len(shares) == 1 and not shares[0].hits:
+        return _new(Appended, ((shares[0].position,), False, (), False, ()))  # for nearly every message
     positions = tuple([share.position for share in shares])
     hits = tuple([hit for share in shares for hit in share.hits])
-    unreadable = tuple(
-        [(share.delivery.queue_id, share.unreadable) for share in shares if share.unreadable is not None]
-    )
     if not hits:
-        return Appended(positions, False, (), False, True, (), unreadable)
+        return Appended(positions)
     dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
-    return Appended(positions, False, dropped, False, True, hits, unreadable)
+    return Appended(positions, dropped=dropped, hit=hits)

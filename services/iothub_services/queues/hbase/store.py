@@ -18,17 +18,18 @@ from itertools import count as counted
 
 from iothub.base import log as logging
 from iothub.base.clock import Clock, SystemClock
-from iothub.base.errors import BackendError, ConflictError, CorruptRecordError
+from iothub.base.errors import BackendError, ConflictError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables
+from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
 from iothub_services.queues.hbase.inbound import Inbounds, Publish
-from iothub_services.queues.hbase.moves import Readers, damaged, require
+from iothub_services.queues.hbase.moves import Readers, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.requests import StatsTold, Status, Step, Told
@@ -45,8 +46,6 @@ from iothub_services.queues.port import (
     QueueLimits,
     QueueStats,
     TenantUsage,
-    in_order,
-    unreadable_queue,
 )
 from iothub_services.queues.remote.index import ROWS_AT_ONCE, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.remote.repeats import Repeats
@@ -68,6 +67,7 @@ class HBaseQueues:
     Args:
         incarnation: A number of this process's life that no other process ever uses; None: a random one.
         frame_bytes: The largest call and answer; half of it is for what is not a message's body.
+        on_damaged: The alarm for queues that are damaged, in the thread that finds it.
 
     Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
     """
@@ -80,15 +80,17 @@ class HBaseQueues:
         clock: Clock | None = None,
         *,
         frame_bytes: int = FRAME_BYTES,
+        on_damaged: Callable[[str, str], None] = no_alarm,
     ) -> None:
         writer = _token() if incarnation is None else incarnation
         sequence = counted(1)
         self._caller = caller
         self._table = tables.queues
+        self._damage = DamagedQueues(on_damaged)
         self._index = QueueIndex(caller, tables.queue_index, tables.queues)
-        self._regions = Regions(caller, tables.queues, min(REQUEST_BYTES, frame_bytes // 2))
+        self._regions = Regions(caller, tables.queues, self._damage, min(REQUEST_BYTES, frame_bytes // 2))
         self._bodies = Bodies(caller, tables.bodies, writer, clock or SystemClock())
-        self._pages = Pages(caller, tables.queues, self._bodies, min(PAGE_BYTES, frame_bytes // 2))
+        self._pages = Pages(caller, tables.queues, self._damage, self._bodies, min(PAGE_BYTES, frame_bytes // 2))
         self._readers = Readers(self._index, self._regions, sequence)
         self._appending = Appending(self._index, self._regions, self._bodies, writer, sequence)
         self._inbounds = Inbounds(caller, tables.queues, self._readers, self._appending, self._bodies)
@@ -215,12 +217,11 @@ class HBaseQueues:
     def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
         self._opened()
         wanted = dict(changes)
-        self._index.find(wanted, {})
+        self._index.find(wanted)
         known = [queue for queue_id in wanted if (queue := self._index.get(queue_id)) is not None]
         told = self._regions.send([requests.set_limits(queue.key, wanted[queue.queue_id]) for queue in known])
-        require([each for each in told if isinstance(each, BackendError) or each[0] != Status.DAMAGED])
-        for queue, each in zip(known, told, strict=True):
-            if not isinstance(each, BackendError) and each[0] == Status.GONE:
+        for queue, (status, _) in zip(known, require(told), strict=True):
+            if status == Status.GONE:
                 self._index.forget(queue.queue_id)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
@@ -235,27 +236,20 @@ class HBaseQueues:
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         self._opened()
-        self._index.find(queue_ids, {})  # what cannot be read has no tail
+        self._index.find(queue_ids)
         known = [queue for queue_id in queue_ids if (queue := self._index.get(queue_id)) is not None]
         return {queue.queue_id: stats.tail for queue, stats in self._stats(known)}
 
     def stats(self, queue_id: int) -> QueueStats:
         known = self._existing(queue_id)
-        row = self._caller.call(
-            calls.get_row(self._table, keys.meta_row(known.key), (requests.STATS,), pin=b"read " + known.key)
-        )
-        if row is None:
-            raise unknown(queue_id)
-        stats = requests.stats(row.cells[requests.STATS].value)
-        if not isinstance(stats, StatsTold):
-            raise CorruptRecordError(damaged(stats[1]))
-        return _shown(known, stats)
+        for queue, stats in self._stats([known]):
+            return _shown(queue, stats)
+        raise unknown(queue_id)
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         self._opened()
-        strange: list[QueueStats] = []
-        known = [self._index.add(*each) for each in self._index.listed(tenant_id, strange)]
-        return in_order([_shown(queue, told) for queue, told in self._told(known)] + strange)
+        known = [self._index.add(*each) for each in self._index.listed(tenant_id)]
+        return [_shown(queue, stats) for queue, stats in self._stats(known)]
 
     def purge(self, queue_id: int) -> int:
         known = self._existing(queue_id)
@@ -297,7 +291,7 @@ class HBaseQueues:
 
     def _one(self, known: KnownQueue, step: Step) -> Told:
         """Do one operation on a queue that must be there. Raises NotFoundError, BackendError."""
-        (told,) = require(self._regions.send((step,)), (known.queue_id,))
+        (told,) = require(self._regions.send((step,)))
         if told[0] == Status.GONE:
             self._index.forget(known.queue_id)
             raise unknown(known.queue_id)
@@ -312,9 +306,7 @@ class HBaseQueues:
 
     def _drop(self, known: Sequence[KnownQueue]) -> tuple[int, int]:
         """Return how many queues were there, and how many records they had."""
-        told = require(
-            self._regions.send([requests.drop(queue.key) for queue in known]), [each.queue_id for each in known]
-        )
+        told = require(self._regions.send([requests.drop(queue.key) for queue in known]))
         self._index.strike((queue.tenant_id, queue.queue_id) for queue in known)
         for queue in known:
             self._index.forget(queue.queue_id)
@@ -322,13 +314,13 @@ class HBaseQueues:
         return sum(status == Status.DONE for status, _ in told), sum(requests.number(octets) for _, octets in told)
 
     def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold]]:
-        """Return where queues stand, without those that are gone or cannot be read."""
+        """Return where queues stand, ascending by id, without those that are gone or damaged."""
         found = []
         for queue, told in self._told(known):
             if isinstance(told, StatsTold):
                 found.append((queue, told))
             else:
-                log.warning("damaged queue left out", queue=queue.queue_id, why=requests.damage(told[1]))
+                self._damage.found(queue.queue_id, requests.damage(told[1]))
         return found
 
     def _told(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold | Told]]:
@@ -354,8 +346,6 @@ def _token() -> int:
     return secrets.randbits(_TOKEN_BITS) or 1
 
 
-def _shown(known: KnownQueue, stats: StatsTold | Told) -> QueueStats:
-    if not isinstance(stats, StatsTold):
-        return unreadable_queue(known.queue_id, known.tenant_id, damaged(stats[1]))
+def _shown(known: KnownQueue, stats: StatsTold) -> QueueStats:
     held = (stats.messages, stats.size_bytes, stats.head, stats.tail, stats.epoch)
     return QueueStats(known.queue_id, known.tenant_id, *held, stats.limits)

@@ -20,11 +20,11 @@ from typing import cast
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
 from iothub.records.queued import Intent
-from iothub_services.queues.port import Append, Refused, UnreadableQueueError, worst_of
+from iothub_services.queues.port import Append, Refused, worst_of
 from iothub_services.queues.redis.index import QueueIndex
 from iothub_services.queues.redis.messages import Item, Operation, Share
 from iothub_services.queues.redis.names import Names
-from iothub_services.queues.redis.sending import Sender, of_queue
+from iothub_services.queues.redis.sending import GONE, Sender
 from iothub_services.queues.remote.index import Tenant
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import UNBOUND, TenantRoom
@@ -180,11 +180,7 @@ class Appending:
     def _settle(self, operation: Operation, outcome: Reply) -> BackendError | None:
         """Take what became of an operation; return what was in its way."""
         queue_id = operation.known.queue_id
-        outcome = of_queue(queue_id, outcome)
-        if isinstance(outcome, UnreadableQueueError):
-            del self._open[queue_id]
-            operation.refuse(outcome.found)
-            return None
+        outcome = self._sender.of_queue(queue_id, outcome)
         error = outcome if isinstance(outcome, BackendError) else None
         if error is not None and (error.is_written or operation.is_uncertain):
             operation.is_uncertain = True
@@ -196,7 +192,7 @@ class Appending:
 
     def _told(self, operation: Operation, answer: bytes) -> BackendError | None:
         queue_id = operation.known.queue_id
-        if answer == b"gone":
+        if answer == GONE:
             self._has_missed = True
             self._index.forget(queue_id)
             for share in operation.shares:

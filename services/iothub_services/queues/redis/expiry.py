@@ -20,7 +20,7 @@ from iothub_services.queues.port import EARLIEST, DueRecord, Expired, ExpiryMark
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import EXPIRE
-from iothub_services.queues.redis.sending import Sender, require
+from iothub_services.queues.redis.sending import GONE, Sender, looked, require
 from iothub_services.redis.calls import Argument, Call, Reply, command, script_call
 
 LOOK_MS = 60_000
@@ -92,9 +92,13 @@ class Expiry:
             more = self._asked(queue_id, now_ms, count, after)
             calls += more
             asked += [queue_id] * len(more)
-        for queue_id, told in zip(asked, self._sender.read(calls), strict=True):
+        outcomes = [
+            self._sender.of_queue(queue_id, outcome)
+            for queue_id, outcome in zip(asked, self._sender.ask(calls), strict=True)
+        ]
+        for queue_id, told in zip(asked, looked(outcomes), strict=True):
             known = self._index.get(queue_id)
-            if known is not None:
+            if known is not None and told != GONE:
                 marks = [ExpiryMark(deadline, queue_id, position) for position, deadline in _scored(told)]
                 found += [(mark, known) for mark in marks if mark > after]
         return found, list(set(queue_ids).difference(known.queue_id for _, known in found))
@@ -132,11 +136,10 @@ class Expiry:
         return removed, spared
 
     def _told(self, asked: Sequence[KnownQueue], outcomes: Sequence[Reply]) -> list[tuple[KnownQueue, Reply]]:
-        """Return what queues say, without those of a newer program, which has to look after them. Raises BackendError."""
-        told = list(zip(asked, outcomes, strict=True))
-        refused = [queue.queue_id for queue, each in told if isinstance(each, BackendError) and not each.retryable]
-        newer = set(refused).difference([stats.queue_id for stats in self._index.stats(refused)])
-        told = [(queue, each) for queue, each in told if queue.queue_id not in newer]
+        """Return what queues say. Raises BackendError."""
+        told = [
+            (queue, self._sender.of_queue(queue.queue_id, each)) for queue, each in zip(asked, outcomes, strict=True)
+        ]
         require([each for _, each in told])
         return told
 

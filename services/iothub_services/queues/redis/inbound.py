@@ -4,8 +4,8 @@ Knows the three steps of the storage page, section 6; the append itself is `appe
 
 Theory: queues are changed one by one, so a crash may leave a message in some of its queues. The intent is durable in the publisher's own queue,
 with all that is needed to finish it, before anything is appended. Every queue gets the message under the message id that the intent keeps, and
-remembers it, so repeating the append doubles nothing at QoS 2. Whoever claims the publisher's queue finishes what was not routed; if that
-cannot be read, or one of its queues cannot, the intent stays open, and the client's own repeat routes it.
+remembers it, so repeating the append doubles nothing at QoS 2. Whoever claims the publisher's queue finishes what was not routed; an intent
+that is damaged stays open, and the client's own repeat routes it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,14 @@ from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, Target, decode_intent, encode_intent
-from iothub_services.queues.port import (
-    Appended,
-    Inbound,
-    Move,
-    MoveKind,
-    Refused,
-    UnreadableQueueError,
-    refused_by_own,
-)
+from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
 from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.index import QueueIndex
 from iothub_services.queues.redis.messages import Item, Progress
 from iothub_services.queues.redis.moves import Reader, Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import INTEND
-from iothub_services.queues.redis.sending import Sender, of_queue
+from iothub_services.queues.redis.sending import Sender
 from iothub_services.redis.calls import Argument, Reply, command
 
 log = logging.get(__name__)
@@ -112,12 +104,11 @@ class Inbounds:
                 intent = decode_intent((kept or b"")[1 + _ID_BYTES :])
                 items[packet_id] = self._appending.intended(message_id, intent)
             except CorruptRecordError as error:
-                log.error("open intent cannot be read", queue=queue_id, packet_id=packet_id, why=str(error))
+                log.error("an open intent is damaged", queue=queue_id, packet_id=packet_id, why=str(error))
         self._appending.route(list(items.values()))
-        routed = [packet_id for packet_id, item in items.items() if not item.is_unread]
-        self._readers.apply([_routed(Inbound(queue_id, epoch, packet_id)) for packet_id in routed])
+        self._readers.apply([_routed(Inbound(queue_id, epoch, packet_id)) for packet_id in items])
         _report(queue_id, items)
-        return routed
+        return list(items)
 
     # --- inside
 
@@ -136,12 +127,8 @@ class Inbounds:
             calls.append(self._readers.call(INTEND, queue_id, epoch, *arguments))
         errors = []
         for ((queue_id, _), publishes), told in zip(asked.items(), self._sender.write(calls), strict=True):
-            outcome = of_queue(queue_id, told)
-            if isinstance(outcome, UnreadableQueueError):
-                for _, item in publishes:
-                    is_noted = item.progress >= Progress.ASKED
-                    item.refuse(refused_by_own(len(item.shares), outcome, is_noted=is_noted))
-            elif isinstance(outcome, BackendError):
+            outcome = self._sender.of_queue(queue_id, told)
+            if isinstance(outcome, BackendError):
                 errors.append(outcome)
                 _mark_asked(publishes, outcome)
             else:
@@ -158,9 +145,8 @@ class Inbounds:
         return inbound.packet_id, item.message_id, 0, encode_intent(_intent(item))
 
     def _close(self, first: dict[Inbound, Item]) -> None:
-        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone. What a queue could not take stays open."""
-        appended = [(inbound, item) for inbound, item in first.items() if item.progress == Progress.INTENDED]
-        done = [(inbound, item) for inbound, item in appended if not item.is_unread]
+        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone."""
+        done = [(inbound, item) for inbound, item in first.items() if item.progress == Progress.INTENDED]
         self._readers.apply([_routed(inbound) for inbound, _ in done])
         for _, item in done:
             item.progress = Progress.ROUTED

@@ -4,7 +4,7 @@ Knows the sets of queues and each queue's head line; knows no record.
 
 Theory: every verb of the port names a queue by its id alone. Queues are kept in memory, read at the start; one that another hub has made
 meanwhile is found by its own key. A tenant's set names a queue before it is made and until it was dropped, so it may name queues that are
-not there, never miss one. One of a newer program, or damaged, is known and cannot be read: its own verbs are refused by name.
+not there, never miss one. A damaged queue is known, so that it can be dropped; for every other verb it is not there.
 """
 
 from __future__ import annotations
@@ -12,24 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
-from iothub.base import log as logging
-from iothub.base.errors import CorruptRecordError, FutureRecordError, NotFoundError
+from iothub.base.errors import NotFoundError
 from iothub.records.causes import UNREADABLE
-from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage, unreadable_queue
+from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender, is_of_one_queue, looked, require
 from iothub_services.queues.remote.index import Tenant
 from iothub_services.redis.calls import Call, Reply, command
 
-log = logging.get(__name__)
-
-VERSION = 1  # of a queue's own keys
 _NOBODY = 0  # no tenant
 AT_ONCE = 1_000  # queues in one pipeline, members of a set in one answer
 
-_FIELDS = ("tenant", "v", "messages", "bytes", "head", "tail", "epoch", "max_messages", "max_bytes", "overflow")
+_FIELDS = ("tenant", "messages", "bytes", "head", "tail", "epoch", "max_messages", "max_bytes", "overflow")
 _Fields: TypeAlias = "Sequence[bytes | None]"
-_NO_QUEUE: list[Reply] = [None, b"%d" % VERSION, *[None] * (len(_FIELDS) - 2)]
+_NO_HASH: list[Reply] = [b""] * len(_FIELDS)
 """What is told of a queue whose state is something else altogether."""
 
 
@@ -128,22 +124,17 @@ class QueueIndex:
         return sorted(map(int, self._members(self._names.of_tenant(tenant_id))))
 
     def stats(self, queue_ids: Sequence[int]) -> list[QueueStats]:
-        """Return where queues stand, without those that are gone or cannot be read. Raises BackendError."""
-        return [stats for told in self._told(queue_ids) if (stats := _stats(*told)) is not None]
+        """Return where queues stand, without those that are gone or damaged. Raises BackendError."""
+        return [stats for told in self._told(queue_ids) if (stats := self._stats(*told)) is not None]
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
-        """Return where all queues of a tenant stand; of one that cannot be read, why. Raises BackendError."""
-        return [
-            _stats(*told) or unreadable_queue(told[0], tenant_id, str(_problem(*told)))
-            for told in self._told(self.listed(tenant_id))
-        ]
+        """Return where all queues of a tenant stand. Raises BackendError."""
+        told = self._told(self.listed(tenant_id))
+        return [stats for each in told if (stats := self._stats(*each, tenant_id)) is not None]
 
     def existing_stats(self, queue_id: int) -> QueueStats:
-        """Return where one queue stands. Raises NotFoundError, CorruptRecordError, BackendError."""
-        for told in self._told((queue_id,)):
-            stats = _stats(*told)
-            if stats is None:
-                raise _problem(*told)
+        """Return where one queue stands. Raises NotFoundError, BackendError."""
+        for stats in self.stats((queue_id,)):
             return stats
         raise unknown(queue_id)
 
@@ -167,7 +158,7 @@ class QueueIndex:
         """Return what Redis says of those queues that are there. `ask`: as `Sender.look` if it is asked where writes go."""
         calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
         outcomes = (ask or self._sender.ask)(calls)
-        told = looked([_NO_QUEUE if is_of_one_queue(outcome) else outcome for outcome in outcomes])
+        told = looked([_NO_HASH if is_of_one_queue(outcome) else outcome for outcome in outcomes])
         return [
             (queue_id, fields)
             for queue_id, fields in zip(queue_ids, cast("list[_Fields]", told), strict=True)
@@ -175,14 +166,24 @@ class QueueIndex:
         ]
 
     def _added(self, told: tuple[int, _Fields], named_by: int = _NOBODY) -> QueueStats | None:
-        """Know a queue from now on; return where it stands, None: it cannot be read. `named_by`: whose it is if it does not say so itself."""
+        """Know a queue from now on; return where it stands, None: it is damaged. `named_by`: whose it is if it does not say so itself."""
         queue_id, fields = told
         tenant_id = fields[0] or b""
         self.add(int(tenant_id) if tenant_id.isdigit() else named_by, queue_id)
-        stats = _stats(queue_id, fields)
-        if stats is None:
-            log.warning("queue that cannot be read left out", queue=queue_id, why=str(_problem(queue_id, fields)))
-        return stats
+        return self._stats(queue_id, fields, named_by)
+
+    def _stats(self, queue_id: int, fields: _Fields, named_by: int = _NOBODY) -> QueueStats | None:
+        """None: it is damaged. `named_by` as in `_added`."""
+        tenant_id = int(fields[0]) if fields[0] and fields[0].isdigit() else named_by
+        try:
+            messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(
+                int, cast("Sequence[bytes]", fields[1:])
+            )
+            limits = QueueLimits(most, most_bytes, Overflow(overflow))
+        except UNREADABLE:
+            self._sender.damaged(queue_id, "its state has something else where a number belongs")
+            return None
+        return QueueStats(queue_id, tenant_id, messages, size_bytes, head, tail, epoch, limits)
 
     def _members(self, key: bytes) -> Iterator[bytes]:
         """Yield what is in a set, whatever its size; some perhaps twice."""
@@ -198,30 +199,6 @@ class QueueIndex:
 def unknown(queue_id: int) -> NotFoundError:
     """Return the error for a queue that is not there."""
     return NotFoundError(f"queue {queue_id} does not exist")
-
-
-def _stats(queue_id: int, fields: _Fields) -> QueueStats | None:
-    """None: a newer program made it, or it is damaged."""
-    if fields[1] != b"%d" % VERSION:
-        return None
-    try:
-        tenant_id, _, messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(
-            int, cast("Sequence[bytes]", fields)
-        )
-        limits = QueueLimits(most, most_bytes, Overflow(overflow))
-    except UNREADABLE:
-        return None
-    return QueueStats(queue_id, tenant_id, messages, size_bytes, head, tail, epoch, limits)
-
-
-def _problem(queue_id: int, fields: _Fields) -> CorruptRecordError:
-    """Return why a queue cannot be read."""
-    version = (fields[1] or b"none").decode(errors="replace")
-    if version != str(VERSION):
-        return FutureRecordError(
-            f"queue {queue_id} has format version {version}, this program knows {VERSION}: upgrade it"
-        )
-    return CorruptRecordError(f"queue {queue_id} is damaged: its state has something else where a number belongs")
 
 
 def _chunks(queue_ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:

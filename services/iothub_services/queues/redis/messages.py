@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from iothub.base.errors import BackendError
 from iothub.records.queued import Body, Target
-from iothub_services.queues.port import Appended, Delivery, Refused, Unreadable
+from iothub_services.queues.port import Appended, Delivery, Refused
 from iothub_services.queues.redis.index import KnownQueue
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import APPEND, WRITERS_KEPT
@@ -19,7 +19,7 @@ from iothub_services.redis.calls import Argument, Call, script_call
 MOST_RECORDS = 256  # of one call: other queues wait for its script
 MOST_BYTES = 1 << 20
 
-_GONE, _FULL, _UNREADABLE = int(Refused.GONE), int(Refused.FULL), int(Refused.UNREADABLE)
+_GONE, _FULL = int(Refused.GONE), int(Refused.FULL)
 _LIMITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
 _TOLD = re.compile(rb"(?P<at>\d+)|f(?P<full>[1-4])|d(?P<record>\d+):(?P<limit>[1-4]):(?P<dropped>[\d,]+)")
 
@@ -57,11 +57,6 @@ class Item:
             self.answer = _merged(self.shares)
         return self.answer
 
-    @property
-    def is_unread(self) -> bool:
-        """Is it for a queue that cannot be read? Then somebody may want to finish it later."""
-        return any(share.unreadable is not None for share in self.shares)
-
     def refuse(self, answer: Appended) -> None:
         """Nothing of it goes to any queue."""
         self.answer = answer
@@ -74,7 +69,7 @@ class Item:
 class Share:
     """One queue's share of a message. `position`: 0 until Redis has told, then a position or a `Refused`."""
 
-    __slots__ = ("delivery", "dropped", "hits", "known", "position", "unreadable")
+    __slots__ = ("delivery", "dropped", "hits", "known", "position")
 
     def __init__(self, delivery: Delivery | Target, known: KnownQueue | None) -> None:
         self.delivery = delivery
@@ -82,7 +77,6 @@ class Share:
         self.position = 0 if known is not None else _GONE
         self.dropped: tuple[int, ...] = ()
         self.hits: tuple[str, ...] = ()
-        self.unreadable: Unreadable | None = None
 
 
 class Operation:
@@ -124,12 +118,6 @@ class Operation:
             message_id = item.message_id if delivery.qos == 2 else b""
             arguments += (delivery.qos, delivery.flags, item.expires_at_ms, identifiers, message_id, item.body)
         self.call = script_call(APPEND, names.keys(self.known.queue_id), *arguments)
-
-    def refuse(self, found: Unreadable) -> None:
-        """The queue cannot be read."""
-        for share in self.shares:
-            share.position = _UNREADABLE
-            share.unreadable = found
 
     @property
     def earliest_ms(self) -> int:
@@ -178,10 +166,7 @@ def _merged(shares: list[Share]) -> Appended:
     """Return the answer to a message of all its shares'."""
     positions = tuple([share.position for share in shares])
     hits = tuple([hit for share in shares for hit in share.hits])
-    unreadable = tuple(
-        [(share.delivery.queue_id, share.unreadable) for share in shares if share.unreadable is not None]
-    )
     if not hits:
-        return Appended(positions, unreadable=unreadable)
+        return Appended(positions)
     dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
-    return Appended(positions, dropped=dropped, hit=hits, unreadable=unreadable)
+    return Appended(positions, dropped=dropped, hit=hits)

@@ -14,7 +14,7 @@ from iothub_services.queues.port import Move
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import CLAIM, ID_KEPT_MS, IDS_KEPT, MOVE
-from iothub_services.queues.redis.sending import Sender, of_queue, require
+from iothub_services.queues.redis.sending import GONE, Sender, require
 from iothub_services.redis.calls import Argument, Call, Reply, Script, script_call
 
 Reader = tuple[int, int]  # queue id, epoch
@@ -54,7 +54,8 @@ class Readers:
         ]
         done = dict.fromkeys(by_reader, False)
         told = [
-            of_queue(known.queue_id, each) for (_, known), each in zip(there, self._sender.write(calls), strict=True)
+            self._sender.of_queue(known.queue_id, each)
+            for (_, known), each in zip(there, self._sender.write(calls), strict=True)
         ]
         for (reader, known), outcome in zip(there, require(told), strict=True):
             done[reader] = self._moved(known, outcome)
@@ -68,7 +69,7 @@ class Readers:
         """Make the caller the only reader; with the same token again it is the same claim. Raises NotFoundError, BackendError."""
         call = script_call(CLAIM, self._names.keys(known.queue_id), token, owner, *self._ages())
         told = self._sender.write_one(call, known.queue_id)
-        if told == b"gone":
+        if told == GONE:
             self.lost(known)
             raise unknown(known.queue_id)
         *numbers, released, inbound = cast("list[Reply]", told)
@@ -96,7 +97,7 @@ class Readers:
             messages, size_bytes = cast("list[bytes]", outcome)
             known.holds(int(messages), int(size_bytes))
             return True
-        if outcome == b"gone":
+        if outcome == GONE:
             self.lost(known)
         return False
 

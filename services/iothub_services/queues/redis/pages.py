@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from iothub_services.queues.port import Page, QueuedRecord, StaleEpochError, Unreadable
+from iothub_services.queues.port import Damaged, Page, QueuedRecord, StaleEpochError
 from iothub_services.queues.redis.index import unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import READ, RECORD_VERSION
@@ -20,17 +20,12 @@ _FIELDS = [b"v", b"q", b"f", b"e", b"i", b"d", b"b"]
 _Entry = tuple[bytes, list[bytes]]
 
 
-class _UnreadableError(Exception):
-    """A record of a newer program, or a damaged one."""
-
-
 def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
-    """Read a page behind a position; it ends before a record that this program cannot read.
+    """Read a page behind a position; a damaged record is passed over.
 
     Raises:
         NotFoundError: There is no such queue.
         StaleEpochError: Another reader has claimed it.
-        UnreadableQueueError: Nothing of it can be read.
         BackendError: Redis cannot be reached, or refused.
     """
     asked = script_call(READ, names.keys(queue_id), epoch, after, count, min(size_bytes, PAGE_BYTES))
@@ -41,29 +36,27 @@ def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: in
         raise StaleEpochError(f"queue {queue_id} is at epoch {int(cast('bytes', told[0]))}, the reader at {epoch}")
     tail = int(cast("bytes", told[1]))
     records: list[QueuedRecord] = []
+    damaged: list[Damaged] = []
+    position = after
     for entry in cast("list[_Entry]", told[3]):
         position = int(entry[0].partition(b"-")[0])
-        try:
-            records.append(_decoded(position, entry[1]))
-        except _UnreadableError as error:
-            return Page(records, position - 1, False, Unreadable(position, str(error)))
+        record = _decoded(position, entry[1])
+        if record is None:
+            damaged.append(Damaged(position, "damaged queued record: the fields do not fit"))
+        else:
+            records.append(record)
     is_cut = bool(cast("int", told[2]))
-    upto = records[-1].position if is_cut else max(after, tail)
-    return Page(records, upto, upto >= tail)
+    upto = position if is_cut else max(after, tail)
+    return Page(records, upto, upto >= tail, tuple(damaged))
 
 
-def _decoded(position: int, fields: list[bytes]) -> QueuedRecord:
-    """Raises _UnreadableError."""
-    if fields[:1] != _FIELDS[:1] or fields[1] != b"%d" % RECORD_VERSION:
-        found = fields[1].decode(errors="replace") if fields[:1] == _FIELDS[:1] else "none"
-        raise _UnreadableError(
-            f"queued record of format version {found}, this program knows {RECORD_VERSION}: upgrade it, or it is damaged"
-        )
-    if fields[::2] != _FIELDS:
-        raise _UnreadableError("damaged queued record: the fields do not fit")
+def _decoded(position: int, fields: list[bytes]) -> QueuedRecord | None:
+    """Return None for a damaged record."""
+    if fields[::2] != _FIELDS or fields[1] != b"%d" % RECORD_VERSION:
+        return None
     _, qos, flags, expires_at_ms, identifiers, _, body = fields[1::2]
     try:
         subscription_ids = tuple(map(int, identifiers.split(b","))) if identifiers else ()
         return QueuedRecord(position, int(qos), int(flags), subscription_ids, int(expires_at_ms), body)
     except ValueError:
-        raise _UnreadableError("damaged queued record: the fields do not fit") from None
+        return None

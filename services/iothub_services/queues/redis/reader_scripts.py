@@ -33,17 +33,6 @@ local state, refusal = numbers('epoch', 'tail', 'head', 'messages', 'bytes')
 if refusal then return refusal end
 if state[1] ~= ARGV[1] then return 'stale' end
 
--- What these moves change fails here if it is of another type: nothing is done then (!). Another move may still be.
-local kinds = {}
-for at = 6, #ARGV, 2 do kinds[ARGV[at]] = true end
-if kinds['1'] then
-  require_indexes()
-  redis.call('XLEN', records)
-  redis.call('ZCARD', remembered)
-end
-if kinds['1'] or kinds['2'] then redis.call('ZCARD', released) end
-if kinds['4'] or kinds['5'] then redis.call('HLEN', inbound) end
-
 local tail, head, now = tonumber(state[2]), tonumber(state[3]), ARGV[3]
 messages, bytes = tonumber(state[4]), tonumber(state[5])
 passes_out_of_memory()
@@ -104,7 +93,6 @@ INTEND = Script(
 local state, refusal = numbers('epoch')
 if refusal then return refusal end
 if state[1] ~= ARGV[1] then return 'stale' end
-redis.call('HLEN', inbound)
 if is_late(ARGV[2]) then return 'late' end
 local told = {}
 for at = 3, #ARGV, 4 do

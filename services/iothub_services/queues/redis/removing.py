@@ -30,8 +30,8 @@ class Removing:
     def purge(self, known: KnownQueue) -> int:
         """Drop what is stored now, call after call; what comes meanwhile stays. Raises NotFoundError; BackendError: some may be gone."""
         keys = self._names.keys(known.queue_id)
-        (tail,) = self._sender.look((command("HGET", self._names.meta(known.queue_id), "tail"),))
-        call = script_call(PURGE, keys, int(cast("bytes", tail or b"0")), PURGED_AT_ONCE)
+        tail = self._sender.write_one(command("HGET", self._names.meta(known.queue_id), "tail"), known.queue_id)
+        call = script_call(PURGE, keys, cast("bytes", tail or b"0"), PURGED_AT_ONCE)
         removed = 0
         is_more = True
         while is_more:

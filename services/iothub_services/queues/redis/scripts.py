@@ -1,6 +1,7 @@
 """The Lua scripts of writers, owners and operators, each for one queue: what Redis runs as a whole, or not at all.
 
-Knows keys by their order (`names`), and no connection; what readers do is in `reader_scripts`.
+Knows keys by their order (`names`), and no connection; what readers do is in `reader_scripts`. A script that comes upon damage, or fails of it,
+may have done a part of its work: the queue is lost then, and goes as a whole.
 
 Theory: Redis runs one script at a time, so a queue has one writer at any moment, whichever hubs call. A script that must also run while Redis is
 above `maxmemory` - whatever removes something - begins with a write that needs no memory: Redis refuses only the first write of a
@@ -33,30 +34,20 @@ local function position_of(entry)
   return tonumber(string.match(entry[1], '^%d+'))
 end
 
-local version = redis.call('HGET', meta, 'v')
-if version ~= '1' and (version or redis.call('EXISTS', meta) == 1) then
-  return redis.error_reply('UNREADABLE the queue has format version ' .. (version or 'none') .. ', this program knows 1: upgrade it')
-end
-
 local function damaged()
-  return redis.error_reply('UNREADABLE the queue is damaged: its state has something else where a number belongs')
+  return redis.error_reply('DAMAGED its state has something else where a number belongs')
 end
 
 -- Return fields of the state that are numbers, as texts, and what the script is to answer in place of its work, if they are not there.
 local function numbers(...)
   local found = redis.call('HMGET', meta, ...)
-  if not found[1] and not version then return found, 'gone' end
   for at = 1, select('#', ...) do
-    if not tonumber(found[at]) then return found, damaged() end
+    if not tonumber(found[at]) then
+      if redis.call('EXISTS', meta) == 0 then return found, 'gone' end
+      return found, damaged()
+    end
   end
   return found, nil
-end
-
--- Fail where an index that `forget` always changes is of another type. Behind the first write nothing may, for that stays (!).
-local function require_indexes()
-  redis.call('HLEN', ids)
-  redis.call('ZCARD', due)
-  redis.call('ZCARD', qos0)
 end
 
 local messages, bytes
@@ -106,7 +97,6 @@ APPEND = Script(
     + """
 local state, refusal = numbers('tail', 'head', 'reserved', 'messages', 'bytes', 'max_messages', 'max_bytes', 'overflow')
 if refusal then return refusal end
-require_indexes() -- the first write is XADD: Redis may refuse the position
 local writer, sequence, now = ARGV[1], ARGV[2], ARGV[3]
 local before = redis.call('HGET', writers, writer)
 if before then
@@ -144,7 +134,7 @@ local function take_room(count, size)
 end
 
 -- Choose by policy what is dropped, all that is needed or nothing; what may have been sent is spared. Returns records, or nil.
--- A member of `qos0` that is no position names no record: XRANGE would fail of it, behind what this call has written before.
+-- A member of `qos0` that is no position names no record.
 local function victims_for(size)
   local is_qos0_only = overflow == '2'
   if overflow == '0' or (is_qos0_only and redis.call('ZCARD', qos0) == 0) then return nil end
@@ -279,10 +269,9 @@ return tonumber(had) or 0
 PURGE = Script(
     COMMON
     + """
-local state, refusal = numbers('messages', 'bytes')
+local state, refusal = numbers('messages', 'bytes', 'tail')
 if refusal then return refusal end
 messages, bytes = tonumber(state[1]), tonumber(state[2])
-require_indexes()
 passes_out_of_memory()
 local part = redis.call('XRANGE', records, '-', ARGV[1], 'COUNT', ARGV[2])
 for _, entry in ipairs(part) do forget(entry, nil) end
@@ -306,7 +295,6 @@ local state, refusal = numbers('reserved', 'messages', 'bytes')
 if refusal then return refusal end
 local reserved, now, is_unsent = tonumber(state[1]), tonumber(ARGV[1]), ARGV[2] == '1'
 messages, bytes = tonumber(state[2]), tonumber(state[3])
-require_indexes()
 local gone, spared = {}, {}
 for at = 3, #ARGV do
   local entry = redis.call('XRANGE', records, ARGV[at], ARGV[at])[1]

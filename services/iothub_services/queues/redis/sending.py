@@ -13,19 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
 from iothub.base.errors import BackendError
-from iothub_services.queues.port import UnreadableQueueError, worst_of
+from iothub_services.queues.damage import DamagedQueues, no_alarm
+from iothub_services.queues.port import worst_of
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 
 Ask = Callable[[Sequence[Call]], list[Reply]]
 """Does a pipeline and returns the answer, or the error, to each. Raises BackendError: none was answered."""
 
+GONE = b"gone"  # what a script answers for a queue that is not there
+
 PART_BYTES = 1 << 20  # of one pipeline: Redis holds all answers until it is read, and a slow disk has its time for each
 PART_CALLS = 512
 
 _OF_ONE_QUEUE = re.compile(
-    r"(?:Redis refused|@user_script:\d+): (?:UNREADABLE|WRONGTYPE) |(?<!@)user_script:\d+: |The ID specified in XADD "
+    r"(?:Redis refused|@user_script:\d+): (?:DAMAGED|WRONGTYPE) |(?<!@)user_script:\d+: |The ID specified in XADD "
 )
-"""A script has found a queue of a newer program, or what is none: it says so, or fails of it. What it is not allowed to do reads otherwise.
+"""A script has found a damaged queue: it says so, or fails of it. What it is not allowed to do reads otherwise.
 
 Redis 6 has a text of its own around what a script was refused.
 """
@@ -37,14 +40,16 @@ class Sender:
     Args:
         write: The connection of the writing thread.
         read: One for reads, which never wait for a commit.
+        on_damaged: The alarm for queues whose own state is damaged.
 
     `has_failed`: something that passes was in the way of a write, so the server may be another one by now; whoever looks at it takes that back.
     """
 
-    def __init__(self, write: Ask, read: Ask, probe: bytes) -> None:
+    def __init__(self, write: Ask, read: Ask, probe: bytes, on_damaged: Callable[[str, str], None] = no_alarm) -> None:
         self._write = write
         self._read = read
         self._probe = probe
+        self._damage = DamagedQueues(on_damaged)
         self.has_failed = False
 
     def write(self, calls: Sequence[Call]) -> list[Reply]:
@@ -76,12 +81,23 @@ class Sender:
         return [outcome for part in _parts(calls) for outcome in self._read(part)]
 
     def read_one(self, call: Call, queue_id: int = 0) -> Reply:
-        """`queue_id`: whose the call is, if it is of one queue. Raises BackendError; UnreadableQueueError: only that one cannot be read."""
-        return looked([of_queue(queue_id, each) for each in self.ask((call,))])[0]
+        """`queue_id`: whose the call is, if it is of one queue: see `of_queue`. Raises BackendError."""
+        return looked([self.of_queue(queue_id, each) for each in self.ask((call,))])[0]
 
     def write_one(self, call: Call, queue_id: int = 0) -> Reply:
         """As `read_one`."""
-        return require([of_queue(queue_id, each) for each in self.write((call,))])[0]
+        return require([self.of_queue(queue_id, each) for each in self.write((call,))])[0]
+
+    def of_queue(self, queue_id: int, outcome: Reply) -> Reply:
+        """Return what became of a queue's call; a damaged queue is gone."""
+        if not queue_id or not is_of_one_queue(outcome):
+            return outcome
+        self.damaged(queue_id, outcome.fact.removeprefix("Redis refused: DAMAGED "))
+        return GONE
+
+    def damaged(self, queue_id: int, why: str) -> None:
+        """The queue's own state is."""
+        self._damage.found(queue_id, why)
 
     def probe(self) -> None:
         """Write something small. Raises BackendError: Redis takes no writes now."""
@@ -99,14 +115,6 @@ def require(outcomes: Sequence[Reply]) -> list[Reply]:
 def is_of_one_queue(outcome: Reply) -> TypeGuard[RedisRefusedError]:
     """Is it refused because of what its queue is? Another queue's call would be done."""
     return isinstance(outcome, RedisRefusedError) and _OF_ONE_QUEUE.search(outcome.fact) is not None
-
-
-def of_queue(queue_id: int, outcome: Reply) -> Reply:
-    """Return what became of a call; what concerns this queue alone as an error that says so."""
-    if queue_id and is_of_one_queue(outcome):
-        said = outcome.fact.removeprefix("Redis refused: UNREADABLE ")
-        return UnreadableQueueError(queue_id, f"queue {queue_id}: {said}")
-    return outcome
 
 
 def looked(outcomes: Sequence[Reply]) -> list[Reply]:

@@ -22,6 +22,7 @@ from itertools import count as counted
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import ConflictError
 from iothub.records.owner import Owner
+from iothub_services.queues.damage import no_alarm
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -46,7 +47,7 @@ from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.pages import read_page
 from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.scripts import CREATE, LIMIT
-from iothub_services.queues.redis.sending import Ask, Sender, is_of_one_queue, require
+from iothub_services.queues.redis.sending import GONE, Ask, Sender, require
 from iothub_services.queues.redis.watch import Watch
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.redis.calls import Script, script_call
@@ -65,6 +66,7 @@ class RedisQueues:
         is_memory_enough: What Redis has in memory counts as stored.
         on_lost: Told when somebody has emptied Redis, in the thread that finds it; while it raises BackendError it is told again.
         on_back: Told when Redis has lost what it had acknowledged, in the writing thread.
+        on_damaged: The alarm for queues that are damaged, in the thread that finds it.
         on_close: Closes the connections.
 
     Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
@@ -83,12 +85,13 @@ class RedisQueues:
         is_memory_enough: bool = False,
         on_lost: Callable[[str], None] | None = None,
         on_back: Callable[[str], None] | None = None,
+        on_damaged: Callable[[str, str], None] = no_alarm,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         clock = clock or SystemClock()
         writer = _token() if incarnation is None else incarnation
         self._names = names = Names(prefix)
-        self._sender = Sender(write, read, names.probe)
+        self._sender = Sender(write, read, names.probe, on_damaged)
         self._index = QueueIndex(self._sender, names)
         self._watch = Watch(self._sender, names, clock, self._forget_all, is_memory_enough=is_memory_enough)
         sequence = counted(1)
@@ -235,10 +238,12 @@ class RedisQueues:
             script_call(LIMIT, self._names.keys(queue_id), limits.messages, limits.bytes, int(limits.overflow))
             for queue_id, limits in ((queue.queue_id, wanted[queue.queue_id]) for queue in known)
         ]
-        told = self._sender.write(asked)
-        require([outcome for outcome in told if not is_of_one_queue(outcome)])
-        for queue, outcome in zip(known, told, strict=True):
-            if outcome == 0:
+        told = [
+            self._sender.of_queue(queue.queue_id, outcome)
+            for queue, outcome in zip(known, self._sender.write(asked), strict=True)
+        ]
+        for queue, outcome in zip(known, require(told), strict=True):
+            if outcome in (0, GONE):
                 self._readers.lost(queue)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:

@@ -6,9 +6,9 @@ Knows the rows of table `queue_index` and keys; knows no record and no queue's s
 Theory: every verb of the port names a queue by its id alone, and its rows begin with id and tenant. So the queues are kept in memory, read
 from the index at the start. One that another hub has made meanwhile is found by its meta row, whose key begins with the id: the tenant is
 behind it. The index row is put before a queue is made and deleted after it was dropped, so the index may name queues that are not there,
-never miss one. A damaged row costs its own queue alone: lists leave it out and say so in the log, whoever asks for that queue is refused.
+never miss one.
 
-Row `tenant | queue id`, cell `i:q`: version 1.
+Row `tenant | queue id`, cell `i:q`: 1. Its key says all, nobody reads the cell.
 """
 
 from __future__ import annotations
@@ -16,22 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from iothub.base import log as logging
 from iothub.base.errors import BackendError, NotFoundError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.replies import Row
-from iothub_services.queues.port import QueueStats, TenantUsage, UnreadableQueueError, unreadable_queue, worst_of
-
-log = logging.get(__name__)
+from iothub_services.queues.port import TenantUsage
 
 T = TypeVar("T")
 
 COLUMN = b"i:q"
-VERSION = 1
-CELL = bytes((VERSION,))
+CELL = b"\1"
 ROWS_AT_ONCE = 500  # of one call
 _SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other tenants may be before it
 
@@ -116,26 +111,12 @@ class QueueIndex:
 
     # --- in HBase
 
-    def listed(
-        self, tenant_id: int | None = None, unreadable: list[QueueStats] | None = None
-    ) -> Iterator[tuple[int, int]]:
-        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending. Raises BackendError.
-
-        Those whose rows are of a newer program, or damaged, are put into `unreadable` instead (None: they are left out).
-        """
+    def listed(self, tenant_id: int | None = None) -> Iterator[tuple[int, int]]:
+        """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending. Raises BackendError."""
         start = b"" if tenant_id is None else keys.tenant_key(tenant_id)
         scan = Scan(self._table, start, keys.prefix_end(start), (COLUMN,), caching=ROWS_AT_ONCE)
         for row in self._caller.scan(scan, ROWS_AT_ONCE):
-            try:
-                _check(row)
-            except UnreadableQueueError as error:
-                if unreadable is None:
-                    log.error("a queue is left out", why=str(error))
-                else:
-                    tenant, queue_id = keys.queue_of_index(row.key)
-                    unreadable.append(unreadable_queue(queue_id, tenant, str(error)))
-            else:
-                yield keys.queue_of_index(row.key)
+            yield keys.queue_of_index(row.key)
 
     def enter(self, tenant_id: int, queue_id: int) -> None:
         """Put the row of a queue that is about to be made. Raises BackendError."""
@@ -155,21 +136,13 @@ class QueueIndex:
             raise unknown(queue_id)
         return known
 
-    def find(self, queue_ids: Iterable[int], unreadable: dict[int, UnreadableQueueError] | None = None) -> None:
-        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError.
-
-        Those whose rows are of a newer program, or damaged, are put into `unreadable` instead of being raised for.
-        """
+    def find(self, queue_ids: Iterable[int]) -> None:
+        """Look for those queues that are not known yet: another hub may have made them. Raises BackendError."""
         missing = sorted(set(queue_ids).difference(self._known))
-        found: dict[int, UnreadableQueueError] = {}
         for at in range(0, len(missing), ROWS_AT_ONCE):
-            self._find(missing[at : at + ROWS_AT_ONCE], found)
-        if unreadable is not None:
-            unreadable |= found
-        elif found:
-            raise worst_of(list(found.values()), is_written=False)
+            self._find(missing[at : at + ROWS_AT_ONCE])
 
-    def _find(self, queue_ids: Sequence[int], unreadable: dict[int, UnreadableQueueError]) -> None:
+    def _find(self, queue_ids: Sequence[int]) -> None:
         starts = [keys.reverse_bits(queue_id) for queue_id in queue_ids]
         scans = [Scan(self._queues_table, start, keys.prefix_end(start), (b"m",), caching=_SAME_ID) for start in starts]
         found = all_of(self._caller.first_rows(scans, _SAME_ID))
@@ -181,22 +154,7 @@ class QueueIndex:
         }
         if rows:
             for row in self._caller.call(calls.get_rows(self._table, list(rows), (COLUMN,))):
-                try:
-                    _check(row)
-                    self.add(*rows[row.key])
-                except UnreadableQueueError as error:
-                    unreadable[error.queue_id] = error
-
-
-def _check(row: Row) -> None:
-    """Raise UnreadableQueueError for a row of the index that this program cannot read."""
-    cell = row.cells[COLUMN].value
-    if cell != CELL:
-        raise UnreadableQueueError(
-            keys.queue_of_index(row.key)[1],
-            f"row {row.key.hex()} of the queues' index has version {cell[:1].hex() or 'nothing'}, "
-            f"this program knows {VERSION}: upgrade it, or it is damaged",
-        )
+                self.add(*rows[row.key])
 
 
 def all_of(outcomes: Iterable[T | BackendError]) -> list[T]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import ConfigError, CorruptRecordError, IotHubError, NotFoundError, UnavailableError
+from iothub.base.errors import ConfigError, IotHubError, NotFoundError, UnavailableError
 from iothub.records import events
 from iothub.records.admin_commands import Json, Query, Request, messages_in
 from iothub.records.events import Subject
@@ -182,18 +182,6 @@ def test_session_is_shown_with_its_subscriptions(hub: Hub) -> None:
 def test_queues_are_listed_without_sessions_that_have_none(hub: Hub) -> None:
     assert hub.names(Query.QUEUE_LIST, "client_id", after="", limit=3) == (["a", "b"], "c")
     assert hub.names(Query.QUEUE_LIST, "queue_id", after="c", limit=3) == ([4], None)
-
-
-def test_queue_that_cannot_be_read_is_marked(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_queue_id: int) -> None:
-        raise CorruptRecordError("damaged")
-
-    monkeypatch.setattr(hub.queues, "stats", fail)
-    hub.ask(Query.QUEUE_LIST, after="", limit=1)
-
-    assert hub.sent == [{"client_id": "a", "queue_id": 1, "driver": "driver 1", "unreadable": "damaged"}]
-    with pytest.raises(CorruptRecordError):
-        hub.ask(Query.QUEUE_SHOW, client_id="a", messages=0)
 
 
 def test_queue_is_shown_with_its_oldest_messages(hub: Hub) -> None:

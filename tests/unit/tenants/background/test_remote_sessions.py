@@ -327,20 +327,22 @@ def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Sta
     assert "c" not in stage.house.acme.plane.sessions
 
 
-def test_session_whose_queue_cannot_be_read_does_not_expire_and_can_be_discarded(stage: Stage) -> None:
-    """A newer hub may have claimed it: only somebody who wants it gone may end it."""
+@pytest.mark.parametrize("holder", [HERE, 2])
+def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(stage: Stage, holder: int) -> None:
+    """The other one finds out by itself."""
     house = stage.house
     house.join("c", props=KEPT).drop()
     house.settle()
-    queue_id = house.session("c").queue_id
-    house.queues.unreadable[queue_id] = "version 9"
-    house.clock.advance(101)
+    session = house.session("c")
+    session.control.place.holder = holder
+    house.queues.owners.clear()
 
-    now(house.sessions.run_deadlines())
-    assert (list(house.acme.plane.sessions), house.queues.dropped) == (["c"], [])
+    house.sessions.queue_lost(house.acme, session)
+    house.settle()
 
-    assert now(house.sessions.discard(house.acme, "c", "operator"))
-    assert (list(house.acme.plane.sessions), house.queues.dropped) == ([], [queue_id])
+    assert (list(house.acme.plane.sessions), house.queues.dropped) == (
+        ([], [session.queue_id]) if holder == HERE else (["c"], [])
+    )
 
 
 def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

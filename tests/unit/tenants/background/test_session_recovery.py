@@ -8,14 +8,12 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import pytest
-from structlog.testing import capture_logs
-from twisted.internet.defer import succeed
 
 from iothub.base.errors import BackendError
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
-from iothub_services.queues.port import QueueLimits, unreadable_queue
+from iothub_services.queues.port import QueueLimits
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import HERE
 from iothub_tenants.background.session_recovery import Awakening, Neighbours, Patiently, at_once
@@ -119,24 +117,6 @@ def test_session_is_there_with_subscriptions_and_counts(house: House) -> None:
     assert house.join(clean=False, props=KEPT).connack.session_present
 
 
-def test_queue_that_cannot_be_read_is_not_taken_for_lost(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newer hub has written it: its session lives, with whatever limits; one of nobody is that one's to drop."""
-    listed = [unreadable_queue(queue_id, 7, f"queue {queue_id} has format version 2") for queue_id in (5, 99)]
-    monkeypatch.setattr(house.queues, "list_queues", lambda _: succeed(listed))
-    house.accounts.tenants["acme"] = replace(house.accounts.tenants["acme"], limits="session_queued_messages=3")
-
-    with capture_logs() as lines:
-        assert load(house, [state(house, gone(house, 1))]) == 1
-
-    assert house.session("c").queue_id == 5
-    assert house.journal.events == []
-    assert (house.queues.dropped, house.queues.limits) == ([], dict.fromkeys((5, 99), QueueLimits()))
-    assert [(line["tenant"], line["queues"], line["first"]) for line in lines] == [
-        ("acme", 2, "queue 5 has format version 2")
-    ]
-    assert house.queues.standing_still == {"c": "queue 5 has format version 2"}
-
-
 def test_session_without_its_queue_ends(house: House) -> None:
     """A success for what is stored nowhere would be a lie: publishers find no subscriber, the client Session Present 0."""
     lost = state(house, gone(house, 1))
@@ -145,6 +125,7 @@ def test_session_without_its_queue_ends(house: House) -> None:
 
     (event,) = house.journal.events
     assert (event.type.value, event.epoch, event.facts["reason"]) == ("session.discarded", lost.epoch, "queue_lost")
+    assert lost.queue_id in house.queues.dropped  # a damaged one is not listed, but there
     assert not house.join(clean=False, props=KEPT).connack.session_present
 
 

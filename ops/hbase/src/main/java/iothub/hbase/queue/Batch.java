@@ -56,11 +56,8 @@ final class Batch {
       try {
         queues.put(key, new Queue(key, store, load(key), nowMs));
       } catch (RefusedException e) {
-        if (steps.stream().allMatch(step -> !step.key().equals(key) || step.operation() instanceof Drop)) {
-          queues.put(key, new Queue(key, store, remains(key), nowMs)); // nobody will read it: what it held need not be known
-        } else {
-          damaged.put(key, e.getMessage());
-        }
+        damaged.put(key, e.getMessage());
+        queues.put(key, new Queue(key, store, remains(key), nowMs));
       }
     }
     List<Told> told = new ArrayList<>(steps.size());
@@ -68,27 +65,22 @@ final class Batch {
       told.add(apply(step, queues, damaged));
     }
     commit(queues.values());
-    return answer(steps, told, damaged);
+    return answer(told);
   }
 
-  /** A queue whose records cannot be read keeps what it had: nothing of this request is done with it. */
+  /** A damaged queue can be dropped, and nothing else. */
   private static Told apply(Request.Step step, Map<Key, Queue> queues, Map<Key, String> damaged) throws IOException {
-    Output output = new Output();
-    try {
-      Queue queue = queues.get(step.key());
-      return queue == null ? null : new Told(step.operation().apply(queue, output), output.toBytes());
-    } catch (RefusedException e) {
-      queues.remove(step.key());
-      damaged.put(step.key(), e.getMessage());
-      return null;
+    String damage = damaged.get(step.key());
+    if (damage != null && !(step.operation() instanceof Drop)) {
+      return new Told(Status.DAMAGED, damage.getBytes(StandardCharsets.UTF_8));
     }
+    Output output = new Output();
+    return new Told(step.operation().apply(queues.get(step.key()), output), output.toBytes());
   }
 
-  private static byte[] answer(List<Request.Step> steps, List<Told> all, Map<Key, String> damaged) {
-    Output answer = new Output().u8(Request.VERSION).i32(steps.size());
-    for (int i = 0; i < steps.size(); i++) {
-      String damage = damaged.get(steps.get(i).key());
-      Told told = damage == null ? all.get(i) : new Told(Status.DAMAGED, damage.getBytes(StandardCharsets.UTF_8));
+  private static byte[] answer(List<Told> all) {
+    Output answer = new Output().u8(Request.VERSION).i32(all.size());
+    for (Told told : all) {
       answer.u8(told.status().code()).i32(told.bytes().length).bytes(told.bytes());
     }
     return answer.toBytes();

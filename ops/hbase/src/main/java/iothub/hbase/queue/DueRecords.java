@@ -52,7 +52,7 @@ final class DueRecords {
       try {
         look(each.getKey(), each.getValue(), nowMs, soonest);
       } catch (RefusedException e) {
-        // damaged, or of a newer jar: its reader hears of that; what is behind it keeps, and other queues go on
+        // damaged: its session ends, and other queues go on
       }
     }
     return answer(found);

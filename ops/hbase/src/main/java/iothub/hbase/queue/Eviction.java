@@ -16,7 +16,6 @@ import org.apache.hadoop.hbase.regionserver.ScannerContext;
  */
 final class Eviction {
   static final long DROPPED_KEPT_MS = TimeUnit.DAYS.toMillis(30);
-  private static final int ID_VALUE_BYTES = 9;
 
   private final Marks marks;
 
@@ -54,14 +53,8 @@ final class Eviction {
   }
 
   private static boolean isForgotten(Mark mark, Cell cell) {
-    if (cell.getType() != Cell.Type.Put || cell.getValueLength() != ID_VALUE_BYTES) {
-      return false;
-    }
-    try {
-      return mark.hasForgotten(RegionStore.position("message id", CellUtil.cloneValue(cell)), cell.getTimestamp());
-    } catch (RefusedException e) {
-      return false; // of a newer version
-    }
+    boolean isPut = cell.getType() == Cell.Type.Put;
+    return isPut && mark.hasForgotten(RegionStore.position(CellUtil.cloneValue(cell)), cell.getTimestamp());
   }
 
   private static boolean isOldDrop(Cell cell, long nowMs) {

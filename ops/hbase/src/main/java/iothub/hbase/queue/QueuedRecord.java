@@ -8,7 +8,7 @@ package iothub.hbase.queue;
  * form: bit 0 the rest is a reference to a body, bit 1 a message id is there (QoS 2 only)
  * </pre>
  */
-record QueuedRecord(byte[] bytes) {
+record QueuedRecord(byte[] bytes, boolean isDamaged) {
   static final int VERSION = 1;
   static final int LEAST_BYTES = 18;
   private static final int IS_REFERENCE = 1;
@@ -43,30 +43,30 @@ record QueuedRecord(byte[] bytes) {
     if (!isReference && input.rest() != size) {
       throw input.refused("size is " + size + ", but the body has " + input.rest() + " bytes");
     }
-    return new QueuedRecord(bytes);
+    return new QueuedRecord(bytes, false);
   }
 
-  /** One that was stored, perhaps by another version. */
-  static QueuedRecord stored(Key key, long position, byte[] bytes) throws RefusedException {
+  /** One that was stored. A damaged one has no size, no deadline and no message id; the hub is given its bytes, and names it. */
+  static QueuedRecord stored(byte[] bytes) {
     try {
       return read(new Input("record", bytes));
     } catch (RefusedException e) {
-      throw new RefusedException("position " + position + " of " + key + ": " + e.getMessage());
+      return new QueuedRecord(bytes, true);
     }
   }
 
   int qos() {
-    return bytes[QOS];
+    return isDamaged ? 1 : bytes[QOS];
   }
 
   /** What it counts for in limits: the bytes of its body, wherever that is. */
   int size() {
-    return (int) number(SIZE, 4);
+    return isDamaged ? 0 : (int) number(SIZE, 4);
   }
 
   /** Unix time in ms, 0: never. */
   long expiresAt() {
-    return number(EXPIRES_AT, 8);
+    return isDamaged ? 0 : number(EXPIRES_AT, 8);
   }
 
   boolean isDue(long nowMs) {
@@ -76,7 +76,7 @@ record QueuedRecord(byte[] bytes) {
 
   /** Null if it has none. */
   MessageId messageId() {
-    if ((bytes[FORM] & HAS_ID) == 0) {
+    if (isDamaged || (bytes[FORM] & HAS_ID) == 0) {
       return null;
     }
     int at = IDENTIFIERS + 2 + 4 * (int) number(IDENTIFIERS, 2);

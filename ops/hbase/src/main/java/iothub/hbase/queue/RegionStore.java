@@ -65,7 +65,7 @@ final class RegionStore implements Store {
   @Override
   public long position(Key key, long born, MessageId id) throws IOException {
     Result found = region.get(new Get(Rows.id(key, id)).addColumn(Rows.META, Rows.POSITION).setTimeRange(born, Long.MAX_VALUE));
-    return found.isEmpty() ? 0 : position("message id of " + key, found.value());
+    return found.isEmpty() ? 0 : position(found.value());
   }
 
   @Override
@@ -81,16 +81,16 @@ final class RegionStore implements Store {
       while (isMore) {
         isMore = scanner.next(cells);
         for (Cell cell : cells) {
-          isMore &= see(key, cell, visitor);
+          isMore &= see(cell, visitor);
         }
         cells.clear();
       }
     }
   }
 
-  private static boolean see(Key key, Cell cell, Visitor visitor) throws IOException {
+  private static boolean see(Cell cell, Visitor visitor) throws IOException {
     long position = Rows.position(cell.getRowArray(), cell.getRowOffset());
-    return visitor.see(position, QueuedRecord.stored(key, position, CellUtil.cloneValue(cell)));
+    return visitor.see(position, QueuedRecord.stored(CellUtil.cloneValue(cell)));
   }
 
   @Override
@@ -128,10 +128,14 @@ final class RegionStore implements Store {
     return new Output().u8(POSITION_VERSION).i64(position).toBytes();
   }
 
-  /** What a cell {@code m:i} holds. */
-  static long position(String what, byte[] value) throws RefusedException {
-    Input input = new Input(what, value);
-    input.version(POSITION_VERSION);
-    return input.count64("position");
+  /** What a cell {@code m:i} holds; 0: it is damaged, and its message id is not known any more. */
+  static long position(byte[] value) {
+    try {
+      Input input = new Input("message id", value);
+      input.version(POSITION_VERSION);
+      return input.count64("position");
+    } catch (RefusedException e) {
+      return 0;
+    }
   }
 }

@@ -63,8 +63,8 @@ final class State {
 
   void removed(QueuedRecord record) {
     messages--;
-    bytes -= record.size();
-    qos0 -= record.qos() == 0 ? 1 : 0;
+    bytes = Math.max(bytes - record.size(), 0);
+    qos0 = Math.min(qos0 - (record.qos() == 0 ? 1 : 0), messages); // a damaged record does not say what it was
   }
 
   /** Once per change: an empty queue needs no counter to be found so. */

@@ -29,7 +29,7 @@ final class StateCodec {
   /** Refuses what it does not know or what cannot be. */
   static State decode(Key key, byte[] bytes) throws RefusedException {
     Input input = new Input("state of " + key, bytes);
-    input.version(VERSION);
+    input.oneOf(VERSION, VERSION, input.u8("version"), "version");
     int flags = (int) input.oneOf(0, DROPPED | HAS_IDS, input.u8("flags"), "flags");
     State state = new State(null);
     state.isDropped = (flags & DROPPED) != 0;
@@ -48,7 +48,7 @@ final class StateCodec {
     return state;
   }
 
-  /** Whether these are the bytes of a dropped queue, as far as this version knows. */
+  /** Whether these are the bytes of a dropped queue. */
   static boolean isDropped(byte[] bytes) {
     return bytes.length > 1 && bytes[0] == VERSION && (bytes[1] & DROPPED) != 0;
   }

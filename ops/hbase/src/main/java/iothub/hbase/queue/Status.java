@@ -7,7 +7,7 @@ enum Status {
   STALE_EPOCH, // 2: the queue was claimed by another reader
   EXISTS, // 3: it cannot be created
   OLD_SEQUENCE, // 4: the same writer, or reader, has gone on since
-  DAMAGED; // 5: what is stored of the queue cannot be read
+  DAMAGED; // 5: the state of the queue is damaged
 
   int code() {
     return ordinal();

@@ -12,7 +12,7 @@ interface Store {
   /** The queue's state cell, null if there is none. */
   byte[] state(Key key) throws IOException;
 
-  /** What is left of a queue whose state cannot be read. */
+  /** What is left of a queue whose state is damaged. */
   Remains remains(Key key) throws IOException;
 
   /** Shows the records of a range that were written at {@code born} or later, ascending, until {@code visitor} has seen enough. */

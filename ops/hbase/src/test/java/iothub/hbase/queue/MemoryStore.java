@@ -46,7 +46,7 @@ final class MemoryStore implements Store {
     for (Map.Entry<Long, Cell> each : range.entrySet()) {
       scanned++;
       boolean isShown = each.getValue().at() >= born;
-      if (isShown && !visitor.see(each.getKey(), QueuedRecord.stored(key, each.getKey(), each.getValue().value()))) {
+      if (isShown && !visitor.see(each.getKey(), QueuedRecord.stored(each.getValue().value()))) {
         return;
       }
     }
