@@ -67,9 +67,7 @@ def delete_device(app: App, tenant: str, name: str) -> None:
     with working_alone(app.data_dir, "iothub device delete", app.loaded.config) as stores:
         devices.delete(app.store(), tenant, name)
         if stores is not None:
-            sessions = stores.sessions(
-                tenant_id
-            ).readable.values()  # a hub that can read the others ends its own of them
+            sessions = stores.sessions(tenant_id).values()
             stores.discard([state for state in sessions if state.device == name], "device_deleted")
     if stores is None:
         _await_hub(app, f"device {tenant}/{name} is deleted; its sessions end as soon as the hub hears of it")

@@ -36,9 +36,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     tenant_id = tenants.show(app.store(), tenant).id
     queues = queues_of(app, tenant_id)
     sessions = stores.read_sessions(app.data_dir, tenant_id, app.loaded.config)
-    standing = [
-        row for client_id in sessions.names() if client_id > after for row in _listed(sessions, client_id, queues)
-    ]
+    standing = [row for client_id in sessions if client_id > after for row in _listed(sessions, client_id, queues)]
     rows = standing[:limit]
     app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail", *marked(rows))
     if len(standing) > limit:
@@ -112,9 +110,7 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
 
 def _listed(sessions: stores.Sessions, client_id: str, queues: Mapping[int, Queue]) -> list[dict[str, object]]:
     """Return its row, none if it has no queue. Which queue is that of a session that cannot be read is not known."""
-    if client_id in sessions.unreadable:
-        return [{"name": client_id, "unreadable": str(sessions.unreadable[client_id])}]
-    queue = queues.get(sessions.readable[client_id].queue_id)
+    queue = queues.get(sessions[client_id].queue_id)
     return [] if queue is None else [_row(client_id, queue)]
 
 

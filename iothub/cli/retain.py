@@ -5,24 +5,23 @@ Knows no table: `iothub.cli.stores` opens the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 import click
 
-from iothub.base.errors import ConfigError, CorruptRecordError, NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import AGREED, TIMEOUT, App, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.progress import Progress
 from iothub.engine.filters import check_topic_filter, topic_matches
 from iothub.records.admin_commands import Verb
-from iothub_services.hbase.pages import chunks
-from iothub_services.retained.port import RetainedStore, RetainedTopic, message_in
+from iothub.records.message import decode_message
+from iothub_services.retained.port import RetainedStore, RetainedTopic
 from iothub_tenants.accounts import tenants
 
 command = noun("retain", "Retained messages: the last message of a topic, kept for whoever subscribes later.")
-_PAGE_BYTES = 4 << 20
 _MAX_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
 
 
@@ -32,9 +31,7 @@ _MAX_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this topic (the last one of the previous page).")
 def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -> None:
-    """List the topics of a tenant that have a retained message, in order. One that cannot be read has the reason (`unreadable`).
-
-    It reads every message that it shows.
+    """List the topics of a tenant that have a retained message, in order.
 
     Examples:
       iothub --data-dir ./hub retain list acme
@@ -45,9 +42,8 @@ def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -
     with stores.reading_retained(app.data_dir, app.loaded.config) as retained:
         matching = _matching(retained, tenant_id, wanted, is_special_shown=topic_filter == "#")
         found = list(islice((each for each in matching if each.topic > after.encode()), limit + 1))
-        why = _unreadable(retained, tenant_id, found[:limit])
-    rows = [_row(each, why.get(each.topic)) for each in found[:limit]]
-    app.rows(rows, "name", "bytes", "version", "expires", *(["unreadable"] if why else []))
+    rows = [_row(each) for each in found[:limit]]
+    app.rows(rows, "name", "bytes", "version", "expires")
     if len(found) > limit:
         app.say_more_follow(str(rows[-1]["name"]))
 
@@ -68,7 +64,7 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
         bodies = retained.fetch(tenant_id, [topic.encode()]) if retained is not None else []
     if not bodies:
         raise _missing(tenant, topic)
-    message = message_in(bodies[0])
+    message = decode_message(bodies[0].body)
     if is_raw:
         output.write_bytes(message.payload)
         return
@@ -159,23 +155,6 @@ def _checked_filter(text: str) -> bytes:
     return octets
 
 
-def _unreadable(retained: RetainedStore | None, tenant_id: int, found: Sequence[RetainedTopic]) -> dict[bytes, str]:
-    """Return why, of those that cannot be read. Their bodies are read, some at a time."""
-    if retained is None:
-        return {}
-    why: dict[bytes, str] = {}
-    for chunk in chunks([topic.size for topic in found], _PAGE_BYTES):
-        for body in retained.fetch(tenant_id, [topic.topic for topic in found[chunk]]):
-            try:
-                message_in(body)
-            except CorruptRecordError as error:
-                why[body.topic] = str(error)
-    return why
-
-
-def _row(found: RetainedTopic, unreadable: str | None) -> dict[str, object]:
+def _row(found: RetainedTopic) -> dict[str, object]:
     name = found.topic.decode(errors="replace")
-    if found.unreadable:
-        return {"name": name, "unreadable": found.unreadable}
-    row = {"name": name, "bytes": found.size, "version": found.version, "expires": time_of(found.expires_at_ms)}
-    return row if unreadable is None else {**row, "unreadable": unreadable}
+    return {"name": name, "bytes": found.size, "version": found.version, "expires": time_of(found.expires_at_ms)}

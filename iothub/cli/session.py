@@ -40,18 +40,18 @@ class Queue(NamedTuple):
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
 @click.option("--after", default="", help="Begin behind this client id (the last one of the previous page).")
 def list_all(app: App, tenant: str, limit: int, after: str) -> None:
-    """List the persistent sessions of a tenant by client id. One whose state cannot be read has the reason (`unreadable`).
+    """List the persistent sessions of a tenant by client id.
 
     Example:
       iothub --data-dir ./hub session list acme -o json
     """
     tenant_id = tenants.show(app.store(), tenant).id
     sessions = stores.read_sessions(app.data_dir, tenant_id, app.loaded.config)
-    names = [client_id for client_id in sessions.names() if client_id > after]
+    names = [client_id for client_id in sessions if client_id > after]
     queues = queues_of(app, tenant_id)
-    rows = [_listed(sessions, client_id, queues) for client_id in names[:limit]]
-    columns = ("name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
-    app.rows(rows, *columns, *marked(rows))
+    states = [sessions[client_id] for client_id in names[:limit]]
+    rows = [_row(state, queues.get(state.queue_id)) for state in states]
+    app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
     if len(names) > limit:
         app.say_more_follow(names[limit - 1])
 
@@ -178,13 +178,6 @@ def _existing(sessions: stores.Sessions, tenant: str, client_id: str) -> Session
             f"tenant {tenant} has no persistent session {client_id!r}; `iothub session list {tenant}` shows them"
         )
     return state
-
-
-def _listed(sessions: stores.Sessions, client_id: str, queues: dict[int, Queue]) -> dict[str, object]:
-    if client_id in sessions.unreadable:
-        return {"name": client_id, "unreadable": str(sessions.unreadable[client_id])}
-    state = sessions.readable[client_id]
-    return _row(state, queues.get(state.queue_id))
 
 
 def _row(state: SessionState, queue: Queue | None) -> dict[str, object]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from iothub.base.clock import SystemClock
 from iothub.base.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
@@ -37,7 +37,7 @@ from iothub.records import events
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, fold
 from iothub_services.events.port import NOWHERE, EventLog, Offsets
-from iothub_services.events.reading import read_between, refuse_damage
+from iothub_services.events.reading import read_between
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS_SCHEMA
 from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.hbase import from_settings
@@ -53,7 +53,7 @@ from iothub_services.retained.sqlite.store import SCHEMA as RETAINED_SCHEMA
 from iothub_services.retained.sqlite.store import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, connect, open_database
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.port import StateStore, record_in
+from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS_SCHEMA
 from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
 from iothub_services.state.sqlite.store import SCHEMA as STATE_SCHEMA
@@ -88,26 +88,8 @@ class ReadOnlyDatabase(Database):
             )
 
 
-class Sessions(NamedTuple):
-    """The persistent sessions of a tenant by client id: those that can be read, and why the others cannot."""
-
-    readable: dict[str, SessionState]
-    unreadable: dict[str, CorruptRecordError]
-
-    def names(self) -> list[str]:
-        return sorted(self.readable.keys() | self.unreadable.keys())
-
-    def get(self, client_id: str) -> SessionState | None:
-        """Raises CorruptRecordError: it cannot be read."""
-        if client_id in self.unreadable:
-            raise self.unreadable[client_id]
-        return self.readable.get(client_id)
-
-    def all(self) -> Iterable[SessionState]:
-        """Raises CorruptRecordError: there is one that cannot be read."""
-        for error in self.unreadable.values():
-            raise error
-        return self.readable.values()
+Sessions = dict[str, SessionState]
+"""The persistent sessions of a tenant by client id, ascending."""
 
 
 class Stores:
@@ -148,7 +130,7 @@ class Stores:
 
     def drop_tenant(self, tenant_id: int) -> None:
         """Remove everything of a tenant. Idempotent."""
-        self.discard(self.sessions(tenant_id).all(), "tenant_deleted")
+        self.discard(self.sessions(tenant_id).values(), "tenant_deleted")
         self.queues.drop_tenant(tenant_id)
         self.retained.drop_tenant(tenant_id)
         self.states.drop_tenant(tenant_id)
@@ -208,7 +190,7 @@ def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
     """Open the session-event log to read; None when no hub has made it yet."""
     if settings.events.driver == "sqlite":
         with _reading(data_dir.events, EVENTS_SCHEMA) as database:
-            yield SqliteEvents(database, settings.events.left_out) if database is not None else None
+            yield SqliteEvents(database) if database is not None else None
         return
     with closing(kafka_log(settings, is_read_only=True)) as log:
         installation_of(settings, data_dir).topics(log).check()
@@ -252,7 +234,7 @@ def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULT
     """Read the persistent sessions of a tenant: what is folded already, and the tail of the log."""
     with reading_events(data_dir, settings) as log, reading_states(data_dir, settings) as states:
         if log is None or states is None:
-            return Sessions({}, {})
+            return {}
         with reading_checkpoints(data_dir, settings) as checkpoints:
             return fold_sessions(states, log, tenant_id, checkpoints)
 
@@ -260,28 +242,26 @@ def read_sessions(data_dir: DataDir, tenant_id: int, settings: Config = _DEFAULT
 def fold_sessions(states: StateStore, log: EventLog, tenant_id: int, checkpoints: CheckpointStore | None) -> Sessions:
     """Fold the log's tail over the stored states, or over the checkpoint that they do not have yet: a start writes it behind.
 
-    The place is read first: what is applied meanwhile is folded twice, once.
+    The place is read first: what is applied meanwhile is folded twice, once. Damaged rows and events are passed over with a warning.
     """
     after = states.applied_offsets()
     checkpoint = None if checkpoints is None else newer_checkpoint(checkpoints, log, after)
-    sessions: dict[str, SessionState] = {}
-    unreadable: dict[str, CorruptRecordError] = {}
+    sessions: Sessions = {}
     if checkpoint is None:
         for row in states.load(tenant_id):
             try:
-                sessions[row.client_id] = decode_state(record_in(row))
+                sessions[row.client_id] = decode_state(row.record)
             except CorruptRecordError as error:
-                unreadable[row.client_id] = type(error)(f"session {row.client_id!r}: {error}")
+                warn_of_damage(f"session {row.client_id!r}: {error}")
     else:
         after = checkpoint.pointer.offsets
         sessions = {state.client_id: state for state in checkpoint.states.values() if state.tenant_id == tenant_id}
-    for _, offset, event in read_between(log, after, log.end(), refuse_damage):
-        if event.tenant_id == tenant_id and event.client_id not in unreadable:
+    for _, offset, event in read_between(log, after, log.end(), lambda damaged: warn_of_damage(damaged.reason)):
+        if event.tenant_id == tenant_id:
             state = fold(sessions.get(event.client_id), event, offset)
             if state is not None:
                 sessions[event.client_id] = state
-    living = {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
-    return Sessions(living, unreadable)
+    return {client_id: sessions[client_id] for client_id in sorted(sessions) if not sessions[client_id].is_ended}
 
 
 def require_own_stores(data_dir: DataDir, settings: Config) -> None:
@@ -326,6 +306,10 @@ def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
             yield database
     except sqlite3.Error as error:
         raise UnavailableError(f"{path.name}: cannot be read: {error}") from None
+
+
+def warn_of_damage(reason: str) -> None:
+    output.say(f"iothub: warning: {reason}: passed over")
 
 
 def _report(name: str, text: str) -> None:

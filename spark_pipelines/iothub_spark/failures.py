@@ -15,16 +15,13 @@ from iothub.base.errors import (
     ConfigError,
     ConflictError,
     CorruptRecordError,
-    FutureRecordError,
     IotHubError,
     NotFoundError,
     UnavailableError,
 )
 
 _OURS = re.compile(r"\biothub\.errors\.(\w+): ([^\n]+)")
-_MADE = {
-    each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError)
-}
+_MADE = {each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, NotFoundError)}
 _WORDS = 400  # characters of a foreign error
 NO_JAVA = (Py4JNetworkError, ConnectionError)  # of stores we have words of our own: this is the connection to Java
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"  # Spark's word for a Java that ended before it was up
@@ -64,7 +61,7 @@ def kind_of(error: IotHubError) -> str:
     """Return the word by which the runner knows it."""
     if isinstance(error, DiedError):
         return "died"
-    if isinstance(error, ConflictError | FutureRecordError):
+    if isinstance(error, ConflictError):
         return "conflict"
     if isinstance(error, ConfigError | NotFoundError):
         return "config"

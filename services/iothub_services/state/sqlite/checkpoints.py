@@ -14,7 +14,6 @@ from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encod
 from iothub.records.layout import (
     CHECKPOINT_TABLE,
     CHECKPOINTS_FILE,
-    CHECKPOINTS_FILE_UPGRADES,
     CHECKPOINTS_FILE_VERSION,
     MARK_TABLE,
     POINTER_TABLE,
@@ -37,7 +36,6 @@ SCHEMA = Schema(
         Table(CHECKPOINT_TABLE, ("version", "tenant", "client_id", "value"), ("version", "tenant", "client_id")),
     ),
     statements=CHECKPOINTS_FILE,
-    upgrades=CHECKPOINTS_FILE_UPGRADES,
 )
 
 

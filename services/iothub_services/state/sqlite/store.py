@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator
 
+from iothub.records.layout import STATE_FILE_VERSION
 from iothub_services.events.port import Offsets
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.salvage import Table
@@ -16,11 +17,9 @@ from iothub_services.state.port import StateWrite, StoredState, applied_with
 
 _PAGE = 500  # rows per query of a load
 
-_APPLIED = "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL)"
-
 SCHEMA = Schema(
     name="state",
-    version=2,
+    version=STATE_FILE_VERSION,
     tables=(
         Table(
             "session",
@@ -31,19 +30,11 @@ SCHEMA = Schema(
         ),
     ),
     statements=(
-        _APPLIED,
+        "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL)",
         """CREATE TABLE session (
             tenant INTEGER NOT NULL, client_id TEXT NOT NULL, offset INTEGER NOT NULL, record BLOB NOT NULL,
             PRIMARY KEY (tenant, client_id)) WITHOUT ROWID""",
     ),
-    upgrades={
-        1: (  # one offset became one for each partition of the log
-            "ALTER TABLE applied RENAME TO applied_once",
-            _APPLIED,
-            "INSERT INTO applied SELECT 0, offset FROM applied_once WHERE offset > 0",
-            "DROP TABLE applied_once",
-        ),
-    },
     # `applied` is not saved from a damaged file: rows were lost, and only the whole log can tell which
 )
 
