@@ -60,9 +60,6 @@ class StateStore(Protocol):
     def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         """Every row (of one tenant), ascending by tenant and client id."""
 
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        """Remove rows (tombstones that the log no longer contradicts) without moving the applied offset."""
-
     def drop_tenant(self, tenant_id: int) -> int: ...
 
     def close(self) -> None: ...

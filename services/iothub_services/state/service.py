@@ -30,7 +30,6 @@ from iothub_services.group_thread import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite, StoredState
 from iothub_services.state.start import Checkpoint, find_checkpoint, includes
-from iothub_services.state.verification import Verification, verify
 
 Key = tuple[int, str]
 Alarm = Callable[[str, str], None]
@@ -341,23 +340,6 @@ class StateService:
         found = [self.state_of(*key) for key in keys]
         return [state for state in found if state is not None]
 
-    def verify(self) -> Verification:
-        """Write what is folded and compare it with the whole log. Blocking."""
-        self._flush()
-        return verify(self._log, self._store)
-
-    def trim(self, upto: Offsets) -> int:
-        """Trim the log as far as store and checkpoint have it, and forget tombstones below. Returns how many events went."""
-        self._flush()
-        upto = tuple(map(min, upto, self._store.applied_offsets()))
-        pointer = None if self._checkpoints is None else self._checkpoints.pointer()
-        if pointer is not None:
-            upto = tuple(map(min, upto, pointer.offsets))
-        count = self._log.trim(upto)
-        self._store.forget([(s.tenant_id, s.client_id) for s in self._store.load() if _is_tombstone(s, upto)])
-        self._known.clear()
-        return count
-
     def close(self) -> None:
         """Write what was folded and close log and stores."""
         if self._is_begun:
@@ -454,14 +436,6 @@ def journal_thread(
         on_alarm=on_alarm,
         on_commit=on_commit,
     )
-
-
-def _is_tombstone(row: StoredState, upto: Offsets) -> bool:
-    try:
-        state = decode_state(row.record)
-    except CorruptRecordError:
-        return False
-    return state.is_ended and state.offset <= reached(upto, _partition(state, len(upto)))
 
 
 def _partition(state: SessionState, partitions: int) -> int:

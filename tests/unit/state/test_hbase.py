@@ -10,7 +10,6 @@ from iothub.base.errors import BackendError
 from iothub.records import events, keys
 from iothub.records.events import Event, Subject
 from iothub.records.layout import STATE_COLUMN, decode_applied, encode_applied
-from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates, _put
@@ -76,18 +75,6 @@ def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
     assert [row.client_id for row in house.one.load()] == ["b"]
     assert house.one.drop_tenant(1) == 1
     assert list(house.rows) == [b"\0"]
-
-
-def test_forget_spares_what_was_written_meanwhile(house: House) -> None:
-    """A session that was created anew is not its predecessor's tombstone."""
-    house.one.apply((5,), [StateWrite(1, "a", 5, b"tombstone")])
-    row = house.caller.call(calls.get_row(TABLES.state, KEY, (STATE_COLUMN,)))
-    assert row is not None
-    house.other.apply((6,), [StateWrite(1, "a", 6, b"new")])
-
-    house.one._delete([row])
-
-    assert house.one.get(1, "a") == StoredState(1, "a", 6, b"new")
 
 
 def test_rows_are_durable_before_the_log_counts_as_applied(house: House) -> None:

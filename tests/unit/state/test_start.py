@@ -32,6 +32,7 @@ from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
 from iothub_services.state.sqlite.store import SCHEMA as STATES
 from iothub_services.state.sqlite.store import SqliteStates
 from iothub_services.state.start import obstacle
+from iothub_services.state.verification import verify
 from tests.unit.state.conftest import House, created, resumed
 
 
@@ -71,7 +72,7 @@ def test_sessions_go_on_after_a_start_from_a_checkpoint(house: House) -> None:
     service([[resumed("a", 5)]])
     assert not service.idle()
 
-    assert service.verify().differences == []
+    assert verify(service._log, service._store).differences == []
     assert house.start() == {"a": 5, "b": 2, "c": 1}
     assert house.alarms == []
 
@@ -187,16 +188,6 @@ def test_log_that_lost_its_end_is_never_folded_across_the_hole(house: House) -> 
     house.log.append([resumed("a", 7)])
 
     assert house.start() == {"a": 7, "b": 2, "c": 1}
-
-
-def test_trim_keeps_what_a_start_from_the_checkpoint_needs(house: House) -> None:
-    """The states alone would allow more."""
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
-    service.load()
-
-    assert service.trim((5,)) == 3
-    assert house.log.begin() == (4,)
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
 
 
 def test_shared_log_without_its_beginning_is_no_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +315,7 @@ def test_start_that_failed_in_the_middle_is_repeated_whole(house: House, monkeyp
     assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 2, "c": 1}
     assert house.store.applied_offsets() == (5,)
     assert [row.offset for row in house.store.load()] == [3, 4, 5]
-    assert service.verify().differences == []
+    assert verify(service._log, service._store).differences == []
 
 
 def test_start_that_lost_its_log_in_the_middle_of_the_tail_is_repeated_whole(

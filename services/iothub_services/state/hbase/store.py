@@ -11,7 +11,7 @@ compare-and-swap after the rows are durable: a crash between the two repeats wri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from iothub.base.errors import BackendError
@@ -80,12 +80,6 @@ class HBaseStates:
         for rows in self._pages(tenant_id):
             yield from filter(None, map(_stored, rows))
 
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
-        for some in _in_pieces(keys):
-            rows = self._caller.call(calls.get_rows(self._table, some, (STATE_COLUMN,)))
-            self._delete(rows)
-
     def drop_tenant(self, tenant_id: int) -> int:
         count = 0
         for rows in self._pages(tenant_id):
@@ -102,15 +96,6 @@ class HBaseStates:
         start = row_keys.tenant_key(tenant_id or row_keys.NO_TENANT)
         stop = b"" if tenant_id is None else row_keys.prefix_end(start)
         return pages(self._caller, Scan(self._table, start, stop, (STATE_COLUMN,)))
-
-    def _delete(self, rows: Iterable[Row]) -> None:
-        """Delete rows as they were read: what is newer stays."""
-        places: dict[int | None, list[Mutation]] = {}
-        for row in rows:
-            cell = row.cells.get(STATE_COLUMN)
-            if cell is not None:
-                places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (STATE_COLUMN,)))
-        change_rows(self._caller, self._table, places)
 
     # --- how far the log is applied
 

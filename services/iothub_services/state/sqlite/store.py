@@ -85,10 +85,6 @@ class SqliteStates(SqliteStore):
                 return
             after = rows[-1][:2]
 
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        with self._database.transaction() as connection:
-            connection.executemany("DELETE FROM session WHERE tenant = ? AND client_id = ?", keys)
-
     def drop_tenant(self, tenant_id: int) -> int:
         with self._database.transaction() as connection:
             return connection.execute("DELETE FROM session WHERE tenant = ?", (tenant_id,)).rowcount
