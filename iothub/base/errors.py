@@ -81,13 +81,7 @@ class BackendError(UnavailableError):
 
 
 class CorruptRecordError(IotHubError):
-    """A stored record is damaged or of a future version; it is refused by name, never misread."""
-
-
-class FutureRecordError(CorruptRecordError):
-    """A stored record is whole, but of a newer program: whoever skipped it would lose it."""
-
-    exit_code = 4
+    """A stored record is damaged; it is refused by name, never misread."""
 
 
 class LocalProtocolError(IotHubError):

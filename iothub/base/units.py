@@ -18,7 +18,6 @@ _SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "T
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]*)")  # operators' text only, never a client's
 _ENDPOINT = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,253})):([0-9]{1,5})")
 _TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
-_PLACE = re.compile(r"(?:0|[1-9][0-9]{0,4}):[1-9][0-9]{0,18}")
 OFF_WORDS = frozenset({"off", "none", "never"})
 
 
@@ -131,13 +130,6 @@ def parse_endpoint(text: str) -> Endpoint:
     if match is None or not 0 < int(match[3]) <= 65535:
         raise ValueError('expected host:port, such as "127.0.0.1:9090" or "[::1]:9090"')
     return Endpoint(match[1] or match[2], int(match[3]))
-
-
-def parse_place(text: str) -> str:
-    """Read "3:4711": a partition of the session log and an offset in it; each place has one form."""
-    if _PLACE.fullmatch(text) is None:
-        raise ValueError(f'expected PARTITION:OFFSET, such as "3:4711", with an offset from 1 on, not {text!r:.64}')
-    return text
 
 
 def _trim(value: float) -> str:

@@ -1,19 +1,15 @@
 """`iothub doctor`: look at everything that a hub of this configuration needs, and say what to do.
 
-Knows no part: `iothub.doctor` looks at them. What the hub says and what it has stored is reached as other commands reach it.
+Knows no part: `iothub.doctor` looks at them. What the hub says is reached as other commands reach it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-
 import click
 
-from iothub.cli import output, status, stores
+from iothub.cli import output, status
 from iothub.cli.app import App, Command
-from iothub.doctor import running, stored
+from iothub.doctor import running
 from iothub.doctor.all import looks
 from iothub.doctor.findings import Finding, Look, State, take
 
@@ -27,8 +23,7 @@ _NAME_WIDTH = 32
 def command(context: click.Context, is_json: bool) -> None:
     """Look at the data directory, the accounts, every back end that is configured, the ports, the certificates and the clock; at a hub that runs.
 
-    What that hub says of itself is told with each of its alarms. Of what is stored only the beginning of what a start reads is looked at:
-    `events verify` and `state verify` read it all.
+    What that hub says of itself is told with each of its alarms. Single records are not read: that is for `events verify` and `state verify`.
 
     One line each, as it is found: ok, warn (it works; look at it) or FAIL (the hub does not start, or refuses work), with the time that an
     answer took and what to do. Everything is looked at side by side and given up after 20 s; nothing is changed. Works beside a running hub, and
@@ -58,24 +53,9 @@ def command(context: click.Context, is_json: bool) -> None:
 
 
 def _of_hub(app: App) -> list[Look]:
-    """What it says itself, if it runs; and what it has stored."""
-    if not app.data_dir.is_initialised:
-        return []
-    found, holder = [stored.look(partial(_stored, app))], app.data_dir.holder()
-    if holder is not None:
-        found.append(Look(running.NAME, lambda: running.findings(status.facts_of(app, holder))))
-    return found
-
-
-@contextmanager
-def _stored(app: App) -> Iterator[stored.Stored | None]:
-    config = app.loaded.config
-    with (
-        stores.reading_events(app.data_dir, config) as log,
-        stores.reading_states(app.data_dir, config) as states,
-        stores.reading_checkpoints(app.data_dir, config) as checkpoints,
-    ):
-        yield None if log is None or states is None else stored.Stored(log, states, checkpoints)
+    """What it says itself, if it runs."""
+    holder = app.data_dir.holder() if app.data_dir.is_initialised else None
+    return [] if holder is None else [Look(running.NAME, lambda: running.findings(status.facts_of(app, holder)))]
 
 
 def line(finding: Finding) -> str:

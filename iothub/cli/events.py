@@ -13,21 +13,12 @@ from heapq import nlargest
 
 import click
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError, NotFoundError
+from iothub.base.errors import CorruptRecordError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
-from iothub.records.events import Topic, partition_of
-from iothub_services.events.port import (
-    NOWHERE,
-    DamagedEventError,
-    EventLog,
-    FutureEventError,
-    LoggedEvent,
-    Offsets,
-    raised,
-    reached,
-)
+from iothub.records.events import Topic
+from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.events.reading import read_between
 from iothub_tenants.accounts import tenants
 
@@ -50,9 +41,9 @@ _Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
     "--follow", "is_following", is_flag=True, help="Go on with what comes, one JSON object per line with -o json."
 )
 def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic: str, is_following: bool) -> None:
-    """Show the newest events, oldest first; exit code 4 behind the last one before an event of a newer iothub.
+    """Show the newest events, oldest first.
 
-    With a tenant or a client id the whole log is read for them; without, its end alone. What is damaged is named and left out.
+    With a tenant or a client id the whole log is read for them; without, its end alone. Damaged events are passed over with a warning.
 
     Examples:
       iothub --data-dir ./hub events tail
@@ -62,19 +53,18 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
     wanted = _chosen(app, tenant, client_id)
     with _log(app) as log:
         is_all = tenant is None and client_id is None
-        newest, walk = _newest(log, _TOPICS[topic], count, wanted, is_all=is_all)
+        end = log.end(_TOPICS[topic])
+        after = _last(count, log.begin(_TOPICS[topic]), end) if is_all else NOWHERE
+        coming = read_between(log, after, end, _warn, _TOPICS[topic])
+        found = (logged for logged in coming if logged.offset <= end[logged.partition] and wanted(logged))
+        newest = [logged for _, logged in sorted(nlargest(count, _dated(found)))]
         if not is_following:
             columns = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
             app.rows([_row(logged, app.form) for logged in newest], *columns)
-            walk.require_end()
             return
         for logged in newest:
             _write_line(app, logged)
-        while True:  # until somebody interrupts
-            walk.require_end()
-            for logged in filter(wanted, walk.events()):
-                _write_line(app, logged)
-            time.sleep(_POLL_S)
+        _follow(app, log, _TOPICS[topic], end, wanted)
 
 
 @verb(command, "lag")
@@ -114,17 +104,14 @@ def verify(app: App, topic: str) -> None:
     """
     damaged: list[str] = []
 
-    def note(error: DamagedEventError) -> None:
-        damaged.append(str(error))
+    def note(found: DamagedEvent) -> None:
+        damaged.append(found.reason)
 
     with _log(app) as log:
         end = log.end(_TOPICS[topic])
         counts: Counter[int] = Counter()
-        last: dict[int, int] = {}
         for logged in read_between(log, NOWHERE, end, note, _TOPICS[topic]):
             counts[logged.partition] += 1
-            damaged += _misplaced(logged, last.get(logged.partition, 0), end)
-            last[logged.partition] = logged.offset
     record = {
         "events": sum(counts.values()),
         "partitions": len(end),
@@ -134,7 +121,7 @@ def verify(app: App, topic: str) -> None:
     app.record(record)
     if damaged:
         raise CorruptRecordError(
-            f"the log has {output.counted(len(damaged), 'event')} that the fold leaves out: {damaged[0]}"
+            f"the log has {output.counted(len(damaged), 'damaged event')}, which hubs and jobs pass over: {damaged[0]}"
         )
 
 
@@ -159,45 +146,16 @@ def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
     return is_wanted
 
 
-class _Walk:
-    """A way through the log. `after`: so far it has come; `stopped`: what it does not go past."""
-
-    def __init__(self, log: EventLog, topic: Topic, after: Offsets) -> None:
-        self._log = log
-        self._topic = topic
-        self.after = after
-        self.stopped: FutureEventError | None = None
-
-    def require_end(self) -> None:
-        """Raise FutureRecordError unless the walk came to the end."""
-        if self.stopped is not None:
-            raise FutureRecordError(f"{self.stopped}; nothing behind it is shown") from self.stopped
-
-    def events(self) -> Iterator[LoggedEvent]:
-        """Yield what there is by now, up to what nobody here can read."""
-        end = self._log.end(self._topic)
-        try:
-            for logged in read_between(self._log, self.after, end, _say, self._topic):
-                self.after = raised(self.after, logged.partition, logged.offset)
-                yield logged
-        except FutureEventError as error:
-            self.stopped = error
-            return
-        self.after = tuple(max(reached(self.after, partition), offset) for partition, offset in enumerate(end))
-
-
-def _newest(
-    log: EventLog, topic: Topic, count: int, wanted: _Wanted, *, is_all: bool
-) -> tuple[list[LoggedEvent], _Walk]:
-    """Return the newest events before the end, or before what nobody here can read; and the way that was gone for them."""
-    begin, upto = log.begin(topic), log.end(topic)
+def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Wanted) -> None:
+    """Show what comes behind a place, until somebody interrupts."""
     while True:
-        walk = _Walk(log, topic, _last(count, begin, upto) if is_all else NOWHERE)
-        found = [logged for _, logged in sorted(nlargest(count, _dated(filter(wanted, walk.events()))))]
-        stop = walk.stopped
-        if stop is None or not is_all or stop.offset > upto[stop.partition]:
-            return found, walk
-        upto = (*upto[: stop.partition], stop.offset - 1, *upto[stop.partition + 1 :])  # look further back
+        end = log.end(topic)
+        for logged in read_between(log, after, end, _warn, topic):
+            after = raised(after, logged.partition, logged.offset)
+            if wanted(logged):
+                _write_line(app, logged)
+        after = tuple(max(reached(after, partition), offset) for partition, offset in enumerate(end))
+        time.sleep(_POLL_S)
 
 
 def _last(count: int, begin: Offsets, end: Offsets) -> Offsets:
@@ -237,14 +195,5 @@ def _row(logged: LoggedEvent, form: str) -> dict[str, object]:
     }
 
 
-def _misplaced(logged: LoggedEvent, last: int, end: Offsets) -> list[str]:
-    partition, offset, event = logged
-    where = f"partition {partition}, offset {offset}"
-    if offset <= last:
-        return [f"{where}: comes after offset {last}"]
-    belongs = partition_of(event.key, len(end))
-    return [f"{where}: its key belongs to partition {belongs}"] if belongs != partition else []
-
-
-def _say(error: DamagedEventError) -> None:
-    output.say(f"iothub: warning: {error}: left out")
+def _warn(damaged: DamagedEvent) -> None:
+    stores.warn_of_damage(damaged.reason)

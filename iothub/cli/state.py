@@ -60,7 +60,7 @@ def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
         )
     if found.damaged:
         raise CorruptRecordError(
-            f"the states are as the log says, but for {output.counted(len(found.damaged), 'event')} that the fold leaves out: {found.damaged[0]}"
+            f"the states are as the log says; {output.counted(len(found.damaged), 'damaged event')} passed over: {found.damaged[0]}"
         )
 
 

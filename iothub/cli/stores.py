@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from iothub.base.errors import ConflictError, NotFoundError, UnavailableError
+from iothub.cli import output
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.drivers import (
@@ -71,7 +72,7 @@ def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[
     """Open the session-event log to read; None when no hub has made it yet."""
     if settings.events.driver == "sqlite":
         with _reading(data_dir.events, EVENTS_SCHEMA) as database:
-            yield SqliteEvents(database, settings.events.left_out) if database is not None else None
+            yield SqliteEvents(database) if database is not None else None
         return
     with closing(kafka_log(settings, is_read_only=True)) as log:
         installation_of(settings, data_dir).topics(log).check()
@@ -143,3 +144,7 @@ def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
             yield database
     except sqlite3.Error as error:
         raise UnavailableError(f"{path.name}: cannot be read: {error}") from None
+
+
+def warn_of_damage(reason: str) -> None:
+    output.say(f"iothub: warning: {reason}: passed over")

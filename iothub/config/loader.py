@@ -35,6 +35,7 @@ _LIVES_ELSEWHERE = {
     "mqtt.max_packet_size": "packet sizes are limits of a plan: see `packet_bytes` in `iothub plan show standard`",
     "mqtt.max_topic_levels": "topic levels are limits of a plan: see `topic_levels` in `iothub plan show standard`",
     "mqtt.allow_anonymous": "there are no anonymous devices: see `iothub device create --help`",
+    "events.left_out": "damaged events are passed over and counted (`iothub_damaged_records_total`): remove the setting",
     "queues.max_messages": "queue lengths are limits of a plan: see `session_queued_messages` there",
 }
 

@@ -27,7 +27,6 @@ from iothub.base.units import (
     parse_duration,
     parse_endpoint,
     parse_network,
-    parse_place,
     parse_rate,
     parse_size,
     parse_time_of_day,
@@ -38,7 +37,6 @@ T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
-_PLACES = 100
 _NONE_REMOVED: Mapping[str, str] = {}
 _EXPIRES_WITHIN_REMOVED = "expires_within was removed, since all queues of a tenant are with one driver: choose by tenants, or remove the table"
 
@@ -176,13 +174,6 @@ def _read_text(raw: object) -> str:
 
 def _read_networks(raw: object) -> tuple[Network, ...]:
     return tuple(parse_network(text) for text in _strings(raw))
-
-
-def _read_places(raw: object) -> tuple[str, ...]:
-    places = tuple(dict.fromkeys(parse_place(text) for text in _strings(raw)))
-    if len(places) > _PLACES:
-        raise ValueError(f"expected at most {_PLACES} places, not {len(places)}: so many are no stray records")
-    return places
 
 
 def _read_endpoints(raw: object) -> tuple[Endpoint, ...]:
@@ -344,9 +335,6 @@ networks: Kind[tuple[Network, ...]] = Kind(
 )
 text: Kind[str] = Kind("text", _read_text, str, _quote)
 endpoints: Kind[tuple[Endpoint, ...]] = Kind("list of host:port", _read_endpoints, _endpoints_from_text, _quote_list)
-places: Kind[tuple[str, ...]] = Kind(
-    f"list of PARTITION:OFFSET, at most {_PLACES}", _read_places, _list_from_text, _quote_list
-)
 path: Kind[Path | None] = Kind("file", _read_path, str, lambda path: _quote("" if path is None else str(path)))
 url_path: Kind[str] = Kind("URL path", _read_url_path, str, _quote)
 rate: Kind[Rate | None] = Kind(

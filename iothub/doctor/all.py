@@ -26,6 +26,11 @@ from iothub.doctor import (
 )
 from iothub.doctor.findings import Look
 from iothub.hub.drivers import needed_tables, queue_drivers, unused_files
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
+from iothub_services.quota.usage import SCHEMA as USAGE
+from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
+from iothub_services.state.sqlite.store import SCHEMA as STATES
 
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
@@ -35,8 +40,15 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
     chosen.append(accounts.look(data_dir, settings))
     if data_dir.is_initialised:
         unused = unused_files(settings, data_dir)
-        files = [data_dir.queues, data_dir.retained, data_dir.events, data_dir.state, data_dir.usage]
-        chosen += machine.looks(data_dir, settings, [file for file in files if file not in unused])
+        files = {
+            data_dir.queues: QUEUES.version,
+            data_dir.retained: RETAINED.version,
+            data_dir.events: EVENTS.version,
+            data_dir.state: STATES.version,
+            data_dir.usage: USAGE.version,
+        }
+        known = {file: version for file, version in files.items() if file not in unused}
+        chosen += machine.looks(data_dir, settings, known)
         chosen += installation.looks(data_dir, settings)
         if settings.kafka.brokers:
             chosen.append(streams.look(data_dir, settings))

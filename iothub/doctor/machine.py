@@ -10,7 +10,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -31,14 +31,14 @@ _TIMEX_BYTES = 512  # `struct timex` is shorter everywhere
 _CLOCK_UNSYNCHRONISED = 5
 
 
-def looks(data_dir: DataDir, settings: Config, files: list[Path]) -> list[Look]:
-    """`files`: the SQLite files that these settings use."""
+def looks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> list[Look]:
+    """`files`: the SQLite files that these settings use, each with the schema version that this program knows."""
     return [
         Look(_DIRECTORY, lambda: _directory(data_dir, settings)),
         Look("disk sync", lambda: _sync(data_dir.path)),
         Look("clock", lambda: clock(data_dir.last_beat(), time.time(), _is_clock_synchronised)),
         Look("pepper", lambda: _pepper(data_dir, settings)),
-        *(Look(file.name, partial(_file, file)) for file in files),
+        *(Look(file.name, partial(_file, file, known)) for file, known in files.items()),
     ]
 
 
@@ -119,7 +119,7 @@ def _pepper(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     yield Finding("pepper", State.OK, f"{settings.auth.pepper_file or data_dir.pepper_file}: readable by the hub alone")
 
 
-def _file(path: Path) -> Iterator[Finding]:
+def _file(path: Path, known: int) -> Iterator[Finding]:
     if not path.exists():
         yield Finding(path.name, State.OK, "not there yet: the first `iothub serve` makes it")
         return
@@ -130,6 +130,10 @@ def _file(path: Path) -> Iterator[Finding]:
             "" if error.retryable else "restore it from a backup; a start sets it aside and copies its readable rows"
         )
         yield Finding(path.name, State.FAIL, str(error), advice)
+        return
+    if seen.version > known:
+        told = f"schema version {seen.version}, this program knows up to {known}: the next start is refused"
+        yield Finding(path.name, State.FAIL, told, "start the newer program, or restore a backup", seconds)
         return
     size = format_size_roughly(path.stat().st_size)
     told = f"{size}, schema version {seen.version}" if seen.tables else "empty"

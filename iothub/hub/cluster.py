@@ -23,7 +23,7 @@ from iothub.engine.state import Connection, Session
 from iothub.hub.drivers import followed_log, queue_drivers
 from iothub.records.events import hub_name
 from iothub.records.state import SessionState
-from iothub_services.events.follower import ALARMS, ALONE_S, PERIOD_S, Follower
+from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
 from iothub_tenants.background.admin_commands import Others
 from iothub_tenants.background.membership import BEAT_S, UNSEEN_S, Members
@@ -161,7 +161,7 @@ class SharedStores:
             node.clock,
             on_known=self._knows,
             on_alarm=self._alarm,
-            on_damage=node.damaged_events.found,
+            on_damage=node.damaged,
         )
         self._follower.start()
         node.writer.on_stale = self._refused
@@ -254,9 +254,8 @@ class SharedStores:
 
     def _alarm(self, word: str, text: str) -> None:
         """While nobody else is there, nobody misses what the follower cannot read."""
-        if word in ALARMS:
-            self._unread = text
-        self._node.store_alarms(word, "" if word in ALARMS and self.is_alone else text)
+        self._unread = text
+        self._node.store_alarms(word, "" if self.is_alone else text)
 
     def _knows(self, _at: float) -> None:
         self._judge()

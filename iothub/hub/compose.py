@@ -50,7 +50,7 @@ from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
-from iothub_services.events.damage import DamagedEvents
+from iothub_services.damaged import DamagedRecords
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, statistics_thread
 from iothub_services.group_thread import Bounds, Patience
@@ -83,7 +83,6 @@ from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.plugging import plug_in
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
-from iothub_tenants.broker.unreadable import UnreadableRetained
 from iothub_tenants.control.control import ControlPlane
 
 if TYPE_CHECKING:
@@ -158,9 +157,8 @@ class Node:
         self.queues = self.drivers.queues()
         self.retained = self.drivers.retained()
         log, states = self.drivers.event_log(), self.drivers.states()
-        self.damaged_events = DamagedEvents(self.reactor.callFromThread, self.reactor.callLater)
-        checkpoints, on_damage = self.drivers.checkpoints(), self.damaged_events.found
-        self.states = StateService(log, states, self._on_thread_alarm, checkpoints, on_damage)
+        self.damaged = DamagedRecords(self._on_thread_alarm)
+        self.states = StateService(log, states, self._on_thread_alarm, self.drivers.checkpoints(), self.damaged)
         self.usage = Usage(
             UsageStore(data_dir.usage, self.clock, self.store_alarms),
             self.clock,
@@ -269,7 +267,6 @@ class Node:
         self.company: Company = self.shared_stores or Alone()
         self.queue_admin = AwaitedQueues(self.writer)
         self.retained_admin = AwaitedRetained(self.writer)
-        self.unreadable_retained = UnreadableRetained(self.store_alarms)
         self.incarnation = f"{settings.node.name}/{os.getpid()}/{time.time_ns()}"
         owner = self.incarnation.encode()
         self.sessions = SessionManager(
@@ -361,9 +358,7 @@ class Node:
         limits = allowance.limits  # in force before anything that is stored later; a disk that fails keeps nobody out
         bounded = self.queue_admin.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
         Deferred.fromCoroutine(bounded).addErrback(_closed)
-        retaining = Retaining(
-            plane, self.plane, self.retained_admin, allowance.ledger, self.clock, self.unreadable_retained
-        )
+        retaining = Retaining(plane, self.plane, self.retained_admin, allowance.ledger, self.clock, self.damaged)
         try:
             await retaining.load()
         except BackendError:
@@ -380,7 +375,6 @@ class Node:
     def _put_away(self, broker: TenantBroker) -> None:
         """A broker is dropped: what it has counted stays."""
         broker.allowance.close()
-        self.unreadable_retained.forget_tenant(broker.tenant_id)
         self.metering.retire(broker)
         self.telemetry.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
 

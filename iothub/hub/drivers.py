@@ -105,7 +105,7 @@ class Drivers:
     def event_log(self) -> EventLog:
         """Open the session-event log. Raises ConfigError: the extra is not installed."""
         if self._settings.events.driver == "sqlite":
-            return SqliteEvents(self._open_file(self._data_dir.events, EVENTS), self._settings.events.left_out)
+            return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
         log = kafka_log(self._settings)
         self.owned["Kafka"] = owned = self._installation().topics(log)
         self.needed["Kafka"] = partial(_each, partial(require, log.reach), owned.check, log.open)
@@ -203,14 +203,14 @@ def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
     require_extra('events.driver = "kafka"', "kafka", "kafka", "crc32c")
     from iothub_services.events.kafka.log import KafkaEvents
 
-    return KafkaEvents(settings.kafka, is_read_only=is_read_only, left_out=settings.events.left_out)
+    return KafkaEvents(settings.kafka, is_read_only=is_read_only)
 
 
 def followed_log(settings: Config) -> EventLog:
     """Return a shared log with connections of its own, for whoever follows it: it is quick to say that there is nothing."""
     from iothub_services.events.kafka.log import KafkaEvents
 
-    return KafkaEvents(settings.kafka, is_read_only=True, wait_ms=_FOLLOWED_WAIT_MS, left_out=settings.events.left_out)
+    return KafkaEvents(settings.kafka, is_read_only=True, wait_ms=_FOLLOWED_WAIT_MS)
 
 
 def redis_queues(

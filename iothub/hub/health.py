@@ -96,11 +96,6 @@ class NodeHealth:
         }
         return told if "hbase" in drivers and hbase is not None and len(told) == len(hbase.gateways) else []
 
-    def warnings(self) -> list[str]:
-        """Say what the next start of this hub will be refused for."""
-        newer = [alarm for alarm in self._node.alarms.active() if alarm.name is AlarmName.STORE_NEWER]
-        return [f"written by a newer iothub, upgrade this hub: {alarm.subject}: {alarm.detail}" for alarm in newer]
-
     def status(self) -> Mapping[str, object]:
         node = self._node
         turn = node.plane.turn
@@ -213,7 +208,7 @@ class NodeHealth:
         node, feed = self._node, self._node.telemetry.registry.feed
         feed(metrics.STORE_COMMITS, node.telemetry.commits)
         feed(metrics.SESSION_EVENTS_LOST, lambda: node.journal.lost)
-        feed(metrics.SESSION_EVENTS_DAMAGED, lambda: node.damaged_events.total)
+        feed(metrics.DAMAGED_RECORDS, node.damaged.counts)
         feed(metrics.ANALYTICS_EVENTS, lambda: node.metering.written)
         feed(metrics.ANALYTICS_EVENTS_LOST, lambda: node.metering.lost)
         feed(metrics.STORE_PENDING_BYTES, lambda: node.writer.waiting[1])
@@ -221,7 +216,6 @@ class NodeHealth:
         feed(metrics.QUEUED_BYTES, lambda: sum(self._queued(broker).bytes for broker in node.brokers))
         feed(metrics.RETAINED_MESSAGES, lambda: self._used(Quota.RETAINED_MESSAGES))
         feed(metrics.RETAINED_BYTES, lambda: self._used(Quota.RETAINED_BYTES))
-        feed(metrics.RETAINED_UNREADABLE, lambda: len(node.unreadable_retained))
 
     def _feed_operations(self, duties: Duties) -> None:
         node, feed, telemetry = self._node, self._node.telemetry.registry.feed, self._node.telemetry

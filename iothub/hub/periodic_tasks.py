@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 TAIL_SLICE = 512
 UNREAD_INTERVAL_S = 5.0
-UNREAD_SLICE = 16  # retained messages
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
 DOORSTEP_INTERVAL_S = 0.2
@@ -78,7 +77,6 @@ class Duties:
         add("deadlines", 0.2, node.sessions.run_deadlines)
         add("doorstep", DOORSTEP_INTERVAL_S, node.control.doorstep.look)
         add("tails", settings.queues.poll_interval_s, self._look_at_tails)
-        add("unread retained", UNREAD_INTERVAL_S, self._look_at_unread_retained)
         add("usage", FLUSH_INTERVAL_S, lambda: node.usage.flush(self._run))
         add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)
         add("retained expiry", 5.0, self._expire_retained)
@@ -166,13 +164,6 @@ class Duties:
             broker = node.brokers.present(tenant_id)
             if broker is not None:
                 broker.retained.gone(topic)
-
-    async def _look_at_unread_retained(self) -> None:
-        node = self._node
-        for tenant_id, topics in node.unreadable_retained.some(UNREAD_SLICE).items():
-            broker = node.brokers.present(tenant_id)
-            if broker is not None:
-                await broker.retained.look_again(topics)
 
     async def _trim_statistics(self) -> None:
         """Kafka does it by itself."""

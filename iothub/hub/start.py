@@ -132,7 +132,7 @@ class Life:
         folded = (
             node.states.folded if shared is not None else ()
         )  # now: a second look at the log folds more than `states` has
-        sessions = await awakening.load(states, node.states.unrestored)
+        sessions = await awakening.load(states)
         self._require_wanted()
         node.sys_topics.resume()
         node.journal_thread.start()

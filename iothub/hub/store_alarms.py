@@ -1,6 +1,6 @@
 """What stores tell about themselves, as alarms: their words in, names of alarms out.
 
-Knows no store's inside: a word says whose file or thread it is and whether that is damaged or failing; an empty text means that it is over.
+Knows no store's inside: a word says which store it is, and whether its file or a record is damaged or it fails; an empty text means that it is over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 
 _FAILING = "_failing"
 _GONE = "_gone"
-_NEWER = "_newer"
+_DAMAGED = "_damaged"
 _UNUSED = "checkpoint_unused"  # no store is damaged: a checkpoint can be made again
 _DISK_FULL = ("disk is full", "no space left", "disk quota exceeded")  # of SQLite and of the system
 
@@ -37,8 +37,8 @@ class StoreAlarms:
         if word == _UNUSED:
             self._alarms.set(AlarmName.CHECKPOINT_UNUSED, bool(text), detail=text)
             return
-        if word.endswith(_NEWER):
-            self._alarms.set(AlarmName.STORE_NEWER, bool(text), subject=word.removesuffix(_NEWER), detail=text)
+        if word.endswith(_DAMAGED):
+            self._alarms.set(AlarmName.RECORD_DAMAGED, bool(text), subject=word.removesuffix(_DAMAGED), detail=text)
             return
         if not word.endswith(_FAILING):
             self._alarms.set(AlarmName.STORE_CORRUPT, bool(text), subject=word, detail=text)

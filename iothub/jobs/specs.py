@@ -100,7 +100,6 @@ def make_spec(
             shuffle_partitions=settings.spark.shuffle_partitions,
             local_dir=folder / "spark",
         ),
-        left_out=settings.events.left_out,
     )
 
 

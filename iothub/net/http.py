@@ -42,9 +42,6 @@ class Health(Protocol):
     def reasons(self) -> list[str]:
         """Why the hub is not ready to serve, in words for an operator; empty when it is."""
 
-    def warnings(self) -> list[str]:
-        """What will keep the hub from serving unless somebody acts; it serves until then."""
-
     def status(self) -> Mapping[str, object]:
         """Facts for `iothub status`, ready for JSON."""
 
@@ -218,7 +215,7 @@ class HttpFace(ServerFactory[_Exchange]):
     def _readyz(self, _query: Query) -> Answer:
         reasons = self._health.reasons()
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-        return status, _JSON, _body({"ready": not reasons, "reasons": reasons, "warnings": self._health.warnings()})
+        return status, _JSON, _body({"ready": not reasons, "reasons": reasons})
 
     def _status(self, _query: Query) -> Answer:
         return HTTPStatus.OK, _JSON, _body(self._health.status())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import GENERATION_BITS
 
@@ -68,7 +68,7 @@ def encode_pointer(pointer: Pointer) -> bytes:
 
 
 def decode_pointer(value: bytes) -> Pointer:
-    """Read a pointer. Raises CorruptRecordError for damage, FutureRecordError for a future version."""
+    """Read a pointer. Raises CorruptRecordError: it is damaged, or of another version."""
     try:
         fields: dict[str, Any] = json.loads(value)
         _require_version("checkpoint pointer", fields["v"], POINTER_VERSION)
@@ -92,7 +92,7 @@ def encode_row(offset: int, record: bytes) -> bytes:
 
 
 def decode_row(value: bytes) -> tuple[int, bytes]:
-    """Return (offset, record). Raises CorruptRecordError for damage, FutureRecordError for a future version."""
+    """Return (offset, record). Raises CorruptRecordError: it is damaged, or of another version."""
     if len(value) <= _ROW.size:
         raise CorruptRecordError(f"damaged row of a checkpoint ({len(value)} bytes)")
     version, offset = _ROW.unpack_from(value)
@@ -114,6 +114,4 @@ def add_checksums(checksums: Iterable[int]) -> int:
 
 def _require_version(what: str, version: object, known: int) -> None:
     if version != known or type(version) is not int:
-        text = f"{what} of format version {version!r}, this program knows {known}: upgrade it"
-        is_future = type(version) is int and version > known
-        raise FutureRecordError(text) if is_future else CorruptRecordError(text)
+        raise CorruptRecordError(f"damaged {what} (format version {version!r}, expected {known})")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.json_text import read_json, require_utf8
 
@@ -126,12 +126,11 @@ def partition_of(key: str, partitions: int) -> int:
 
 
 def decode_event(value: bytes) -> Event:
-    """Read a stored value. Raises CorruptRecordError for damage or an unknown type, FutureRecordError for a future version."""
+    """Read a stored value. Raises CorruptRecordError: it is damaged, or of a version or a type that this program does not know."""
     try:
         fields = read_json(value)
-        version = fields["v"]
-        if version != EVENT_VERSION:
-            raise _unknown_version(version)
+        if fields["v"] != EVENT_VERSION:
+            raise CorruptRecordError(f"damaged event (format version {fields['v']!r}, expected {EVENT_VERSION})")
         require_utf8(value, fields)
         event = Event(
             EventType(fields["type"]),
@@ -144,6 +143,23 @@ def decode_event(value: bytes) -> Event:
     except UNREADABLE as error:
         raise CorruptRecordError(f"damaged event ({in_words(error)})") from error
     _check(event)
+    return event
+
+
+def read_event(value: bytes, key: bytes, partition: int, partitions: int, topic: Topic = Topic.SESSIONS) -> Event:
+    """Read an event of a log where it stands: hub and jobs pass over whatever this refuses.
+
+    Raises CorruptRecordError: as `decode_event`, or a session event is not where its key belongs. Folded from another partition it would be out of
+    order, under another key it would be in the hub's fold and not in the checkpoint's.
+    """
+    event = decode_event(value)
+    if topic is Topic.SESSIONS:
+        if key != event.key.encode():
+            stands = "under the key of another session" if key else "without a key"
+            raise CorruptRecordError(f"damaged event (event of {event.key[:200]} {stands})")
+        home = partition_of(event.key, partitions) if partitions > 1 else 0
+        if home != partition:
+            raise CorruptRecordError(f"damaged event (its key belongs to partition {home})")
     return event
 
 
@@ -357,12 +373,6 @@ _FITS: Mapping[str, Callable[[object], bool]] = {
     "expiry_s": _is_seconds,
     HUB_FACT: _is_text,
 }
-
-
-def _unknown_version(version: object) -> CorruptRecordError:
-    text = f"event of format version {version!r}, this program knows {EVENT_VERSION}: upgrade it"
-    is_future = type(version) is int and version > EVENT_VERSION
-    return FutureRecordError(text) if is_future else CorruptRecordError(text)
 
 
 def _check(event: Event) -> None:

@@ -36,9 +36,6 @@ class JobEntry:
 FULL = JobOption("full", "flag", "From the beginning of the log, not from where the last run ended.")
 DRY_RUN = JobOption("dry_run", "flag", "Only say what would be done.")
 FROM_STATE = JobOption("from_state", "flag", "From the live session states, when the log alone does not tell all.")
-LEAVE_OUT_DAMAGED = JobOption(
-    "leave_out_damaged", "flag", "With from_state: without what nobody can read; it is lost then."
-)
 COMPACTION = "compact_events"
 USAGE = "usage"
 USAGE_SEEN = "analytics seen"  # a mark that holds nothing: the end of what was added up
@@ -49,7 +46,7 @@ CATALOGUE: dict[str, JobEntry] = {
         JobEntry(
             COMPACTION,
             "Fold the session-event log into a new checkpoint, so that a hub starts fast.",
-            (FULL, DRY_RUN, FROM_STATE, LEAVE_OUT_DAMAGED),
+            (FULL, DRY_RUN, FROM_STATE),
         ),
         JobEntry("verify", "Prove that checkpoint, log and live session states say the same."),
         JobEntry(USAGE, "Add up what each tenant used, by the hour.", (FULL, DRY_RUN)),

@@ -73,7 +73,7 @@ class Spec:
     """One run.
 
     `run_id`: the number of its row in the run history, never issued twice. `archive`: the folder of Parquet files, if there is one.
-    `sql_url_file`: the file with the SQLAlchemy URL of the accounts database. `left_out`: as the setting `events.left_out`.
+    `sql_url_file`: the file with the SQLAlchemy URL of the accounts database.
     """
 
     job: str
@@ -85,7 +85,6 @@ class Spec:
     archive: Path | None = None
     sql_url_file: Path | None = None
     spark: SparkSettings = field(default_factory=SparkSettings)
-    left_out: tuple[str, ...] = ()
 
     @property
     def is_full(self) -> bool:
@@ -128,7 +127,6 @@ def parse_spec(value: object, where: str = "spec") -> Spec:
         archive=_archive(fields),
         sql_url_file=fields.path("sql_url_file", None),
         spark=_spark(fields),
-        left_out=fields.places("left_out"),
     )
     fields.refuse_others()
     return spec
@@ -145,7 +143,6 @@ def write_spec(spec: Spec) -> str:
         "state": _written(spec.state),
         "archive": None if spec.archive is None else {"path": str(spec.archive)},
         "sql_url_file": None if spec.sql_url_file is None else str(spec.sql_url_file),
-        "left_out": list(spec.left_out),
         "spark": {
             "master": spec.spark.master,
             "driver_memory": spec.spark.driver_memory,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from iothub.base.errors import ConfigError
-from iothub.base.units import Endpoint, parse_endpoint, parse_place
+from iothub.base.units import Endpoint, parse_endpoint
 
 _MISSING = object()
 
@@ -68,17 +68,6 @@ class Fields:
             raise self._wrong(name, 'a list such as ["host:port"]', value)
         try:
             return tuple(parse_endpoint(part) for part in value)
-        except ValueError as error:
-            raise ConfigError(f"{self._where}: {name}: {error}") from None
-
-    def places(self, name: str) -> tuple[str, ...]:
-        """Return places of the session log; none is an empty list."""
-        value = self._left.pop(name, None)
-        given = [] if value is None else value
-        if not isinstance(given, list) or not all(isinstance(part, str) for part in given):
-            raise self._wrong(name, 'a list such as ["3:4711"]', value)
-        try:
-            return tuple(parse_place(part) for part in given)
         except ValueError as error:
             raise ConfigError(f"{self._where}: {name}: {error}") from None
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.events import GENERATION_BITS, Topic
+from iothub.records.keys import TENANT_BYTES, session_of_state
 
 # --- SQLite
 
@@ -20,16 +21,16 @@ CHECKPOINT_TABLE = "checkpoint"  # version, tenant, client_id, value
 POINTER_TABLE = "pointer"  # id 0, value
 MARK_TABLE = "mark"  # name, value: how far other jobs are, and what kept versions are of
 
-_MARKS = f"CREATE TABLE {MARK_TABLE} (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
-CHECKPOINTS_FILE_VERSION = 2
+EVENTS_FILE_VERSION = 1
+STATE_FILE_VERSION = 1
+CHECKPOINTS_FILE_VERSION = 1
 CHECKPOINTS_FILE = (
     f"CREATE TABLE {POINTER_TABLE} (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL)",
     f"""CREATE TABLE {CHECKPOINT_TABLE} (
         version INTEGER NOT NULL, tenant INTEGER NOT NULL, client_id TEXT NOT NULL, value BLOB NOT NULL,
         PRIMARY KEY (version, tenant, client_id)) WITHOUT ROWID""",
-    _MARKS,
+    f"CREATE TABLE {MARK_TABLE} (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
 )
-CHECKPOINTS_FILE_UPGRADES = {1: (_MARKS,)}
 
 # --- HBase
 
@@ -44,6 +45,7 @@ CREATE_TABLES = "create them: iothub hbase create-tables (with the --config of t
 _CELL_VERSION = 1
 _HEAD = struct.Struct(">BQ")  # version, offset
 _COUNT = struct.Struct(">BH")  # version, number of offsets
+_NO_RECORD = b"?"
 
 
 def hbase_table(namespace: str, name: str) -> str:
@@ -61,13 +63,19 @@ def encode_state_cell(offset: int, record: bytes) -> bytes:
     return _HEAD.pack(_CELL_VERSION, offset) + record
 
 
-def decode_state_cell(value: bytes, where: str) -> tuple[int, bytes]:
-    """Return (offset, record); no record: the session is gone. Raises CorruptRecordError, FutureRecordError."""
-    require_cell_version(value, _CELL_VERSION, where)
-    if len(value) < _HEAD.size:
-        raise CorruptRecordError(f"{where}: a damaged cell ({value.hex()})")
+def decode_state_row(key: bytes, value: bytes) -> tuple[int, str, int, bytes]:
+    """Return (tenant id, client id, offset, record) of a row; no record: the session is gone.
+
+    Of a damaged row the record is one that `decode_state` refuses: whoever reads it counts it there.
+    """
+    try:
+        tenant_id, client_id = session_of_state(key)
+    except CorruptRecordError:
+        return int.from_bytes(key[:TENANT_BYTES], "big"), key[TENANT_BYTES:].decode(errors="replace"), 0, _NO_RECORD
+    if len(value) < _HEAD.size or value[0] != _CELL_VERSION:
+        return tenant_id, client_id, 0, value or _NO_RECORD
     _, offset = _HEAD.unpack_from(value)
-    return offset, value[_HEAD.size :]
+    return tenant_id, client_id, offset, value[_HEAD.size :]
 
 
 def encode_applied(offsets: tuple[int, ...]) -> bytes:
@@ -76,21 +84,14 @@ def encode_applied(offsets: tuple[int, ...]) -> bytes:
 
 
 def decode_applied(value: bytes, where: str) -> tuple[int, ...]:
-    """Read the cell of the applied offsets. Raises CorruptRecordError, FutureRecordError."""
-    require_cell_version(value, _CELL_VERSION, where)
+    """Read the cell of the applied offsets. Raises CorruptRecordError: it is damaged, or of another version."""
     try:
-        _, count = _COUNT.unpack_from(value)
-        return struct.unpack(f">{count}Q", value[_COUNT.size :])
-    except struct.error as error:
-        raise CorruptRecordError(f"{where}: damaged ({len(value)} bytes)") from error
-
-
-def require_cell_version(value: bytes, known: int, where: str) -> None:
-    """Raise CorruptRecordError for a cell without a version, FutureRecordError for one of a newer program, naming `where` it is."""
-    if not value or not value[0]:
-        raise CorruptRecordError(f"{where}: a damaged cell ({value[:16].hex() or 'empty'})")
-    if value[0] > known:
-        raise FutureRecordError(f"{where}: format version {value[0]}, this program knows {known}: upgrade it")
+        version, count = _COUNT.unpack_from(value)
+        if version == _CELL_VERSION:
+            return struct.unpack(f">{count}Q", value[_COUNT.size :])
+    except struct.error:
+        pass
+    raise CorruptRecordError(f"{where}: damaged ({value[:16].hex() or 'empty'})")
 
 
 # --- Kafka

@@ -16,7 +16,7 @@ import struct
 from binascii import crc32
 from typing import NamedTuple
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 
 MESSAGE_VERSION = 1
 
@@ -58,14 +58,11 @@ def encode_message(message: StoredMessage) -> bytes:
 
 
 def decode_message(body: bytes) -> StoredMessage:
-    """Read a body; every input gives a message, CorruptRecordError (damage) or FutureRecordError (a newer program's)."""
+    """Read a body; every input gives a message or CorruptRecordError."""
     if len(body) < _SMALLEST:
         raise CorruptRecordError(f"damaged message: {len(body)} bytes, at least {_SMALLEST} expected")
     if body[0] != MESSAGE_VERSION:
-        refusal = FutureRecordError if body[0] > MESSAGE_VERSION else CorruptRecordError
-        raise refusal(
-            f"message of format version {body[0]}, this program knows {MESSAGE_VERSION}: upgrade it, or it is damaged"
-        )
+        raise CorruptRecordError(f"damaged message: format version {body[0]}, expected {MESSAGE_VERSION}")
     end = len(body) - _CRC.size
     if crc32(memoryview(body)[:end]) != _CRC.unpack_from(body, end)[0]:
         raise CorruptRecordError("damaged message: the checksum differs")

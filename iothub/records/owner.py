@@ -1,6 +1,8 @@
-"""What a store on a server says of whose it is: the installation whose hub has used it first.
+"""What a store on a server says of itself: which installation's it is, namely that whose hub has used it first, and its version.
 
 Knows no store and no accounts; two installations never share a store, for both number their tenants from 1.
+A store's version is that of the formats of all its records. Whoever changes one of them raises `VERSION`, and older programs refuse the store
+before they read a record; a record by itself of another version is damaged (docs/adr/0017).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.json_text import read_json, require_utf8
 
@@ -36,7 +38,7 @@ def encode_owner(owner: Owner) -> bytes:
 
 
 def decode_owner(value: bytes, where: str) -> Owner:
-    """Read an owner. Raises CorruptRecordError for damage, FutureRecordError for a future version, naming `where` it is."""
+    """Read an owner. Raises CorruptRecordError for damage, ConflictError for a store of a newer program, naming `where` it is."""
     try:
         fields: dict[str, Any] = read_json(value)
         version, installation, hub, at_ms = fields["v"], fields["installation"], fields["hub"], fields["at"]
@@ -44,8 +46,8 @@ def decode_owner(value: bytes, where: str) -> Owner:
     except UNREADABLE as error:
         raise CorruptRecordError(f"{where}: whose it is cannot be read ({in_words(error)}): {_REMEDY}") from error
     if type(version) is int and version > VERSION:
-        raise FutureRecordError(
-            f"{where}: whose it is has format version {version}, this program knows {VERSION}: upgrade it"
+        raise ConflictError(
+            f"{where}: a newer iothub has written this store (its version is {version}, this program knows {VERSION}): upgrade this program"
         )
     is_right = version == VERSION and type(at_ms) is int and isinstance(hub, str)
     if not is_right or not isinstance(installation, str) or not installation:

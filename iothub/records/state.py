@@ -17,7 +17,7 @@ from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.events import Event, EventType
 from iothub.records.json_text import read_json, require_utf8
@@ -271,12 +271,11 @@ def encode_state(state: SessionState) -> bytes:
 
 
 def decode_state(record: bytes) -> SessionState:
-    """Read a record. Raises CorruptRecordError for damage, FutureRecordError for a future version."""
+    """Read a record. Raises CorruptRecordError: it is damaged, or of another version."""
     try:
         value = read_json(record)
-        version = value["v"]
-        if version != STATE_VERSION:
-            raise _unknown_version(version)
+        if value["v"] != STATE_VERSION:
+            raise CorruptRecordError(f"damaged session state (format version {value['v']!r}, expected {STATE_VERSION})")
         require_utf8(record, value)
         subscriptions = {
             (group, topic_filter): _options(*options) for group, topic_filter, *options in value["subscriptions"]
@@ -287,12 +286,6 @@ def decode_state(record: bytes) -> SessionState:
         return SessionState(*first, *rest)
     except UNREADABLE as error:
         raise CorruptRecordError(f"damaged session state ({in_words(error)})") from error
-
-
-def _unknown_version(version: object) -> CorruptRecordError:
-    text = f"session state of format version {version!r}, this program knows {STATE_VERSION}: upgrade it"
-    is_future = type(version) is int and version > STATE_VERSION
-    return FutureRecordError(text) if is_future else CorruptRecordError(text)
 
 
 @lru_cache(1_024, typed=True)

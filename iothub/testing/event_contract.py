@@ -18,8 +18,8 @@ from iothub.records.events import (
     session_discarded,
     session_subscribed,
 )
-from iothub_services.events.port import NOWHERE, EventLog, LoggedEvent, Offsets, raised, reached
-from iothub_services.events.reading import read_between, refuse_damage
+from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
+from iothub_services.events.reading import read_between, readable
 
 Case = Callable[[EventLog], None]
 
@@ -95,8 +95,8 @@ def topics_have_offsets_of_their_own(log: EventLog) -> None:
     """Analytics never delays the fold."""
     log.append([event(1), sample(1), event(2), sample(2), sample(3)])
 
-    assert [logged.event for logged in log.read(NOWHERE, 9)] == [event(1), event(2)]
-    assert [logged.event for logged in log.read(NOWHERE, 9, Topic.ANALYTICS)] == [sample(1), sample(2), sample(3)]
+    assert [logged.event for logged in page(log, NOWHERE, 9)] == [event(1), event(2)]
+    assert [logged.event for logged in page(log, NOWHERE, 9, Topic.ANALYTICS)] == [sample(1), sample(2), sample(3)]
 
 
 def trim_removes_the_beginning(log: EventLog) -> None:
@@ -166,6 +166,16 @@ def empty_log_begins_at_one(log: EventLog) -> None:
 def everything(log: EventLog) -> list[LoggedEvent]:
     """Return all events of the session log."""
     return list(read_between(log, NOWHERE, log.end(), refuse_damage))
+
+
+def refuse_damage(damaged: DamagedEvent) -> None:
+    """Pass nothing over."""
+    raise AssertionError(damaged.reason)
+
+
+def page(log: EventLog, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+    """Read a page that has no damage."""
+    return readable(log.read(after, count, topic), refuse_damage)
 
 
 def place(logged: LoggedEvent) -> Offsets:

@@ -83,15 +83,6 @@ def tenants_share_nothing(store: StateStore) -> None:
     assert store.get(2, "c") == StoredState(2, "c", 1, b"two")
 
 
-def forget_removes_rows_and_keeps_the_offset(store: StateStore) -> None:
-    """Tombstones go when the log cannot contradict them any more."""
-    store.apply((3,), [StateWrite(1, "a", 2, b"x"), StateWrite(1, "b", 3, b"x")])
-    store.forget([(1, "a"), (9, "z")])
-
-    assert [row.client_id for row in store.load()] == ["b"]
-    assert store.applied_offsets() == (3,)
-
-
 def empty_store_has_applied_nothing(store: StateStore) -> None:
     """So the whole log is its tail."""
     assert (store.applied_offsets(), list(store.load()), store.get(1, "a")) == ((), [], None)
@@ -105,6 +96,5 @@ CASES: tuple[Case, ...] = (
     get_many_finds_those_that_are_there,
     load_lists_every_row_in_order,
     tenants_share_nothing,
-    forget_removes_rows_and_keeps_the_offset,
     empty_store_has_applied_nothing,
 )

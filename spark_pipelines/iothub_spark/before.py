@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from iothub.records.events import Topic
 from iothub.records.job_spec import Spec
-from iothub_spark import damage
 from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.planning import plan_copy, planned, require_comparable
 from iothub_spark.stores.accounts import opened_accounts
@@ -29,12 +28,11 @@ def look(spec: Spec) -> None:
 
     Raises:
         BackendError: A store does not answer.
-        ConfigError: Options do not go together, or one is missing.
+        ConfigError: An option is missing.
         ConflictError: A store is of a newer program, the log lacks events, or the tenant is there.
         CorruptRecordError: A file is damaged.
         NotFoundError: There is no such file yet: no hub was started.
     """
-    damage.require_consistent(spec)
     if topics := _LOGS.get(spec.job, ()):
         with opened_log(spec.events) as log:
             for topic in topics:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from iothub.base.errors import CorruptRecordError
 from iothub.records.checkpoint import Pointer
-from iothub.records.events import decode_event, partition_of
+from iothub.records.events import partition_of, read_event
 from iothub.records.job_spec import Spec
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_spark.planning import Plan
@@ -66,10 +66,9 @@ def _fold_plainly(log: Log, plan: Plan, home: int, sample: list[Key], states: di
         for page in log.read(stretch, plan.wanted.topic, names):
             for offset, name, value in page:
                 try:
-                    event = decode_event(value)
+                    event = read_event(value, name, home, len(plan.wanted.upto))
                 except CorruptRecordError:
-                    continue  # counted when it was left out
+                    continue  # the fold has counted it
                 key = event.tenant_id, event.client_id
-                if event.key.encode() == name:
-                    state = fold(states.get(key), event, offset)
-                    states |= {} if state is None else {key: state}
+                state = fold(states.get(key), event, offset)
+                states |= {} if state is None else {key: state}

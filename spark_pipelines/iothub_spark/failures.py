@@ -13,7 +13,6 @@ from iothub.base.errors import (
     ConfigError,
     ConflictError,
     CorruptRecordError,
-    FutureRecordError,
     IotHubError,
     NotFoundError,
     UnavailableError,
@@ -21,9 +20,7 @@ from iothub.base.errors import (
 
 NO_JAVA = (Py4JNetworkError, ConnectionError)  # of stores we have words of our own: this is the connection to Java
 _OURS = re.compile(r"\biothub\.errors\.(\w+): ([^\n]+)")
-_MADE = {
-    each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, FutureRecordError, NotFoundError)
-}
+_MADE = {each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, NotFoundError)}
 _WORDS = 400  # characters of a foreign error
 _CALLED = "An error occurred while calling "  # py4j's line above Java's
 _ADVICE = (
@@ -56,7 +53,7 @@ def kind_of(error: IotHubError) -> str:
     """Return the word by which the runner knows it."""
     if isinstance(error, DiedError):
         return "died"
-    if isinstance(error, ConflictError | FutureRecordError):
+    if isinstance(error, ConflictError):
         return "conflict"
     if isinstance(error, ConfigError | NotFoundError):
         return "config"

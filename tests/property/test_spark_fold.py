@@ -125,8 +125,8 @@ def _plain(values: list[bytes], key: str, state: SessionState | None = None, fir
 
 
 def _rows(key: str, values: list[bytes], state: SessionState | None = None, first: int = 1) -> list[Row]:
-    head = [] if state is None else [(key.encode(), 0, state.offset, encode_state(state))]
-    return head + [(key.encode(), 1, offset, value) for offset, value in enumerate(values, first)]
+    head = [] if state is None else [(key.encode(), -1, state.offset, encode_state(state))]
+    return head + [(key.encode(), 0, offset, value) for offset, value in enumerate(values, first)]
 
 
 @settings(max_examples=by_day(120, 300), deadline=None)
@@ -167,7 +167,7 @@ def test_job_goes_on_from_a_checkpoint_wherever_it_was_taken(
 def test_glance_at_an_event_sees_what_decoding_it_shows(event: Event, client_id: str) -> None:
     """What the patterns accept, and what they leave to the decoder."""
     event = replace(event, client_id=client_id)
-    seen = Session(event.key.encode()).glance(3, encode_event(event))
+    seen = Session(event.key.encode(), 1).glance(0, 3, encode_event(event))
     facts = event.facts
 
     assert (seen.does, seen.epoch, seen.offset) == (_DOES[event.type], event.epoch, 3)
@@ -188,7 +188,7 @@ def test_glance_refuses_whatever_the_decoder_refuses(event: Event, at: int, octe
     except CorruptRecordError:
         decoded = None
     try:
-        seen = Session(b"7/c").glance(1, spoilt)
+        seen = Session(b"7/c", 1).glance(0, 1, spoilt)
     except CorruptRecordError:
         return
 
@@ -210,8 +210,8 @@ def test_most_events_of_a_hub_are_never_decoded() -> None:
         )
         log.append(events.session_disconnected(claimed, reason="network"))
     values = [encode_event(event) for event in log]
-    session = Session(b"7/c")
-    kept = needed(None, [session.glance(offset, value) for offset, value in enumerate(values, 1)])
+    session = Session(b"7/c", 1)
+    kept = needed(None, [session.glance(0, offset, value) for offset, value in enumerate(values, 1)])
     assert [glance.does for glance in kept] == [Does.CREATE, Does.RESUME, Does.CONNECT, Does.LEAVE]
     assert encode_state(next(filter(None, [_plain(values, "7/c")]))) == next(
         row[3] for row in fold_rows(_rows("7/c", values), EVERYTHING)

@@ -30,6 +30,7 @@ from iothub_services.auth.authenticator import Authenticator, AuthSettings
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
 from iothub_services.auth.secrets import hash_generated
+from iothub_services.damaged import uncounted
 from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
@@ -47,7 +48,6 @@ from iothub_tenants.broker.plugging import plug_in
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.broker.traffic import PastTraffic
-from iothub_tenants.broker.unreadable import UnreadableRetained
 from iothub_tenants.control.control import ControlPlane
 from tests.support.party import Guest
 
@@ -349,9 +349,7 @@ class House:
         plane = TenantPlane(record.id, record.name)
         usage = Usage(self.usage_store, self.clock)
         allowance = Allowance(record, plane, self.clock, cast("Any", self.told), usage, self.own)
-        retaining = Retaining(
-            plane, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock, UnreadableRetained(print)
-        )
+        retaining = Retaining(plane, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock, uncounted)
         plug_in(self.hub.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), cast("Any", self.ids))
         past = self.past.of(record.id)

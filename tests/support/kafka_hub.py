@@ -14,9 +14,10 @@ from pathlib import Path
 from iothub.config.sections import Kafka
 from iothub.records.events import EventType
 from iothub.records.state import SessionState, fold
+from iothub.testing.event_contract import refuse_damage
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE, LoggedEvent
-from iothub_services.events.reading import read_between, refuse_damage
+from iothub_services.events.reading import read_between
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.packets import SUBACK, string

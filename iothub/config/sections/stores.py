@@ -75,13 +75,6 @@ class Events:
         "sqlite",
         "Where the log is: `events.db` in the data directory, or topics of the Kafka cluster of section `kafka`.",
     )
-    left_out: tuple[str, ...] = key(
-        value_types.places,
-        (),
-        "Places of events that a newer iothub seems to have written, and that no newer one needs, such as one of a foreign tool: they are left out "
-        "as damaged ones are, by every hub, command and job with this setting; what can be read there is not left out. PARTITION and OFFSET are "
-        "those of the session log, as the error text and `iothub events tail` have them (from 1 on; Kafka's own begin at 0).",
-    )
     usage_interval_s: float = key(
         value_types.duration(1, 3600),
         60.0,

@@ -19,10 +19,11 @@ from twisted.internet.defer import Deferred
 
 from iothub.base import log as logging
 from iothub.base.clock import Clock
-from iothub.base.errors import BackendError, FutureRecordError, IotHubError, UnavailableError
+from iothub.base.errors import BackendError, IotHubError, UnavailableError
 from iothub.records.events import Event
-from iothub_services.events.damage import OnDamage, untold
-from iothub_services.events.port import DamagedEventError, EventLog, LoggedEvent, Offsets, raised, reached
+from iothub_services.damaged import OnDamage, uncounted
+from iothub_services.events.port import EventLog, LoggedEvent, Offsets, reached
+from iothub_services.events.reading import behind, counted_by, readable
 from iothub_services.group_thread import CallInReactor
 
 log = logging.get(__name__)
@@ -32,9 +33,7 @@ ALONE_S = 1.0  # and while nobody is
 RETRY_S = 0.5
 PAGE = 500  # events that are applied in one call of the reactor
 _WAITING = 10_000  # questions at a time
-_FAILING = "follower_failing"
-_NEWER = "follower_newer"
-ALARMS = frozenset({_FAILING, _NEWER})  # nobody misses what the follower cannot read while no other hub is there
+FAILING = "follower_failing"  # the alarm: nobody misses what the follower cannot read while no other hub is there
 
 Apply = Callable[[list[Event]], Coroutine[Deferred[Any], Any, None]]
 
@@ -55,7 +54,7 @@ class Follower:
         *,
         on_known: Callable[[float], None],
         on_alarm: Callable[[str, str], None],
-        on_damage: OnDamage = untold,
+        on_damage: OnDamage = uncounted,
     ) -> None:
         self._events = events
         self._after = after
@@ -64,11 +63,11 @@ class Follower:
         self._clock = clock
         self._on_known = on_known
         self._on_alarm = on_alarm
-        self._on_damage = on_damage  # called in the thread
+        self._on_damaged = counted_by(on_damage)  # called in the thread
         self._wakeup = threading.Condition()
         self._is_asked = False
         self._is_closing = False
-        self._failing = ""  # the alarm that is raised
+        self._is_failing = False
         self._waiting: list[tuple[float, Deferred[None]]] = []
         self.period_s = ALONE_S
         self.known_at = -math.inf
@@ -113,7 +112,7 @@ class Follower:
     def _pause(self, seconds: float) -> bool:
         """Wait until it is time or somebody asks; False: it is over."""
         with self._wakeup:
-            if seconds and not self._failing:
+            if seconds and not self._is_failing:
                 self._wakeup.wait_for(lambda: self._is_asked or self._is_closing, seconds)
             elif seconds:
                 self._wakeup.wait_for(lambda: self._is_closing, seconds)
@@ -125,9 +124,6 @@ class Follower:
         began = self._clock.monotonic()
         try:
             self._read_upto(self._events.end())
-        except FutureRecordError as error:
-            self._fails(str(error), _NEWER)
-            return False
         except IotHubError as error:
             self._fails(str(error))
             return False
@@ -142,18 +138,11 @@ class Follower:
 
     def _read_upto(self, end: Offsets) -> None:
         while not self._is_closing and any(reached(self._after, at) < offset for at, offset in enumerate(end)):
-            try:
-                page = self._events.read(self._after, PAGE)
-            except DamagedEventError as error:
-                self._tell("event_corrupt", f"{error}: skipped")
-                self._on_damage(error)
-                self._after = raised(self._after, error.partition, error.offset)
-                continue
+            page = self._events.read(self._after, PAGE)
             if not page:
                 return
-            self._hand_over(page)
-            for partition, offset in {logged.partition: logged.offset for logged in page}.items():
-                self._after = raised(self._after, partition, offset)
+            self._hand_over(readable(page, self._on_damaged))
+            self._after = behind(self._after, page)
 
     def _hand_over(self, page: list[LoggedEvent]) -> None:
         """Have a page applied on the reactor thread, and wait until it is. Raises what kept it from being applied."""
@@ -174,17 +163,13 @@ class Follower:
         if failures:
             raise failures[0]
 
-    def _fails(self, text: str, word: str = _FAILING) -> None:
-        """Raise an alarm, and end another one; an empty text: nothing fails any more."""
-        failing = word if text else ""
-        if self._failing not in ("", failing):
-            self._tell(self._failing, "")
-        self._failing = failing
+    def _fails(self, text: str) -> None:
+        """Raise the alarm, or end it: an empty text says that nothing fails any more."""
+        was_failing, self._is_failing = self._is_failing, bool(text)
         if text:
-            self._tell(word, f"{text}; what other hubs' sessions do is not known, and publishers wait")
-
-    def _tell(self, word: str, text: str) -> None:
-        self._call_in_reactor(partial(self._on_alarm, word, text))
+            text = f"{text}; this hub does not know what other hubs' sessions do, and publishers wait"
+        if text or was_failing:
+            self._call_in_reactor(partial(self._on_alarm, FAILING, text))
 
     # --- on the reactor thread
 

@@ -9,9 +9,9 @@ log is therefore a vector, one offset for each partition, and what is folded, ke
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
 from iothub.records.events import Event, Topic
 
 Offsets = tuple[int, ...]
@@ -28,22 +28,12 @@ class LoggedEvent(NamedTuple):
     event: Event
 
 
-class DamagedEventError(CorruptRecordError):
-    """The event at this place is damaged, or is not where its key belongs; what is behind it can be read."""
+class DamagedEvent(NamedTuple):
+    """What stands at a place of the log and is no event there (`iothub.records.events.read_event`): whoever reads counts it and goes on."""
 
-    def __init__(self, message: str, *, partition: int, offset: int) -> None:
-        super().__init__(message)
-        self.partition = partition
-        self.offset = offset
-
-
-class FutureEventError(FutureRecordError):
-    """The event at this place was written by a newer program: nobody goes past it."""
-
-    def __init__(self, message: str, *, partition: int, offset: int) -> None:
-        super().__init__(message)
-        self.partition = partition
-        self.offset = offset
+    partition: int
+    offset: int
+    reason: str  # with the place, for a person
 
 
 class EventLog(Protocol):
@@ -59,13 +49,8 @@ class EventLog(Protocol):
         Raises BackendError. What a call that failed has left open is not written twice when the same event objects are appended again.
         """
 
-    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
-        """At most `count` events above `after`, ascending in each partition. An empty list: the end was reached.
-
-        Raises:
-            DamagedEventError: The first one is damaged, or a session event of another partition: it may be folded nowhere (!).
-            FutureEventError: The first one was written by a newer program.
-        """
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> Sequence[LoggedEvent | DamagedEvent]:
+        """At most `count` events above `after`, ascending in each partition, damaged ones among them. Empty: the end was reached."""
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         """The lowest offsets from which nothing is missing: trimmed events are below."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from iothub.base.errors import FutureRecordError
 from iothub.records.events import Topic
-from iothub_services.events.port import DamagedEventError, EventLog, reached
+from iothub_services.events.port import DamagedEvent, EventLog, reached
 
 SLICE = 1_000  # events that are looked at, and removed in one commit, at a time
 
@@ -42,17 +41,11 @@ def _old_upto(log: EventLog, after: int, before_ms: int) -> int:
     """Return up to where the next events are old; a damaged one among them is as old as its neighbours."""
     upto = after
     while upto < after + SLICE:
-        try:
-            page = log.read((upto,), SLICE, Topic.ANALYTICS)
-        except DamagedEventError as error:
-            upto = error.offset
-            continue
-        except FutureRecordError:
-            return upto
-        for logged in page:
-            if logged.event.at_ms >= before_ms:
+        page = log.read((upto,), SLICE, Topic.ANALYTICS)
+        for entry in page:
+            if not isinstance(entry, DamagedEvent) and entry.event.at_ms >= before_ms:
                 return upto
-            upto = logged.offset
+            upto = entry.offset
         if not page:
             return upto
     return upto

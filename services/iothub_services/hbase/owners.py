@@ -27,7 +27,7 @@ def owner_columns(tables: Tables) -> dict[bytes, bytes]:
 
 
 def owners(caller: Caller, columns: Mapping[bytes, bytes]) -> dict[bytes, Owner | None]:
-    """Return whose these tables are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError, NotFoundError."""
+    """Return whose these tables are; None: nobody's yet. Raises BackendError, ConflictError, CorruptRecordError, NotFoundError."""
     asked = [calls.get_row(table, keys.META, (column,)) for table, column in columns.items()]
     found: dict[bytes, Owner | None] = {}
     for (table, column), row in zip(columns.items(), _answers(caller, asked), strict=True):

@@ -26,16 +26,16 @@ class AlarmName(Enum):
         "critical",
         "Look at the store's disk or servers; what needs it is not acknowledged until it writes again.",
     )
-    STORE_NEWER = (
-        "store_newer",
-        "critical",
-        "Written by a newer iothub: upgrade this hub; what came behind it is not seen here, and the next start is refused. "
-        "For an event that no newer iothub needs: the setting events.left_out.",
-    )
     STORE_CORRUPT = (
         "store_corrupt",
         "critical",
         "The detail says what was put aside, or lost; restore a backup if you miss it.",
+    )
+    RECORD_DAMAGED = (
+        "record_damaged",
+        "critical",
+        "The hub goes on without it. The detail names the first such record of the store, the log each one; "
+        "restore a backup if you miss what was lost.",
     )
     STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
     ACCOUNTS_UNREACHABLE = (

@@ -174,9 +174,11 @@ SESSION_EVENTS = _counter(
 SESSION_EVENTS_LOST = _counter(
     "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
 )
-SESSION_EVENTS_DAMAGED = _counter(
-    "iothub_session_events_damaged_total",
-    "Session events in the log that this hub left out: damaged, or in a partition where they do not belong.",
+DAMAGED_RECORDS = _counter(
+    "iothub_damaged_records_total",
+    "Damaged records that this hub passed over: session events, session states, retained messages.",
+    ("store",),
+    (("events",), ("state",), ("retained",)),
 )
 ANALYTICS_EVENTS = _counter(
     "iothub_analytics_events_total", "Events for statistics (usage, samples, drops, refusals) in the log."
@@ -252,9 +254,6 @@ REDIS_WAITING = _gauge("iothub_redis_waiting_calls", "Calls that wait for their 
 SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
 RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")
 RETAINED_BYTES = _gauge("iothub_retained_bytes", "Bytes of retained messages.")
-RETAINED_UNREADABLE = _gauge(
-    "iothub_retained_unreadable", "Retained messages found damaged, or of a newer iothub: kept, and nobody gets them."
-)
 
 # Quotas and overload
 QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "What quotas have refused.", ("quota",))

@@ -240,7 +240,7 @@ class UsageStore:
 
     def __init__(self, path: Path, clock: Clock, on_alarm: Alarm) -> None:
         """Open or create the file; raises ConflictError for a future schema, UnavailableError if it cannot be used."""
-        self._database = open_database(path, _SCHEMA, clock, on_alarm)
+        self._database = open_database(path, SCHEMA, clock, on_alarm)
 
     def load(self) -> Iterator[UsageRow]:
         """Read all rows. Raises BackendError."""
@@ -271,7 +271,7 @@ class UsageStore:
 
 
 _COLUMNS = ("tenant", "subject", "quota", "seconds", "started_at", "ends_at", "used")
-_SCHEMA = Schema(
+SCHEMA = Schema(
     name="usage",
     version=1,
     tables={"usage": "figures of usage"},

@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from iothub.base.errors import CorruptRecordError
-from iothub.records.message import StoredMessage, decode_message
-
 
 class RetainedWrite(NamedTuple):
     """Replace (or, with `body` None, delete) the Retained Message of one Topic Name."""
@@ -25,30 +22,21 @@ class RetainedWrite(NamedTuple):
 
 
 class RetainedTopic(NamedTuple):
-    """One line of a tenant's index. `size`: bytes of the body. `unreadable`: why the numbers are not known; empty if they are."""
+    """One line of a tenant's index. `size`: bytes of the body."""
 
     topic: bytes
     version: int
     expires_at_ms: int
     size: int
-    unreadable: str = ""
 
 
 class RetainedBody(NamedTuple):
-    """One stored Retained Message. `unreadable`: why there is no body; empty if there is one, which may be damaged in itself."""
+    """One stored Retained Message. The body's own checksum says whether it is whole (`iothub.records.message.decode_message`)."""
 
     topic: bytes
     version: int
     expires_at_ms: int
     body: bytes
-    unreadable: str = ""
-
-
-def message_in(body: RetainedBody) -> StoredMessage:
-    """Decode a stored message. Raises CorruptRecordError: it, or what the store has about it, is damaged, or of a newer program."""
-    if body.unreadable:
-        raise CorruptRecordError(body.unreadable)
-    return decode_message(body.body)
 
 
 class RetainedUsage(NamedTuple):
@@ -61,7 +49,7 @@ class RetainedUsage(NamedTuple):
 class RetainedStore(Protocol):
     """One contract suite (`iothub.testing.retained_contract`) holds every driver to this.
 
-    A message that is damaged, or of a newer program, is listed and fetched as that, kept until it is replaced or deleted, and stops no other.
+    A damaged message is listed and fetched like any other, until it is replaced or deleted. Numbers of it that are lost are 0.
     """
 
     def group(self) -> AbstractContextManager[None]:

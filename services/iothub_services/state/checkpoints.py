@@ -18,7 +18,7 @@ class CheckpointStore(Protocol):
     """One contract suite (`iothub.testing.checkpoint_contract`) holds every driver to this."""
 
     def pointer(self) -> Pointer | None:
-        """Which version counts; None: none ever did. Raises CorruptRecordError, FutureRecordError."""
+        """Which version counts; None: none ever did. Raises CorruptRecordError."""
 
     def move(self, expected: Pointer | None, to: Pointer) -> bool:
         """Let another version count if `expected` does now; False: it does not, and nothing was changed. Durable when it returns.
@@ -27,7 +27,7 @@ class CheckpointStore(Protocol):
         """
 
     def rows(self, version: int) -> Iterator[StoredState]:
-        """Every row of a version, ascending by tenant and client id. Raises CorruptRecordError, FutureRecordError."""
+        """Every row of a version, ascending by tenant and client id. Raises CorruptRecordError."""
 
     def write(self, version: int, rows: Iterable[StoredState]) -> None:
         """Add rows to a version that does not count yet; durable when it returns. The same row may be written again."""

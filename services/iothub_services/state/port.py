@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from iothub.base.errors import CorruptRecordError
 from iothub_services.events.port import Offsets
 
 
@@ -27,27 +26,15 @@ class StateWrite(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """One row. `offset`: of the last event that its record includes, in the partition of its key."""
+    """One row. `offset`: of the last event that its record includes, in the partition of its key.
+
+    A damaged row has a record that `iothub.records.state.decode_state` refuses, whatever of it is damaged.
+    """
 
     tenant_id: int
     client_id: str
     offset: int
     record: bytes
-
-
-class UnreadableState(NamedTuple):
-    """A row that the store cannot read: it is damaged, or of a newer program."""
-
-    tenant_id: int
-    client_id: str
-    error: CorruptRecordError
-
-
-def record_in(row: StoredState | UnreadableState) -> bytes:
-    """Return the record of a row. Raises CorruptRecordError: there is none that can be read."""
-    if isinstance(row, UnreadableState):
-        raise row.error
-    return row.record
 
 
 class StateStore(Protocol):
@@ -65,20 +52,13 @@ class StateStore(Protocol):
     def applied_offsets(self) -> Offsets:
         """The log up to here is in the rows; empty in a new store. As long as what was applied last."""
 
-    def get(self, tenant_id: int, client_id: str) -> StoredState | None:
-        """Raises CorruptRecordError: it cannot be read."""
+    def get(self, tenant_id: int, client_id: str) -> StoredState | None: ...
 
     def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
-        """Those of these rows that are there, in any order. A server is asked for all of them at once.
+        """Those of these rows that are there, in any order. A server is asked for all of them at once."""
 
-        Raises CorruptRecordError: one cannot be read.
-        """
-
-    def load(self, tenant_id: int | None = None) -> Iterator[StoredState | UnreadableState]:
+    def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         """Every row (of one tenant), ascending by tenant and client id."""
-
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        """Remove rows (tombstones that the log no longer contradicts) without moving the applied offset."""
 
     def drop_tenant(self, tenant_id: int) -> int: ...
 

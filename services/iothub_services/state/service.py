@@ -18,26 +18,18 @@ from itertools import islice
 from typing import TypeAlias
 
 from iothub.base.clock import Clock
-from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError
 from iothub.base.gc_tuning import uncollected
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
-from iothub_services.events.damage import OnDamage, untold
-from iothub_services.events.port import (
-    NOWHERE,
-    DamagedEventError,
-    EventLog,
-    LoggedEvent,
-    Offsets,
-    reached,
-)
-from iothub_services.events.reading import PAGE, read_between
+from iothub_services.damaged import OnDamage, uncounted
+from iothub_services.events.port import NOWHERE, EventLog, LoggedEvent, Offsets, reached
+from iothub_services.events.reading import PAGE, counted_by, read_between
 from iothub_services.events.retention import TrimStatistics, trim_statistics
 from iothub_services.group_thread import CallInReactor, GroupThread, Patience
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.port import StateStore, StateWrite, StoredState, UnreadableState, record_in
+from iothub_services.state.port import StateStore, StateWrite, StoredState
 from iothub_services.state.start import Checkpoint, find_checkpoint, includes
-from iothub_services.state.verification import Verification, verify
 
 Key = tuple[int, str]
 Alarm = Callable[[str, str], None]
@@ -47,12 +39,8 @@ _REMEMBERED = 20_000  # folded states in memory, changed or not
 
 PATIENCE = Patience(0.25, 30.0)
 
-_FAILING = "state_failing"
-_NEWER = "state_newer"
-
-_MENDED = (
-    "`iothub job run compact_events`, then restart the hub: it begins with the checkpoint and writes that row anew"
-)
+STORE = "state"  # by which damaged rows are counted
+_FAILING = "state_failing"  # the alarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +61,7 @@ StateOp: TypeAlias = list[Event] | DropTenant | TrimStatistics | StatesOf
 
 
 class StateService:
-    """Events in, state out. `on_alarm` is called in the thread of the log (in the caller's by `load`); so is `on_damage`, for each event left out.
+    """Events in, state out. `on_alarm` and `on_damage` are called in the thread of the log (in the caller's by `load`).
 
     Invariants: `_changed` holds every state that is newer than its row; `_records` has those of them whole that are as a checkpoint has them.
     States are folded in the order of each partition; `folded` is the last place that went through the fold; it is the log's end unless
@@ -86,12 +74,13 @@ class StateService:
         store: StateStore,
         on_alarm: Alarm,
         checkpoints: CheckpointStore | None = None,
-        on_damage: OnDamage = untold,
+        on_damage: OnDamage = uncounted,
     ) -> None:
         self._log = log
         self._store = store
         self._on_alarm = on_alarm
         self._on_damage = on_damage
+        self._on_damaged_event = counted_by(on_damage)
         self._checkpoints = checkpoints  # None: nobody makes any
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
@@ -100,13 +89,12 @@ class StateService:
             True  # to fold anew what is not written; else a checkpoint has what the log was trimmed of (!)
         )
         self._is_begun = False  # something was loaded or appended: nothing is written before
-        self._failing = ""  # the alarm that is raised: the store fails, or what is to be folded is of a newer program
+        self._is_failing = False  # the store did not answer when it was asked last
         self._is_behind = (
             False  # the log has events that are not folded: others', or the store did not say what was before
         )
         self._untried = 0  # events since the store was last written, or tried
         self._written: Offsets = NOWHERE  # the store has it up to here, or further by others
-        self.unrestored: set[int] = set()  # tenants of sessions whose records are damaged
         self.probe: Callable[[], None] | None = getattr(log, "probe", None)
 
     @cached_property
@@ -131,16 +119,13 @@ class StateService:
         (an alarm says why), they are those of the store, with what the log has behind that. When a server fails in the middle, it may be
         called again: nothing of the attempt before is left.
 
-        Raises:
-            ConflictError: Events between store and log are missing, so the sessions could not be told.
-            FutureRecordError: The log or a record is of a newer program.
+        Raises ConflictError: Events between store and log are missing, so the sessions could not be told.
         """
         self._is_begun = True
         self._ask_store_anew()
         with uncollected():
             checkpoint = find_checkpoint(self._checkpoints, self._log, self.folded, self._on_unusable_checkpoint)
-            sessions = None if checkpoint is None else self._load_from(checkpoint)
-            return self._load_stored() if sessions is None else sessions
+            return self._load_stored() if checkpoint is None else self._load_from(checkpoint)
 
     def _ask_store_anew(self) -> None:
         """What was folded and is not written would look written to another attempt, and its rows would never be (!)."""
@@ -151,25 +136,18 @@ class StateService:
         self._written = self._store.applied_offsets()
         self._folded = list(self._written)
 
-    def _load_from(self, checkpoint: Checkpoint) -> list[SessionState] | None:
-        """Fold the tail over a checkpoint; None: the store has seen more (!). What the store lacks is written behind, like what is folded later."""
+    def _load_from(self, checkpoint: Checkpoint) -> list[SessionState]:
+        """Fold the tail over a checkpoint. What the store lacks is written behind, like what is folded later."""
         applied, states, pointer = self.folded, checkpoint.states, checkpoint.pointer
         records = checkpoint.lacking
         end = self._log.end()
         folded = list(map(max, end, pointer.offsets))
-        damaged: list[DamagedEventError] = []
-        for partition, offset, event in read_between(self._log, pointer.offsets, end, damaged.append):
+        for partition, offset, event in read_between(self._log, pointer.offsets, end, self._on_damaged_event):
             state = fold(states.get((event.tenant_id, event.client_id)), event, offset)
             if state is not None:
                 states[state.key] = state
                 records.pop(state.key, None)
             folded[partition] = max(offset, folded[partition])
-        seen = [error for error in damaged if error.offset <= reached(applied, error.partition)]
-        if seen and includes(applied, pointer):
-            self._on_unusable_checkpoint(f"checkpoint {pointer.version}: {seen[0]}, which the session states have seen")
-            return None
-        for error in damaged:
-            self._skip(error)
         self._tell_lack(pointer.offsets, end)
         self._changed = {
             key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
@@ -195,8 +173,27 @@ class StateService:
         self._catch_up()
         self._flush()
         self._check_end()
-        states = [state for stored in self._store.load() if (state := self._decode(stored)) is not None]
-        return [state for state in states if not state.is_ended]
+        states: list[SessionState] = []
+        damaged: set[Key] = set()
+        for row in self._store.load():
+            state = self._decode(row)
+            if state is None:
+                damaged.add((row.tenant_id, row.client_id))
+            else:
+                states.append(state)
+        return [state for state in (*states, *self._rebuilt(damaged)) if not state.is_ended]
+
+    def _rebuilt(self, damaged: set[Key]) -> list[SessionState]:
+        """Fold the sessions of damaged rows from the log, as far as it reaches back to their beginning; their next events write the rows anew."""
+        states: dict[Key, SessionState] = {}
+        for _, offset, event in read_between(self._log, NOWHERE, self.folded, lambda _: None) if damaged else ():
+            key = (event.tenant_id, event.client_id)
+            if key in damaged:
+                state = fold(states.get(key), event, offset)
+                if state is not None:
+                    states[key] = state
+        self._known.update(states)
+        return list(states.values())
 
     def _check_begin(self) -> None:
         """Compare where the log begins with how far the store is."""
@@ -290,7 +287,7 @@ class StateService:
     def _is_due(self) -> bool:
         """Say whether to write without waiting for idle time. A store that fails is left alone for a while: trying lasts until it times out."""
         are_many = self._untried >= _GATHERED
-        if self._failing:
+        if self._is_failing:
             return are_many
         return len(self._changed) >= _GATHERED or (self._is_behind and are_many)
 
@@ -322,7 +319,9 @@ class StateService:
             if len(self._known) > _REMEMBERED:
                 self._forget()
         else:
-            self._set_failing("", "")
+            if self._is_failing:
+                self._on_alarm(_FAILING, "")
+            self._is_failing = False
 
     def _forget(self) -> None:
         """Forget what was folded and cannot be written: memory has an end, and the log has it all; what it does not have stays."""
@@ -333,21 +332,9 @@ class StateService:
         self._folded = list(self._written)
         self._is_behind = True
 
-    def _failed(self, error: IotHubError) -> None:
-        if isinstance(error, FutureRecordError):
-            self._set_failing(_NEWER, f"{error}; the session log has it, and the next start is refused until then")
-        elif isinstance(error, CorruptRecordError):
-            self._set_failing(_FAILING, f"{error}; the session log has it: {_MENDED}")
-        else:
-            self._set_failing(_FAILING, f"{error}; the session log has it, the next start may take longer")
-
-    def _set_failing(self, word: str, text: str) -> None:
-        """Raise one alarm, and end another one."""
-        if self._failing not in ("", word):
-            self._on_alarm(self._failing, "")
-        self._failing = word
-        if word:
-            self._on_alarm(word, text)
+    def _failed(self, error: BackendError | CorruptRecordError) -> None:
+        self._is_failing = True
+        self._on_alarm(_FAILING, f"{error}; the session log has it, the next start may take longer")
 
     def state_of(self, tenant_id: int, client_id: str) -> SessionState | None:
         """Return the state as folded; None for unknown and ended sessions."""
@@ -365,23 +352,6 @@ class StateService:
         found = [stored[key] if key in stored else self._known.get(key) or self._changed.get(key) for key in keys]
         return [state for state in found if state is not None and not state.is_ended]
 
-    def verify(self) -> Verification:
-        """Write what is folded and compare it with the whole log. Blocking."""
-        self._flush()
-        return verify(self._log, self._store)
-
-    def trim(self, upto: Offsets) -> int:
-        """Trim the log as far as store and checkpoint have it, and forget tombstones below. Returns how many events went."""
-        self._flush()
-        upto = tuple(map(min, upto, self._store.applied_offsets()))
-        pointer = None if self._checkpoints is None else self._checkpoints.pointer()
-        if pointer is not None:
-            upto = tuple(map(min, upto, pointer.offsets))
-        count = self._log.trim(upto)
-        self._store.forget([(s.tenant_id, s.client_id) for s in self._store.load() if _is_tombstone(s, upto)])
-        self._known.clear()
-        return count
-
     def close(self) -> None:
         """Write what was folded and close log and stores."""
         if self._is_begun:
@@ -392,19 +362,15 @@ class StateService:
             self._checkpoints.close()
 
     def _catch_up(self) -> None:
-        """Fold what the log has beyond `folded`, up to where it ends now; a damaged event is skipped, with an alarm."""
+        """Fold what the log has beyond `folded`, up to where it ends now."""
         end = self._log.end()
-        coming = read_between(self._log, self.folded, end, self._skip)
+        coming = read_between(self._log, self.folded, end, self._on_damaged_event)
         while some := list(islice(coming, PAGE)):
             self._remember(some)
             for logged in some:
                 self._fold(logged)
         self._folded = [max(offset, reached(self._folded, partition)) for partition, offset in enumerate(end)]
         self._is_behind = False
-
-    def _skip(self, error: DamagedEventError) -> None:
-        self._on_alarm("event_corrupt", f"{error}: skipped")
-        self._on_damage(error)
 
     def _fold(self, logged: LoggedEvent) -> None:
         partition, offset, event = logged
@@ -436,15 +402,12 @@ class StateService:
         state = self._known[key] = None if stored is None else self._decode(stored)
         return state
 
-    def _decode(self, row: StoredState | UnreadableState) -> SessionState | None:
-        record, named = record_in(row), f"session {row.tenant_id}/{row.client_id}"
+    def _decode(self, row: StoredState) -> SessionState | None:
+        """Return what a row says; None: it is damaged."""
         try:
-            return decode_state(record)
-        except FutureRecordError as error:
-            raise FutureRecordError(f"{named}: {error}") from error  # it is whole: skipped, it would be lost
+            return decode_state(row.record)
         except CorruptRecordError as error:
-            self.unrestored.add(row.tenant_id)
-            self._on_alarm("state_corrupt", f"{named}: {error}: the session is not restored, its queue is kept")
+            self._on_damage(STORE, f"session {row.tenant_id}/{row.client_id}", str(error))
             return None
 
     def _flush(self) -> None:
@@ -485,14 +448,6 @@ def journal_thread(
         on_alarm=on_alarm,
         on_commit=on_commit,
     )
-
-
-def _is_tombstone(row: StoredState | UnreadableState, upto: Offsets) -> bool:
-    try:
-        state = decode_state(record_in(row))
-    except CorruptRecordError:
-        return False
-    return state.is_ended and state.offset <= reached(upto, _partition(state, len(upto)))
 
 
 def _partition(state: SessionState, partitions: int) -> int:

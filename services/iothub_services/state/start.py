@@ -18,7 +18,6 @@ from iothub.records.checkpoint import Pointer
 from iothub.records.state import SessionState, decode_state
 from iothub_services.events.port import EventLog, Offsets
 from iothub_services.state.checkpoints import CheckpointStore, verified
-from iothub_services.state.port import StateStore
 
 _ATTEMPTS = 3  # when another version takes the place of the one that is read
 
@@ -69,17 +68,6 @@ def newer_checkpoint(store: CheckpointStore, log: EventLog, applied: Offsets) ->
         if pointer is not None and not includes(applied, pointer):
             return find_checkpoint(store, log, applied, lambda _: None)
     return None
-
-
-def where_a_start_begins(log: EventLog, states: StateStore, checkpoints: CheckpointStore | None) -> Offsets:
-    """Return up to where a start reads nothing of the log: the checkpoint, if it can be used, or the states have that."""
-    applied = states.applied_offsets()
-    pointer = None
-    with suppress(CorruptRecordError):  # a start goes on without one that is damaged
-        pointer = None if checkpoints is None else checkpoints.pointer()
-    if pointer is None or obstacle(pointer, log.begin(), log.end(), applied):
-        return applied
-    return pointer.offsets
 
 
 def _read(pointer: Pointer, store: CheckpointStore, applied: Offsets) -> Checkpoint:

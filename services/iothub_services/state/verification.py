@@ -19,7 +19,7 @@ from iothub.records.state import SessionState, decode_state, fold
 from iothub_services.events.port import NOWHERE, EventLog, Offsets, reached
 from iothub_services.events.reading import read_between
 from iothub_services.state.checkpoints import CheckpointStore
-from iothub_services.state.port import StateStore, record_in
+from iothub_services.state.port import StateStore
 from iothub_services.state.start import find_checkpoint
 
 OnProgress = Callable[[int, int], None]
@@ -29,7 +29,7 @@ _States = dict[tuple[int, str], SessionState]
 
 
 class Difference(NamedTuple):
-    """A session that is stored otherwise than the log says, or so that nobody can read it."""
+    """A session that is stored otherwise than the log says, or whose row is damaged."""
 
     tenant_id: int
     client_id: str
@@ -44,7 +44,7 @@ class Verification:
     """What was found.
 
     `checkpoint`: the version that it began from, None: from the beginning of the log. `unusable`: why not from the one that counts.
-    `unreachable`: sessions older than the log, which were not compared. `damaged`: events that nobody can read.
+    `unreachable`: sessions older than the log, which were not compared. `damaged`: events that were passed over, with why.
     """
 
     checkpoint: int | None = None
@@ -64,7 +64,6 @@ def verify(
     Raises:
         BackendError: A store does not answer.
         ConflictError: Events between states and log are missing, or they are of another log.
-        FutureRecordError: An event is of a newer program.
     """
     found = Verification()
     applied = store.applied_offsets()
@@ -78,7 +77,7 @@ def verify(
         rebuilt, base, found.checkpoint = checkpoint.states, checkpoint.pointer.offsets, checkpoint.pointer.version
     first = tuple(max(min(reached(base, at), reached(applied, at)), begin[at] - 1) for at in range(len(end)))
     total = sum(end) - sum(first)
-    for partition, offset, event in read_between(log, first, end, lambda error: found.damaged.append(str(error))):
+    for partition, offset, event in read_between(log, first, end, lambda each: found.damaged.append(each.reason)):
         if offset > end[partition]:
             continue
         found.events += 1
@@ -97,7 +96,7 @@ def _live(store: StateStore, found: Verification) -> _States:
     states: _States = {}
     for row in store.load():
         try:
-            states[row.tenant_id, row.client_id] = decode_state(record_in(row))
+            states[row.tenant_id, row.client_id] = decode_state(row.record)
         except CorruptRecordError as error:
             found.differences.append(Difference(row.tenant_id, row.client_id, str(error)))
     return states

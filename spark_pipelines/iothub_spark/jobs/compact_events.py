@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from iothub.base.errors import ConflictError
 from iothub.records.checkpoint import Pointer, checkpoint_version
 from iothub.records.job_spec import Spec
-from iothub_spark import checking, damage
+from iothub_spark import checking
 from iothub_spark.planning import Plan, planned
 from iothub_spark.report import Figures, Report, watched
 from iothub_spark.retention import plan_removal, remove
@@ -49,12 +49,9 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
 
     Raises:
         BackendError: A store does not answer.
-        ConfigError: Options do not go together.
         ConflictError: The log lacks events, or another run was faster.
-        CorruptRecordError: A checkpoint is not what was written, or the log has what nobody can read.
-        FutureRecordError: A record is of a newer program.
+        CorruptRecordError: A checkpoint is not what was written.
     """
-    damage.require_consistent(spec)
     with opened_log(spec.events) as log, opened_checkpoints(spec.checkpoints) as checkpoints:
         job = _Run(spark, spec, report, log, checkpoints)
         plan = _plan(job)
@@ -110,9 +107,8 @@ def _made(job: _Run, plan: Plan) -> tuple[Pointer, Written]:
     written = marks.written(job.checkpoints, version)
     if written is None:
         raise ConflictError(f"checkpoint {version} was removed while it was written: another run was faster")
-    damage.require_readable(job.spec, job.checkpoints, version, written)
     if written.damaged:
-        job.report.note(damage.told(job.spec, written))
+        job.report.note(f"{written.damaged} damaged records were passed over, such as: {'; '.join(written.examples)}")
     pointer = Pointer(version, plan.wanted.upto, written.rows, written.checksum, at_ms)
     with watched(job.spark, job.report, ("verify",), pointer.rows):
         picked = checking.check_rows(job.spark, job.spec, pointer, checking.SAMPLE)
@@ -129,7 +125,7 @@ def _folded(job: _Run, plan: Plan) -> DataFrame:
     if job.is_from_state:
         states = read_states(job.spark, job.spec)
     stored = read_stored(job.spark, job.spec, plan.wanted)
-    bounds = Bounds(plan.begin, are_states_live=job.is_from_state, left_out=job.spec.left_out)
+    bounds = Bounds(plan.begin, are_states_live=job.is_from_state)
     return fold_events(states, stored, bounds, job.spec.spark.shuffle_partitions)
 
 

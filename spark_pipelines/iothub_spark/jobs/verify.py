@@ -31,7 +31,6 @@ class _Views:
     def __init__(self, spark: SparkSession, spec: Spec, log: Log, end: Offsets) -> None:
         self._spark = spark
         self._spec = spec
-        self._bounds = Bounds(log.begin(), left_out=spec.left_out)
         self._log = log
         self._end = end
 
@@ -39,16 +38,17 @@ class _Views:
         return self._folded(read_checkpoint(self._spark, self._spec, pointer.version), pointer.offsets)
 
     def from_states(self, applied: Offsets) -> DataFrame:
-        return self._folded(read_states(self._spark, self._spec), applied)
+        return self._folded(read_states(self._spark, self._spec), applied, are_live=True)
 
     def from_log(self) -> DataFrame:
         return self._folded(None, None)
 
-    def _folded(self, states: DataFrame | None, after: Offsets | None) -> DataFrame:
+    def _folded(self, states: DataFrame | None, after: Offsets | None, *, are_live: bool = False) -> DataFrame:
         behind = range_after(self._log, after)
         wanted = LogRange(behind.topic, behind.after, self._end)
         stored = read_stored(self._spark, self._spec, wanted)
-        folded = fold_events(states, stored, self._bounds, self._spec.spark.shuffle_partitions)
+        bounds = Bounds(self._log.begin(), are_states_live=are_live)
+        folded = fold_events(states, stored, bounds, self._spec.spark.shuffle_partitions)
         return folded.where(F.col("damage").isNull())
 
 

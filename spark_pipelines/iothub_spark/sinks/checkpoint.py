@@ -24,11 +24,11 @@ from iothub_spark.stores.rows import StateRow
 
 NAME = "iothub-checkpoint"
 
-_EXAMPLES = 20  # of what is damaged that are named
+_EXAMPLES = 5  # of damaged records that are named
 
 
 def write_checkpoint(spark: SparkSession, spec: Spec, folded: DataFrame, version: int) -> None:
-    """Write states under a version; the mark `written` then says how many, and what was left out."""
+    """Write states under a version; the mark `written` then says how many, and which damaged records were passed over."""
     spark.dataSource.register(CheckpointSink)
     options = {"spec": write_spec(spec), "version": str(version)}
     folded.write.format(NAME).options(**options).mode("append").save()

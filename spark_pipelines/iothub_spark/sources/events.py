@@ -3,16 +3,14 @@
 Knows the columns, not what an event means. Use `read_events` or `read_stored`: the bounds of the log are captured by the caller, once, and
 travel as options, so that every task and every retry reads the same.
 
-Events that nobody can read are rows with `damage`; an event of a newer program is refused by name, for whoever skipped it would lose it, but
-for places that are left out (`events.left_out`).
+Damaged events, which the hub passes over, too, are rows with `damage`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,18 +18,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
-from iothub.records.events import Event, Topic, decode_event
+from iothub.base.errors import CorruptRecordError
+from iothub.records.events import Topic, read_event
 from iothub.records.job_spec import Spec, parse_spec, write_spec
-from iothub.records.left_out import decode_at
 from iothub_spark.schemas.events import EVENTS, STORED_EVENTS
-from iothub_spark.stores.log import Log, LogRange, Page, Stretch
+from iothub_spark.stores.log import Log, LogRange, Page, StoredEvent, Stretch
 from iothub_spark.stores.opened import opened_log
 
 NAME = "iothub-events"
-
-Decode = Callable[[int, bytes], Event]
-Where = Callable[[int], str]
 
 _STORED = to_arrow_schema(STORED_EVENTS)
 _PARSED = to_arrow_schema(EVENTS)
@@ -96,7 +90,7 @@ class EventReader(DataSourceReader):
         self._range = LogRange(Topic[options["topic"]], after, upto)
         self._pieces = int(options["pieces"])
         self._keys = tuple(bytes.fromhex(key) for key in json.loads(options["keys"]))
-        self._batch = _stored if options["form"] == "stored" else _parsed
+        self._is_stored = options["form"] == "stored"
 
     def partitions(self) -> list[InputPartition]:
         return [Piece(stretch) for stretch in self._range.stretches(self._pieces)]
@@ -104,24 +98,38 @@ class EventReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piece):
             return  # a range without events has no piece; Spark asks for one all the same
-        stretch, topic = partition.stretch, self._range.topic
-        decode = partial(self._decoded, stretch.partition)
+        stretch = partition.stretch
         with opened_log(self._spec.events) as log:
-            where = partial(_where, log, stretch.partition, topic)
-            for page in log.read(stretch, topic, self._keys):
-                yield self._batch(page, stretch.partition, decode, where)
+            for page in log.read(stretch, self._range.topic, self._keys):
+                yield (
+                    _stored(page, stretch.partition) if self._is_stored else self._parsed(log, page, stretch.partition)
+                )
 
-    def _decoded(self, partition: int, offset: int, value: bytes) -> Event:
-        is_session = self._range.topic is Topic.SESSIONS
-        return decode_at(value, partition, offset, self._spec.left_out) if is_session else decode_event(value)
+    def _parsed(self, log: Log, page: Page, partition: int) -> pa.RecordBatch:
+        rows = [self._row(log, partition, stored) for stored in page]
+        return pa.RecordBatch.from_pylist(rows, schema=_PARSED)
+
+    def _row(self, log: Log, partition: int, stored: StoredEvent) -> dict[str, object]:
+        offset, key, value = stored
+        topic, partitions = self._range.topic, len(self._range.upto)
+        try:
+            event = read_event(value, key, partition, partitions, topic)
+        except CorruptRecordError as error:
+            damage = f"{log.where(partition, offset, topic)}: {error}"
+            return {"partition": partition, "offset": offset, "damage": damage}
+        return {
+            "partition": partition,
+            "offset": offset,
+            "tenant_id": event.tenant_id,
+            "client_id": event.client_id,
+            "type": event.type.word,
+            "epoch": event.epoch,
+            "at_ms": event.at_ms,
+            "facts": json.dumps(dict(event.facts), separators=(",", ":"), ensure_ascii=False),
+        }
 
 
-def _where(log: Log, partition: int, topic: Topic, offset: int) -> str:
-    return log.where(partition, offset, topic)
-
-
-def _stored(page: Page, partition: int, decode: Decode, where: Where) -> pa.RecordBatch:
-    del decode, where
+def _stored(page: Page, partition: int) -> pa.RecordBatch:
     offsets, keys, values = zip(*page, strict=True)
     return pa.RecordBatch.from_arrays(
         [
@@ -132,27 +140,3 @@ def _stored(page: Page, partition: int, decode: Decode, where: Where) -> pa.Reco
         ],
         schema=_STORED,
     )
-
-
-def _parsed(page: Page, partition: int, decode: Decode, where: Where) -> pa.RecordBatch:
-    rows = [_row(partition, offset, value, decode, where) for offset, _, value in page]
-    return pa.RecordBatch.from_pylist(rows, schema=_PARSED)
-
-
-def _row(partition: int, offset: int, value: bytes, decode: Decode, where: Where) -> dict[str, object]:
-    try:
-        event = decode(offset, value)
-    except FutureRecordError as error:
-        raise FutureRecordError(f"{where(offset)}: {error}") from error
-    except CorruptRecordError as error:
-        return {"partition": partition, "offset": offset, "damage": f"{where(offset)}: {error}"}
-    return {
-        "partition": partition,
-        "offset": offset,
-        "tenant_id": event.tenant_id,
-        "client_id": event.client_id,
-        "type": event.type.word,
-        "epoch": event.epoch,
-        "at_ms": event.at_ms,
-        "facts": json.dumps(dict(event.facts), separators=(",", ":"), ensure_ascii=False),
-    }

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from iothub.base.errors import BackendError, CorruptRecordError, NotFoundError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.events import Topic
-from iothub.records.layout import EVENT_TABLES
+from iothub.records.layout import EVENT_TABLES, EVENTS_FILE_VERSION
 from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
 
 BUSY_S = 30.0
@@ -34,6 +34,7 @@ class SqliteLog:
             raise NotFoundError(f"{path}: there is no event log yet: the first `iothub serve` makes it")
         self._path = path
         self._connection = connect(path, is_read_only=True)
+        require_version(self._connection, path, EVENTS_FILE_VERSION)
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         with errors_translated(self._path):
@@ -88,6 +89,17 @@ def trim(path: Path, upto: int) -> int:
             removed += count
             time.sleep(_PAUSE_S)
     return removed
+
+
+def require_version(connection: sqlite3.Connection, path: Path, known: int) -> int:
+    """Return the schema version of a file. Raises ConflictError: a newer program has written it."""
+    with errors_translated(path):
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > known:
+        raise ConflictError(
+            f"{path.name} has schema version {version}, this program knows up to {known}: use the program that the hub runs"
+        )
+    return version
 
 
 def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:

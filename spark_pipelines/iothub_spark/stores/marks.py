@@ -18,7 +18,7 @@ _KEPT, _WRITTEN = "checkpoint/", "written/"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the tasks of a run have written under a version. `examples`: some of the events that nobody can read."""
+    """What the tasks of a run have written under a version. `examples`: some of the damaged records that were passed over."""
 
     rows: int
     checksum: int

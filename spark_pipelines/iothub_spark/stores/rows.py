@@ -47,7 +47,7 @@ class Checkpoints(Protocol):
     """Versions of checkpoints, the pointer, and marks. All methods block and raise BackendError."""
 
     def pointer(self) -> Pointer | None:
-        """Which version counts. Raises CorruptRecordError, FutureRecordError."""
+        """Which version counts. Raises CorruptRecordError."""
 
     def move(self, expected: Pointer | None, to: Pointer) -> bool:
         """Let another version count if `expected` does now; durable when it returns."""
@@ -58,7 +58,7 @@ class Checkpoints(Protocol):
     def parts(self, version: int, pieces: int) -> list[Part]: ...
 
     def rows(self, version: int, part: Part) -> Iterator[StateRow]:
-        """Yield the rows of a part, ascending. Raises CorruptRecordError, FutureRecordError."""
+        """Yield the rows of a part, ascending. Raises CorruptRecordError."""
 
     def get(self, version: int, keys: list[tuple[int, str]]) -> list[StateRow]: ...
 

@@ -27,7 +27,7 @@ from iothub.records.layout import (
     STATE_COLUMN,
     STATES_TABLE,
     decode_applied,
-    decode_state_cell,
+    decode_state_row,
     hbase_table,
     missing_tables,
 )
@@ -138,11 +138,9 @@ class HBaseStates:
 
     def rows(self, part: Part) -> Iterator[StateRow]:
         for key, value in self._table.scan(part, STATE_COLUMN):
-            tenant_id, client_id = row_keys.session_of_state(key)
-            where = f"table {self._table.name}, session {tenant_id}/{client_id}"
-            offset, record = decode_state_cell(value, where)
-            if record:
-                yield StateRow(tenant_id, client_id, offset, record)
+            row = StateRow(*decode_state_row(key, value))
+            if row.record:
+                yield row
 
     def close(self) -> None:
         self._table.close()

@@ -19,13 +19,13 @@ from iothub.records.layout import (
     APPLIED_TABLE,
     CHECKPOINT_TABLE,
     CHECKPOINTS_FILE,
-    CHECKPOINTS_FILE_UPGRADES,
     CHECKPOINTS_FILE_VERSION,
     MARK_TABLE,
     POINTER_TABLE,
+    STATE_FILE_VERSION,
     STATE_TABLE,
 )
-from iothub_spark.stores.log_sqlite import connect, errors_translated
+from iothub_spark.stores.log_sqlite import connect, errors_translated, require_version
 from iothub_spark.stores.rows import Offsets, Part, StateRow
 
 _PAGE = 5_000  # rows per statement, and per commit
@@ -41,6 +41,7 @@ class SqliteStates:
             raise NotFoundError(f"{path}: there are no session states yet: the first `iothub serve` makes them")
         self._path = path
         self._connection = connect(path, is_read_only=True)
+        require_version(self._connection, path, STATE_FILE_VERSION)
 
     def applied(self) -> Offsets:
         with errors_translated(self._path):
@@ -153,19 +154,10 @@ class SqliteCheckpoints:
         self._connection.close()
 
     def _prepare(self) -> None:
-        """Make the tables, or those that a file of an older program lacks."""
+        """Make the tables of a new file."""
         self._connection.execute("BEGIN IMMEDIATE")
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version > CHECKPOINTS_FILE_VERSION:
-            self._connection.execute("ROLLBACK")
-            raise ConflictError(
-                f"{self._path.name} has schema version {version}, this program knows up to {CHECKPOINTS_FILE_VERSION}: "
-                "use the program that the hub runs"
-            )
-        statements: tuple[str, ...] = CHECKPOINTS_FILE if version == 0 else ()
-        for step in range(version or CHECKPOINTS_FILE_VERSION, CHECKPOINTS_FILE_VERSION):
-            statements += CHECKPOINTS_FILE_UPGRADES[step]
-        for statement in statements:
+        version = require_version(self._connection, self._path, CHECKPOINTS_FILE_VERSION)
+        for statement in CHECKPOINTS_FILE if version == 0 else ():
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA user_version={CHECKPOINTS_FILE_VERSION}")
         self._connection.execute("COMMIT")

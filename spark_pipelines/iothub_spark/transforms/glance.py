@@ -3,20 +3,18 @@
 Knows the stored form of every session event, and no state. What does not match to the last byte is decoded.
 
 Theory: a decoded event costs many times a regular expression, and most events of a log only say that a device came and went. A pattern here accepts
-nothing that `decode_event` would refuse: strings are printable ASCII without escapes, numbers have a canonical form, facts stand in the order in
+nothing that `read_event` would refuse: strings are printable ASCII without escapes, numbers have a canonical form, facts stand in the order in
 which `iothub.records.events` writes them. A fact that these patterns do not know makes an event slow, never wrong.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, auto
 
-from iothub.base.errors import CorruptRecordError
-from iothub.records.events import Event, EventType, decode_event
+from iothub.records.events import EventType, partition_of, read_event
 
 
 class Does(IntEnum):
@@ -107,16 +105,18 @@ _PLAIN_KEY = re.compile(rb"(0|[1-9][0-9]{0,8})/([ !#-\[\]-~]*)")
 
 
 class Session:
-    """Reads the events of one key."""
+    """Reads the events of one key in a log with so many partitions."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, partitions: int) -> None:
         self._key = key
+        self._partitions = partitions
+        self._home = partition_of(key.decode(errors="replace"), partitions)
         found = _PLAIN_KEY.fullmatch(key)
         self._middle = found and b'","tenant":%b,"client":"%b","epoch":' % (found[1], found[2])
 
-    def glance(self, offset: int, value: bytes) -> Glance:
-        """Raises CorruptRecordError, FutureRecordError: as `decode_event`, and for an event that stands under another session's key."""
-        if self._middle:
+    def glance(self, partition: int, offset: int, value: bytes) -> Glance:
+        """Raises as `read_event`."""
+        if self._middle and partition == self._home:
             head, _, rest = value.partition(self._middle)
             known = _PATTERNS.get(head)
             if known is not None:
@@ -133,14 +133,10 @@ class Session:
                         found[hub] is not None,
                         expiry > 0 and found[expiry] is not None,
                     )
-        return self._decoded(offset, value)
+        return self._decoded(partition, offset, value)
 
-    def _decoded(self, offset: int, value: bytes) -> Glance:
-        event = decode_event(value)
-        if event.key.encode() != self._key:
-            raise CorruptRecordError("damaged event (it stands under the key of another session)")
-        if event.type is EventType.WILL_SET:
-            _require_octets(event)
+    def _decoded(self, partition: int, offset: int, value: bytes) -> Glance:
+        event = read_event(value, self._key, partition, self._partitions)
         facts = event.facts
         return Glance(
             offset,
@@ -152,12 +148,3 @@ class Session:
             bool(facts.get("hub")),
             facts.get("session_expiry_s") is not None,
         )
-
-
-def _require_octets(event: Event) -> None:
-    """What the fold decodes must be decodable."""
-    try:
-        for name in ("payload", "properties"):
-            base64.b64decode(str(event.facts[name]))
-    except ValueError as error:
-        raise CorruptRecordError("damaged event (a will.set whose octets are not base64)") from error

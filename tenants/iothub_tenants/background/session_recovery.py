@@ -10,7 +10,7 @@ come, and what they have begun is not to be taken for what nobody has (!).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -98,11 +98,8 @@ class Awakening:
         self._bounds = bounds
         self._run = run
 
-    async def load(self, states: Iterable[SessionState], unrestored: Collection[int] = ()) -> int:
-        """Adopt all living sessions; drop the queues that belong to none. Returns how many sessions there are.
-
-        `unrestored`: tenants of sessions that could not be read; which queues are theirs is not known, so all are kept.
-        """
+    async def load(self, states: Iterable[SessionState]) -> int:
+        """Adopt all living sessions; drop the queues that belong to none. Returns how many sessions there are."""
         by_tenant: dict[int, list[SessionState]] = {}
         for state in states:
             by_tenant.setdefault(state.tenant_id, []).append(state)
@@ -112,12 +109,10 @@ class Awakening:
             find = partial(run, "accounts.tenant", self._registry.tenant_by_id, tenant_id)
             record = await self._patiently(find)
             if record is not None:
-                loaded += await self._adopt_all(
-                    record, by_tenant.get(tenant_id, []), are_all=tenant_id not in unrestored
-                )
+                loaded += await self._adopt_all(record, by_tenant.get(tenant_id, []))
         return loaded
 
-    async def _adopt_all(self, record: TenantRecord, states: list[SessionState], *, are_all: bool) -> int:
+    async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
         listed = await self._patiently(lambda: self._queues.list_queues(record.id))
         queues = {queue.queue_id for queue in listed}
         kept = [state for state in states if state.queue_id in queues]
@@ -134,8 +129,7 @@ class Awakening:
                 for state in kept:
                     self._adopt(broker, state)
             await self._patiently(lambda: self._bounds.obey(broker, listed))  # limits may have changed while no hub ran
-        if are_all:
-            await self._drop(queues.difference(state.queue_id for state in kept))
+        await self._drop(queues.difference(state.queue_id for state in kept))
         return len(kept)
 
     async def _drop(self, queue_ids: Iterable[int]) -> None:

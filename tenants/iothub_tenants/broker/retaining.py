@@ -1,7 +1,7 @@
 """One tenant's retained messages: which topics there are, whether new ones may come, and their replay to a new subscription.
 
-Knows no driver: bodies are fetched through an injected store, a page at a time. One that nobody can read is kept, counted as dropped for
-whoever should get it, and told (`unreadable`).
+Knows no driver: bodies are fetched through an injected store, a page at a time. A damaged one is counted, and dropped for whoever should get it; it
+stays until its topic gets another one or somebody deletes it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from iothub.engine.plane import Plane
 from iothub.engine.replay import Running
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session, TenantPlane
+from iothub.records.message import decode_message
+from iothub_services.damaged import OnDamage
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.retained.index import Matches, RetainedIndex
-from iothub_services.retained.port import RetainedBody, RetainedTopic, message_in
-from iothub_tenants.broker.unreadable import UnreadableRetained
+from iothub_services.retained.port import RetainedBody, RetainedTopic
 
 SLICE = 256  # bodies fetched at once
 PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that reads slowly
 NODES = 1024  # of the index looked at in one go
-
+STORE = "retained"  # by which damaged messages are counted
+_SHOWN = 100  # bytes of a Topic Name
 
 Progress = Callable[[int, int], Awaitable[None]]
 """`await progress(done, of)`: how far a long piece of work is."""
@@ -58,7 +60,7 @@ class Retaining:
         store: RetainedReads,
         ledger: LocalLedger,
         clock: Clock,
-        unreadable: UnreadableRetained,
+        on_damage: OnDamage,
     ) -> None:
         self._tenant = tenant
         self._tenant_id = tenant.tenant_id
@@ -66,7 +68,7 @@ class Retaining:
         self._store = store
         self._ledger = ledger
         self._clock = clock
-        self._unreadable = unreadable
+        self._on_damage = on_damage
         self._index = RetainedIndex()
         self._newest = 0  # the highest version heard of
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
@@ -89,8 +91,6 @@ class Retaining:
         for topic in topics:
             self._index.put(topic)
             self._newest = max(self._newest, topic.version)
-            if topic.unreadable:
-                self._cannot_read(topic.topic, topic.unreadable)
             if topic.topic not in self._sizes:
                 self._sizes[topic.topic] = topic.size
                 self._ledger.restore(Quota.RETAINED_MESSAGES, 1)
@@ -116,7 +116,6 @@ class Retaining:
         """A write is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
         self._newest = max(self._newest, version)
-        self._unreadable.forget(self._tenant_id, topic)
         if size:
             self._arrived(topic)
             self._correct(topic, size)
@@ -139,7 +138,6 @@ class Retaining:
         entry = self._index.get(topic)
         if entry is not None:
             self._index.remove(topic, entry.version)
-        self._unreadable.forget(self._tenant_id, topic)
         self._give_back(topic)
 
     def _arrived(self, topic: bytes) -> None:
@@ -216,36 +214,13 @@ class Retaining:
         return [message for message in messages if not 0.0 < message.expires_at <= now]
 
     def _message(self, body: RetainedBody) -> Message | None:
-        """None: nobody can read it. Better one message less than a wrong one."""
+        """None: it is damaged."""
         try:
             return _message_of(body)
         except CorruptRecordError as error:
-            self._cannot_read(body.topic, str(error))
+            topic = body.topic[:_SHOWN].decode(errors="replace")
+            self._on_damage(STORE, f"tenant {self._tenant.name}, topic {topic!r}", str(error))
             return None
-
-    def _cannot_read(self, topic: bytes, why: str) -> None:
-        self._unreadable.found(self._tenant_id, self._tenant.name, topic, why)
-
-    async def look_again(self, topics: Sequence[bytes]) -> None:
-        """See whether messages that could not be read can be now, or are gone: somebody else may have seen to it. Raises BackendError."""
-        before = [self._index.get(topic) for topic in topics]
-        found = {body.topic: body for body in await self._store.fetch(self._tenant_id, topics)}
-        for topic, entry in zip(topics, before, strict=True):
-            body = found.get(topic)
-            if self._index.get(topic) is not entry:
-                continue  # what was read may be older
-            if body is None:
-                self.gone(topic)
-            elif self._message(body) is not None:
-                self._unreadable.forget(self._tenant_id, topic)
-                self._take_over(body)
-
-    def _take_over(self, body: RetainedBody) -> None:
-        size = len(body.body)
-        self._index.put(RetainedTopic(body.topic, body.version, body.expires_at_ms, size))
-        self._newest = max(self._newest, body.version)
-        if body.topic not in self._coming:
-            self._correct(body.topic, size)
 
     async def delete(self, topic_filter: bytes, on_progress: Progress | None = None) -> int:
         """Delete all that match; returns how many there were."""
@@ -285,7 +260,7 @@ class _Pages:
 
 def _message_of(body: RetainedBody) -> Message:
     """Decode a stored message. Raises CorruptRecordError."""
-    stored = message_in(body)
+    stored = decode_message(body.body)
     return Message(
         stored.topic,
         stored.payload,

@@ -1,7 +1,4 @@
-"""Records of a newer program in the files of a running hub: what can be read arrives, and the hub says what cannot.
-
-In a queue it is passed over as a damaged one; a retained message is kept until it is replaced or deleted.
-"""
+"""A damaged message in a queue of a running hub: its session gets all others, and the hub says so."""
 
 from __future__ import annotations
 
@@ -68,64 +65,4 @@ def test_damaged_message_in_a_queue_is_passed_over(hub: Hub) -> None:
     assert "damaged records are skipped" in hub.log
     with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
         assert 'iothub_messages_dropped_total{reason="store_failed"} 1' in answer.read().decode()
-    assert "Traceback" not in hub.log
-
-
-def test_stray_event_of_a_newer_program_is_left_out_by_a_setting(hub: Hub) -> None:
-    """Without it no start goes past it; with it the sessions are there, those behind it too, and an alarm says what is left out."""
-    hub.start()
-    with RawClient(hub.ports["tcp"]) as sleeper:
-        sleeper.connect(SESSION, "acme/dev1", clean=False)
-        sleeper.subscribe(("to/sleeper", 1))
-    assert hub.stop() == 0
-    with closing(sqlite3.connect(hub.data_dir / "events.db")) as connection, connection:
-        newest = "FROM session_event ORDER BY offset DESC LIMIT 1"
-        newer = "CAST(replace(value, '\"v\":1', '\"v\":9') AS BLOB)"
-        stray = connection.execute(f"INSERT INTO session_event (key, value) SELECT key, {newer} {newest}").lastrowid
-        connection.execute(
-            f"INSERT INTO session_event (key, value) SELECT key, value FROM session_event WHERE offset = {stray} - 1"
-        )
-    place = f"0:{stray}"
-
-    refused = hub.start_impatiently()
-    assert refused.returncode == 4
-    assert f'events.left_out = ["{place}"]' in refused.stderr
-    hub.environment = {"IOTHUB_EVENTS__LEFT_OUT": place}
-    hub.start()
-
-    assert told(hub, "alarm raised") == ["event_corrupt"]
-    assert "left out by events.left_out" in hub.log
-    with RawClient(hub.ports["tcp"]) as sleeper:
-        assert sleeper.connect(SESSION, "acme/dev1", clean=False).session_present
-    assert hub.stop() == 0
-    hub.start()
-    assert hub.stop() == 0
-
-
-def test_retained_message_of_a_newer_program_is_named_and_kept(hub: Hub) -> None:
-    """The others come; what is published in its place ends the alarm."""
-    hub.start()
-    with RawClient(hub.ports["tcp"]) as publisher:
-        publisher.connect("publisher", "acme/dev2")
-        for number, topic in enumerate(("kept/one", "kept/two"), 1):
-            publisher.publish(topic, topic.encode(), 1, number, retain=True)
-    assert hub.stop() == 0
-    with closing(sqlite3.connect(hub.data_dir / "retained.db")) as connection, connection:
-        connection.execute(
-            "UPDATE retained SET body = CAST(x'07' || substr(body, 2) AS BLOB) WHERE topic = x'6b6570742f6f6e65'"
-        )
-    hub.start()
-
-    with RawClient(hub.ports["tcp"]) as client:
-        client.connect("reader", "acme/dev1")
-        client.subscribe(("kept/#", 1))
-        assert received(client) == b"kept/two"
-        client.expect_nothing(0.5)
-        assert told(hub, "alarm raised") == ["retained_unreadable"]
-        assert "a retained message cannot be read, nobody gets it" in hub.log
-        assert [row["name"] for row in hub.rows("retain", "list", "acme")] == ["kept/one", "kept/two"]
-
-        client.publish("kept/one", b"new", 1, 9, retain=True)
-        assert received(client) == b"new"
-        assert told(hub, "alarm cleared") == ["retained_unreadable"]
     assert "Traceback" not in hub.log

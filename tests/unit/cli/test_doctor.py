@@ -83,14 +83,14 @@ def test_running_hub_is_asked_for_its_alarms(cli: Cli) -> None:
     assert (rows["alarm store_corrupt"]["state"], rows["alarm store_corrupt"]["advice"]) == ("FAIL", "See.")
 
 
-def test_event_that_keeps_the_next_start_from_beginning_is_found(acme: Cli) -> None:
+def test_file_of_a_newer_program_is_found_before_the_start_is_refused(acme: Cli) -> None:
     acme.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT)
     with left_behind(DataDir(acme.data_dir)) as written:
         written.log.append([events.session_discarded(Subject(1, "c1", 3, 1), reason="why")])
     with sqlite3.connect(acme.data_dir / "events.db") as connection:
-        connection.execute("UPDATE session_event SET value = CAST(replace(value, '\"v\":1', '\"v\":2') AS BLOB)")
+        connection.execute("PRAGMA user_version = 99")
 
     rows = {row["name"]: row for row in acme("doctor", "--json", code=1).json}
 
-    assert rows["stored data"]["state"] == "FAIL"
-    assert "event of format version 2" in rows["stored data"]["text"]
+    assert rows["events.db"]["state"] == "FAIL"
+    assert "schema version 99, this program knows up to 1" in rows["events.db"]["text"]

@@ -56,7 +56,7 @@ def taken_port() -> Iterator[int]:
 
 
 def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
-    findings = found(*machine.looks(data_dir, Config(), [data_dir.queues]))
+    findings = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))
 
     assert {each.state for name, each in findings.items() if name != "clock"} == {State.OK}
     assert findings["hub"].text == "none runs on this data directory"
@@ -67,7 +67,7 @@ def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
 def test_low_disk_is_a_warning(data_dir: DataDir) -> None:
     settings = replace(Config(), alarms=replace(Config().alarms, disk_free=1 << 50))
 
-    finding = found(*machine.looks(data_dir, settings, []))["data directory"]
+    finding = found(*machine.looks(data_dir, settings, {}))["data directory"]
 
     assert finding.state is State.WARN
     assert "alarms.disk_free" in finding.advice
@@ -76,7 +76,7 @@ def test_low_disk_is_a_warning(data_dir: DataDir) -> None:
 def test_damaged_file_fails_with_what_to_do(data_dir: DataDir) -> None:
     data_dir.queues.write_bytes(b"not a database" * 100)
 
-    finding = found(*machine.looks(data_dir, Config(), [data_dir.queues]))["queues.db"]
+    finding = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))["queues.db"]
 
     assert finding.state is State.FAIL
     assert "restore it from a backup" in finding.advice
@@ -88,7 +88,7 @@ def test_whole_file_shows_its_schema(data_dir: DataDir) -> None:
         connection.execute("PRAGMA user_version = 3")
     connection.close()
 
-    finding = found(*machine.looks(data_dir, Config(), [data_dir.queues]))["queues.db"]
+    finding = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))["queues.db"]
 
     assert (finding.state, finding.text) == (State.OK, "8.0 KiB, schema version 3")
 
@@ -96,7 +96,7 @@ def test_whole_file_shows_its_schema(data_dir: DataDir) -> None:
 def test_pepper_that_others_can_read_fails(data_dir: DataDir) -> None:
     os.chmod(data_dir.pepper_file, 0o644)
 
-    assert "chmod 600" in found(*machine.looks(data_dir, Config(), []))["pepper"].text
+    assert "chmod 600" in found(*machine.looks(data_dir, Config(), {}))["pepper"].text
 
 
 @pytest.mark.parametrize(

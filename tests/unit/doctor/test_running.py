@@ -7,12 +7,12 @@ import pytest
 from iothub.doctor import running
 from iothub.doctor.findings import State
 
-NEWER = {
-    "name": "store_newer",
+FAILED = {
+    "name": "store_failed",
     "severity": "critical",
     "subject": "state",
-    "detail": "event of format version 99",
-    "advice": "Upgrade.",
+    "detail": "no answer",
+    "advice": "Look at it.",
 }
 HIGH = {"name": "memory_high", "severity": "warning", "subject": "", "detail": "91%", "advice": "Look."}
 
@@ -47,12 +47,12 @@ def test_readiness_is_a_line(facts: dict[str, object], state: State, text: str) 
 
 def test_every_alarm_is_a_line_with_its_remedy() -> None:
     """A critical one is a failure."""
-    _, newer, high = running.findings({"state": "running", "ready": True, "alarms": [NEWER, HIGH]})
+    _, failed, high = running.findings({"state": "running", "ready": True, "alarms": [FAILED, HIGH]})
 
-    assert (newer.name, newer.state, newer.text, newer.advice) == (
-        "alarm store_newer",
+    assert (failed.name, failed.state, failed.text, failed.advice) == (
+        "alarm store_failed",
         State.FAIL,
-        "event of format version 99 (state)",
-        "Upgrade.",
+        "no answer (state)",
+        "Look at it.",
     )
     assert (high.state, high.text) == (State.WARN, "91%")

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError, UnavailableError
+from iothub.base.errors import BackendError, UnavailableError
 from iothub.records.events import Event, Subject, session_expired
 from iothub.testing.clock import ManualClock
 from iothub_services.events.follower import Follower
 from iothub_services.events.memory import MemoryEvents
-from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets
+from iothub_services.events.port import DamagedEvent, LoggedEvent, Offsets
 
 
 class Log(MemoryEvents):
-    """`error`: what the next reading raises; `during`: what happens while its end is asked."""
+    """`error`: what the next reading raises; `damaged`: what is damaged; `during`: what happens while its end is asked."""
 
     def __init__(self) -> None:
         super().__init__(2)
         self.error: Exception | None = None
+        self.damaged: list[DamagedEvent] = []
         self.during: Callable[[], None] | None = None
 
     def end(self, *args: Any) -> Offsets:
@@ -29,11 +29,12 @@ class Log(MemoryEvents):
             self.during()
         return super().end(*args)
 
-    def read(self, *args: Any) -> list[LoggedEvent]:
+    def read(self, *args: Any) -> list[LoggedEvent | DamagedEvent]:
         error, self.error = self.error, None
         if error is not None:
             raise error
-        return super().read(*args)
+        places = {(each.partition, each.offset): each for each in self.damaged}
+        return [places.get((logged.partition, logged.offset), logged) for logged in super().read(*args)]
 
 
 class Desk:
@@ -44,7 +45,7 @@ class Desk:
         self.applied: list[str] = []
         self.known: list[float] = []
         self.alarms: list[tuple[str, str]] = []
-        self.damaged: list[str] = []
+        self.damaged: list[tuple[str, str, str]] = []
         self.failure: Exception | None = None
         self.follower = Follower(
             cast("Any", self.log),
@@ -54,7 +55,7 @@ class Desk:
             self.clock,
             on_known=self.known.append,
             on_alarm=lambda word, text: self.alarms.append((word, text)),
-            on_damage=lambda error: self.damaged.append(str(error)),
+            on_damage=lambda *record: self.damaged.append(record),
         )
 
     async def apply(self, page: list[Event]) -> None:
@@ -118,12 +119,11 @@ def test_one_round_answers_all_who_asked_before_it_and_none_who_asked_later() ->
     assert late[0].called
 
 
-@pytest.mark.parametrize("error", [BackendError("away", retryable=True), CorruptRecordError("of the future")])
-def test_log_that_cannot_be_read_raises_an_alarm_and_nothing_is_known(error: Exception) -> None:
+def test_log_that_cannot_be_read_raises_an_alarm_and_nothing_is_known() -> None:
     """When it can be read again, it goes on from where it was."""
     desk = Desk()
     desk.write("a")
-    desk.log.error = error
+    desk.log.error = BackendError("away", retryable=True)
 
     assert not desk.follower.round()
     assert (desk.known, desk.alarms[-1][0], desk.applied) == ([], "follower_failing", [])
@@ -131,23 +131,6 @@ def test_log_that_cannot_be_read_raises_an_alarm_and_nothing_is_known(error: Exc
 
     assert desk.applied == ["a"]
     assert desk.alarms[-1] == ("follower_failing", "")
-
-
-def test_event_of_a_newer_program_is_an_alarm_of_its_own() -> None:
-    """To be upgraded is not to be down; when it is down as well, one takes the place of the other."""
-    desk = Desk()
-    desk.write("a")
-    for error in (FutureRecordError("event of format version 2"), BackendError("away", retryable=True)):
-        desk.log.error = error
-        assert not desk.follower.round()
-    assert desk.follower.round()
-
-    assert [(word, bool(text)) for word, text in desk.alarms] == [
-        ("follower_newer", True),
-        ("follower_newer", False),
-        ("follower_failing", True),
-        ("follower_failing", False),
-    ]
 
 
 def test_page_that_could_not_be_applied_is_read_again() -> None:
@@ -160,16 +143,17 @@ def test_page_that_could_not_be_applied_is_read_again() -> None:
     assert desk.applied == ["a"]
 
 
-def test_damaged_event_is_skipped_with_an_alarm() -> None:
+def test_damaged_event_is_counted_and_passed_over() -> None:
+    """Once, and what is behind it is applied."""
     desk = Desk()
-    desk.write("a")
+    desk.write("a", "a")
     partition = next(at for at, offset in enumerate(desk.log.end()) if offset)
-    desk.log.error = DamagedEventError("damaged", partition=partition, offset=1)
+    desk.log.damaged = [DamagedEvent(partition, 1, "why")]
 
-    assert desk.follower.round()
+    assert [desk.follower.round(), desk.follower.round()] == [True, True]
 
-    assert (desk.applied, desk.alarms) == ([], [("event_corrupt", "damaged: skipped")])
-    assert desk.damaged == ["damaged"]
+    assert (desk.applied, desk.alarms) == (["a"], [])
+    assert desk.damaged == [("events", f"{partition}:1", "why")]
 
 
 def test_who_waits_hears_when_the_hub_ends() -> None:

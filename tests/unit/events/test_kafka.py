@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from kafka.structs import TopicPartition
 
-from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
-from iothub.records.events import Event, Topic, encode_event, partition_of
-from iothub.testing.event_contract import CASES, Case, event, sample
+from iothub.base.errors import BackendError, ConflictError, NotFoundError
+from iothub.records.events import Event, Topic, encode_event
+from iothub.testing.event_contract import CASES, Case, event, refuse_damage, sample
 from iothub_services.events.kafka.log import KafkaEvents
-from iothub_services.events.port import NOWHERE, DamagedEventError, FutureEventError, Offsets, raised
-from iothub_services.events.reading import read_between, refuse_damage
+from iothub_services.events.port import NOWHERE, DamagedEvent, LoggedEvent, raised
+from iothub_services.events.reading import read_between
 from tests.support.fake_kafka import SETTINGS, FakeCluster, FakeConsumer
 
 LOG = "iothub.session-events"
@@ -92,12 +92,12 @@ def test_damaged_events_are_named_one_by_one(cluster: FakeCluster, log: KafkaEve
     records = cluster.topics[LOG].partitions[0]
     records[1] = b"damaged"
     records[3] = b""
-    found: list[DamagedEventError] = []
+    found: list[DamagedEvent] = []
 
     read = list(read_between(log, NOWHERE, log.end(), found.append))
 
-    assert [(error.partition, error.offset) for error in found] == [(0, 2), (0, 4)]
-    assert str(found[0]) == f"topic {LOG}, partition 0, Kafka's offset 1: damaged event (it is not JSON)"
+    assert [(damaged.partition, damaged.offset) for damaged in found] == [(0, 2), (0, 4)]
+    assert found[0].reason == f"topic {LOG}, partition 0, Kafka's offset 1: damaged event (it is not JSON)"
     assert len(read) == len(whole) - 2
 
 
@@ -108,18 +108,18 @@ def test_event_in_a_wrong_partition_is_not_folded(cluster: FakeCluster, log: Kaf
     away = (home + 1) % 3
     cluster.keys[encode_event(event(2, "c"))] = logged.event.key.encode()
     cluster.topics[LOG].partitions[away] += [encode_event(event(2, "c"))] * 2
-    found: list[DamagedEventError] = []
+    found: list[DamagedEvent] = []
 
     assert list(read_between(log, NOWHERE, log.end(), found.append)) == [logged]
-    assert [(error.partition, error.offset) for error in found] == [(away, 1), (away, 2)]
-    assert str(found[1]) == (
-        f"topic {LOG}, partition {away}, Kafka's offset 1: event in the wrong partition: its key belongs to partition {home}"
+    assert [(damaged.partition, damaged.offset) for damaged in found] == [(away, 1), (away, 2)]
+    assert found[1].reason == (
+        f"topic {LOG}, partition {away}, Kafka's offset 1: damaged event (its key belongs to partition {home})"
     )
 
     (counted,) = log.append([sample(1)])
     records = cluster.topics[STATISTICS].partitions
     records[(counted.partition + 1) % 3].append(records[counted.partition][0])
-    assert len(log.read(NOWHERE, 9, Topic.ANALYTICS)) == 2
+    assert all(isinstance(entry, LoggedEvent) for entry in log.read(NOWHERE, 9, Topic.ANALYTICS))
 
 
 def test_text_that_cannot_be_stored_is_damage(cluster: FakeCluster, log: KafkaEvents) -> None:
@@ -127,11 +127,13 @@ def test_text_that_cannot_be_stored_is_damage(cluster: FakeCluster, log: KafkaEv
     log.open()
     cluster.topics[LOG].partitions[0].append(encode_event(event(1, "caf\u00e9")).replace("\u00e9".encode(), b"\\ud800"))
 
-    with pytest.raises(DamagedEventError, match=r"offset 0: damaged event .* has half a character"):
-        log.read(NOWHERE, 9)
+    (entry,) = log.read(NOWHERE, 9)
+
+    assert isinstance(entry, DamagedEvent)
+    assert "half a character" in entry.reason
 
 
-@pytest.mark.parametrize(("key", "words"), [(None, "no key"), (b"7/other", "the key of another session")])
+@pytest.mark.parametrize(("key", "words"), [(None, "without a key"), (b"7/other", "under the key of another session")])
 def test_session_event_under_another_key_is_damaged(
     cluster: FakeCluster, log: KafkaEvents, key: bytes | None, words: str
 ) -> None:
@@ -139,9 +141,12 @@ def test_session_event_under_another_key_is_damaged(
     log.append([event(1, "c"), sample(1)])
     cluster.keys = {} if key is None else dict.fromkeys(cluster.keys, key)
 
-    with pytest.raises(DamagedEventError, match=f"Kafka's offset 0: event of 7/c under {words}"):
-        log.read(NOWHERE, 9)
-    assert len(log.read(NOWHERE, 9, Topic.ANALYTICS)) == 1
+    (entry,) = log.read(NOWHERE, 9)
+    (statistics,) = log.read(NOWHERE, 9, Topic.ANALYTICS)
+
+    assert isinstance(entry, DamagedEvent)
+    assert entry.reason.endswith(f"Kafka's offset 0: damaged event (event of 7/c {words})")
+    assert isinstance(statistics, LoggedEvent)
 
 
 def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
@@ -160,7 +165,7 @@ def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
 
     monkeypatch.setattr(FakeConsumer, "poll", counted)
     for _ in range(2):
-        found: list[DamagedEventError] = []
+        found: list[DamagedEvent] = []
         read = list(read_between(log, NOWHERE, log.end(), found.append))
 
         assert sorted(each.event.at_ms for each in read) == sorted(each.event.at_ms for each in whole)
@@ -168,69 +173,6 @@ def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
             (partition, offset) for partition in range(3) for offset in range(2, 502)
         ]
     assert len(polls) < 20
-
-
-def test_event_of_a_newer_program_is_refused(cluster: FakeCluster, log: KafkaEvents) -> None:
-    """By name, never skipped."""
-    log.open()
-    cluster.topics[LOG].partitions[0].append(encode_event(event(1)).replace(b'"v":1', b'"v":2'))
-
-    with pytest.raises(FutureEventError, match="Kafka's offset 0: event of format version 2") as caught:
-        log.read(NOWHERE, 9)
-    assert (caught.value.partition, caught.value.offset) == (0, 1)
-
-
-def test_event_of_a_newer_program_that_is_left_out_is_a_damaged_one(cluster: FakeCluster, log: KafkaEvents) -> None:
-    """At its place in the log, not at Kafka's offset; the others stay refused, and what can be read is read wherever it stands."""
-    log.open()
-    newer = encode_event(event(1)).replace(b'"v":1', b'"v":2')
-    name = next(name for name in map(str, range(99)) if partition_of(event(1, name).key, 3) == 0)
-    cluster.topics[LOG].partitions[0] += [newer, newer]
-    log.append([event(7, name)])
-    with pytest.raises(FutureEventError, match=r'Kafka.s offset 0: .*: events.left_out = \["0:1"\]'):
-        log.read(NOWHERE, 9)
-
-    for places, refused in ((("0:1",), 2), (("0:2", "1:1", "0:0"), 1)):
-        lenient = KafkaEvents(SETTINGS, cluster=cluster, left_out=places)
-        with pytest.raises(FutureEventError) as caught:
-            list(read_between(lenient, NOWHERE, lenient.end(), lambda _: None))
-        assert (caught.value.partition, caught.value.offset) == (0, refused)
-
-    found: list[DamagedEventError] = []
-    lenient = KafkaEvents(SETTINGS, cluster=cluster, left_out=("0:1", "0:2", "0:3"))
-    assert [each.event.at_ms for each in read_between(lenient, NOWHERE, lenient.end(), found.append)] == [7]
-    assert [(each.partition, each.offset) for each in found] == [(0, 1), (0, 2)]
-    assert "Kafka's offset 1: event of format version 2" in str(found[1])
-    assert str(found[1]).endswith("; left out by events.left_out")
-
-
-def test_event_for_statistics_is_not_left_out(cluster: FakeCluster) -> None:
-    """Places are those of the session log."""
-    lenient = KafkaEvents(SETTINGS, cluster=cluster, left_out=[f"{partition}:1" for partition in range(9)])
-    lenient.append([sample(1)])
-    for records in cluster.topics[lenient._topics[Topic.ANALYTICS].name].partitions:
-        records[:] = [encode_event(sample(1)).replace(b'"v":1', b'"v":2')]
-
-    with pytest.raises(FutureEventError, match=r"upgrade it$"):
-        lenient.read(NOWHERE, 9, Topic.ANALYTICS)
-
-
-def test_other_partitions_are_read_beside_an_event_of_a_newer_program(cluster: FakeCluster, log: KafkaEvents) -> None:
-    """What comes there later, too, however often its own partition was tried, and with damage in a third one."""
-    log.open()
-    newer, damaged, lively = cluster.topics[LOG].partitions
-    newer.append(encode_event(event(1)).replace(b'"v":1', b'"v":2'))
-    damaged.append(b"damaged")
-    name = next(name for name in map(str, range(99)) if partition_of(event(1, name).key, 3) == 2)
-    after: Offsets = NOWHERE
-    for number in range(3):
-        log.append([event(number, name)])
-        (logged,) = log.read(after, 9)
-        after = raised(after, logged.partition, logged.offset)
-        assert (logged.event.at_ms, logged.offset) == (number, len(lively))
-        for _ in range(2):
-            with pytest.raises(CorruptRecordError):
-                log.read(after, 9)
 
 
 @pytest.mark.parametrize("tells_ids", [True, False])

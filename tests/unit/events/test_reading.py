@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-
 from iothub.records.events import Topic
-from iothub.testing.event_contract import event
+from iothub.testing.event_contract import event, refuse_damage
 from iothub_services.events.memory import MemoryEvents
-from iothub_services.events.port import NOWHERE, DamagedEventError, LoggedEvent, Offsets, raised, reached
-from iothub_services.events.reading import PAGE, read_between, refuse_damage
+from iothub_services.events.port import NOWHERE, DamagedEvent, LoggedEvent, Offsets, raised, reached
+from iothub_services.events.reading import PAGE, counted_by, read_between
 
 
 class DamagedEvents(MemoryEvents):
-    """Event 2 of partition 0 cannot be read."""
+    """Events 2 and 4 of partition 0 are damaged; a page has two."""
 
-    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
-        page = super().read(after, count, topic)
-        if page and (page[0].partition, page[0].offset) == (0, 2):
-            raise DamagedEventError("damaged", partition=0, offset=2)
-        return page[:1]
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent | DamagedEvent]:  # type: ignore[override]
+        page = super().read(after, count, topic)[:2]
+        return [DamagedEvent(0, each.offset, f"why {each.offset}") if each.offset in (2, 4) else each for each in page]
 
 
 def test_reading_goes_over_many_pages() -> None:
@@ -39,23 +35,16 @@ def test_reading_ends_where_the_log_does_although_more_was_wanted() -> None:
     assert list(read_between(log, (1,), (1,), refuse_damage)) == []
 
 
-def test_damaged_event_is_told_and_left_out() -> None:
+def test_damaged_events_are_counted_and_passed_over() -> None:
+    """Also the last one of a page, and of the log."""
     log = DamagedEvents()
     log.append([event(number) for number in range(4)])
-    told: list[DamagedEventError] = []
+    counted: list[tuple[str, str, str]] = []
 
-    found = list(read_between(log, NOWHERE, log.end(), told.append))
+    found = list(read_between(log, NOWHERE, log.end(), counted_by(lambda *record: counted.append(record))))
 
-    assert [each.offset for each in found] == [1, 3, 4]
-    assert [error.offset for error in told] == [2]
-
-
-def test_reader_may_refuse_damage() -> None:
-    log = DamagedEvents()
-    log.append([event(number) for number in range(4)])
-
-    with pytest.raises(DamagedEventError, match="damaged"):
-        list(read_between(log, NOWHERE, log.end(), refuse_damage))
+    assert [each.offset for each in found] == [1, 3]
+    assert counted == [("events", "0:2", "why 2"), ("events", "0:4", "why 4")]
 
 
 def test_offsets_that_are_missing_at_the_end_count_as_none() -> None:

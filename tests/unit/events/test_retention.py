@@ -81,16 +81,6 @@ def test_damaged_event_goes_with_the_old_ones(log: SqliteEvents, tmp_path: Path)
     assert left(log) == [3]
 
 
-def test_event_of_a_newer_program_stays_until_its_number_is_up(log: SqliteEvents) -> None:
-    """Nobody here can say when it happened."""
-    log.append([counted(at_ms) for at_ms in (1, 2)])
-    with log._database.transaction() as connection:
-        connection.execute("UPDATE analytics_event SET value = ?", (b'{"v":2}',))
-
-    assert trim_statistics(log, TrimStatistics(99, FAR)) == 0
-    assert trim_statistics(log, TrimStatistics(99, 1)) == 1
-
-
 def test_sessions_events_are_not_touched(log: SqliteEvents) -> None:
     log.append([Event(EventType.SESSION_EXPIRED, 1, "c", 1, 1), counted(1)])
 

@@ -18,7 +18,7 @@ from iothub.hub import cluster
 from iothub.hub.cluster import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
 from iothub.hub.wait_for_servers import Waiting
 from iothub.testing.clock import ManualClock
-from iothub_services.events.damage import untold
+from iothub_services.damaged import uncounted
 from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts import hubs
@@ -74,7 +74,7 @@ class Node:
             hbase=SimpleNamespace(thrift=("here:9090",)),
         )
         self.accounts, self.clock = store, ManualClock()
-        self.damaged_events = SimpleNamespace(found=untold)
+        self.damaged = uncounted
         self.reactor: Any = cast("Any", Reactor())
         self.reactor.callFromThread = lambda call: call()
         self.threads = SimpleNamespace(run=self.run)
@@ -187,11 +187,11 @@ def test_hub_says_why_nobody_may_publish(node: Node) -> None:
     node.pass_time(1, two)
     assert node.stores.held_back == ""
 
-    node.follower.on_alarm("follower_newer", "an event of format version 99")
+    node.follower.on_alarm("follower_failing", "no answer")
     node.pass_time(5, two)
-    assert node.stores.held_back == "an event of format version 99"
+    assert node.stores.held_back == "no answer"
 
-    node.follower.on_alarm("follower_newer", "")
+    node.follower.on_alarm("follower_failing", "")
     assert node.stores.held_back == "the session log could not be read up to its end for 6 s, and publishers wait"
 
     node.follower.round()

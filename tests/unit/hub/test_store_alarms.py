@@ -65,15 +65,11 @@ def test_checkpoint_that_was_of_no_use_is_no_damaged_store(alarms: Alarms) -> No
     assert raised(alarms) == []
 
 
-def test_what_a_newer_program_wrote_is_an_alarm_of_its_own(alarms: Alarms) -> None:
-    """Neither disk nor servers are to be looked at."""
-    tell = StoreAlarms(alarms)
-    tell("state_newer", "event of format version 2, this program knows 1: upgrade it")
+def test_damaged_record_is_an_alarm_of_its_own(alarms: Alarms) -> None:
+    """No file was put aside."""
+    StoreAlarms(alarms)("state_damaged", "session 7/c: damaged session state (it is not JSON)")
 
-    assert raised(alarms) == [(AlarmName.STORE_NEWER, "state")]
-    assert "upgrade this hub" in alarms.active()[0].name.advice
-    tell("state_newer", "")
-    assert raised(alarms) == []
+    assert raised(alarms) == [(AlarmName.RECORD_DAMAGED, "state")]
 
 
 def test_store_that_the_hub_lets_go_of_raises_nothing(alarms: Alarms) -> None:

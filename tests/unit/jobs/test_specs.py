@@ -52,7 +52,7 @@ def test_servers_are_told_with_their_security(tmp_path: Path) -> None:
     """Secrets by the names of their files."""
     spec = made(
         tmp_path,
-        '[events]\ndriver = "kafka"\nleft_out = ["3:4711"]\n[state]\ndriver = "hbase"\n'
+        '[events]\ndriver = "kafka"\n[state]\ndriver = "hbase"\n'
         '[kafka]\nbrokers = ["k:9092"]\ntopic_prefix = "hubs"\nsecurity_protocol = "SASL_SSL"\n'
         'sasl_username = "hub"\nsasl_password_file = "password"\nca_file = "ca.pem"\n'
         '[hbase]\nthrift = ["h:9090"]\nnamespace = "hubs"\n',
@@ -64,7 +64,6 @@ def test_servers_are_told_with_their_security(tmp_path: Path) -> None:
         3.0,
         KafkaSecurity("SASL_SSL", tmp_path / "ca.pem", sasl_username="hub", sasl_password_file=tmp_path / "password"),
     )
-    assert spec.left_out == ("3:4711",)
     assert spec.state == spec.checkpoints == HBaseTables((Endpoint("h", 9090),), "hubs", 10.0)
 
 

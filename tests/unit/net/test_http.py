@@ -104,23 +104,11 @@ def test_readyz_says_why_the_hub_is_not_ready(face: http.HttpFace, health: FakeH
     status, _, body = ask(face, "/readyz")
     assert (status, json.loads(body)) == (
         503,
-        {"ready": False, "reasons": ["listener ws is not open yet"], "warnings": []},
+        {"ready": False, "reasons": ["listener ws is not open yet"]},
     )
 
     health.why = []
     assert ask(face, "/readyz")[0] == 200
-
-
-def test_readyz_warns_of_what_does_not_stop_the_hub(face: http.HttpFace, health: FakeHealth) -> None:
-    """A load balancer goes on; a person reads."""
-    health.soon = ["written by a newer iothub"]
-
-    status, _, body = ask(face, "/readyz")
-
-    assert (status, json.loads(body)) == (
-        200,
-        {"ready": True, "reasons": [], "warnings": ["written by a newer iothub"]},
-    )
 
 
 def test_metrics_are_prometheus_text(face: http.HttpFace) -> None:

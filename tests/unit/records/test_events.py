@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records import events
 from iothub.records.events import (
     Event,
@@ -19,6 +19,8 @@ from iothub.records.events import (
     encode_event,
     hub_name,
     number_of_hub,
+    partition_of,
+    read_event,
     session_expired,
 )
 
@@ -149,10 +151,22 @@ def test_character_that_is_spelled_out_is_read() -> None:
     assert decode_event(value).client_id == "\u0001\U0001f600\\ud800"
 
 
-def test_newer_event_is_no_damage_whatever_is_in_it() -> None:
-    """Damage is skipped."""
-    with pytest.raises(FutureRecordError):
-        decode_event(altered(v=2, client="\ud800"))
+def test_event_is_read_where_it_stands_alone() -> None:
+    """Under the key of its session, in that one's partition. Events for statistics have no place of their own."""
+    event = session_expired(Subject(7, "c", 3, 1))
+    value, home = encode_event(event), partition_of("7/c", 3)
+    away = (home + 1) % 3
+
+    assert read_event(value, b"7/c", home, 3) == event
+    assert read_event(value, b"7/c", 0, 1) == event
+    assert read_event(value, b"", away, 3, Topic.ANALYTICS) == event
+    for key, partition, reason in (
+        (b"7/c", away, f"its key belongs to partition {home}"),
+        (b"7/d", home, "event of 7/c under the key of another session"),
+        (b"", home, "event of 7/c without a key"),
+    ):
+        with pytest.raises(CorruptRecordError, match=rf"^damaged event \({reason}\)$"):
+            read_event(value, key, partition, 3)
 
 
 def test_event_says_which_hub_wrote_it() -> None:

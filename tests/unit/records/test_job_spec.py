@@ -43,7 +43,6 @@ CLUSTER = Spec(
     archive=Path("/archive"),
     sql_url_file=Path("/url"),
     spark=SparkSettings("local[2]", "2g", 4, Path("/scratch")),
-    left_out=("3:4711", "0:1"),
 )
 
 
@@ -73,8 +72,6 @@ def test_options_say_what_is_asked_for() -> None:
         (("events", "brokers"), [], "events: unknown key 'brokers'"),
         (("options",), [1], "options: expected a JSON object"),
         (("options", "days"), {}, "options.days: expected a plain value"),
-        (("left_out",), "3:4711", 'left_out: expected a list such as ["3:4711"]'),
-        (("left_out",), ["4711"], "left_out: expected PARTITION:OFFSET"),
         (("sql_url_file",), 5, "sql_url_file: expected the path of a file"),
         (("spark", "master"), 5, "spark: master: expected a text"),
         (("spark", "cores"), 5, "spark: unknown key 'cores'"),

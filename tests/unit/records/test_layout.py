@@ -1,4 +1,4 @@
-"""Names and cells that hub and jobs share: the version in a cell's first byte, topics, and the file of checkpoints."""
+"""Names and cells that hub and jobs share: rows of session states, topics, and the file of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,36 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
+from iothub.base.errors import CorruptRecordError
 from iothub.records.events import Topic
+from iothub.records.keys import state_key
 from iothub.records.layout import (
     CHECKPOINTS_FILE,
     CHECKPOINTS_FILE_VERSION,
-    decode_state_cell,
+    decode_applied,
+    decode_state_row,
+    encode_applied,
     encode_state_cell,
     kafka_base,
     kafka_topic,
     newest_generation,
-    require_cell_version,
 )
+from iothub.records.state import decode_state
 from iothub.testing.clock import ManualClock
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
-
-
-@pytest.mark.parametrize("value", [b"\1", b"\1x", b"\2x"])
-def test_known_versions_pass(value: bytes) -> None:
-    require_cell_version(value, 2, "here")
-
-
-def test_newer_version_is_told_from_damage() -> None:
-    """One is whole and must not be skipped, the other is refused by name."""
-    with pytest.raises(FutureRecordError, match="here: format version 3, this program knows 2: upgrade it"):
-        require_cell_version(b"\3", 2, "here")
-    for value, shown in ((b"", "empty"), (b"\0\1", "0001")):
-        with pytest.raises(CorruptRecordError, match=f"here: a damaged cell \\({shown}\\)") as caught:
-            require_cell_version(value, 2, "here")
-        assert not isinstance(caught.value, FutureRecordError)
 
 
 def test_newest_generation_of_the_log_is_found_among_other_topics() -> None:
@@ -50,12 +38,36 @@ def test_newest_generation_of_the_log_is_found_among_other_topics() -> None:
     assert kafka_base(2) == (2 << 40) + 1
 
 
-def test_state_cell_survives_the_round_trip() -> None:
-    """A cell without a record is a row that is gone; a short one is refused."""
-    assert decode_state_cell(encode_state_cell(7, b"record"), "here") == (7, b"record")
-    assert decode_state_cell(encode_state_cell(7, b""), "here") == (7, b"")
-    with pytest.raises(CorruptRecordError, match="here: a damaged cell"):
-        decode_state_cell(b"\1short", "here")
+def test_state_row_survives_the_round_trip() -> None:
+    """A cell without a record is a session that is gone."""
+    assert decode_state_row(state_key(7, "c"), encode_state_cell(5, b"record")) == (7, "c", 5, b"record")
+    assert decode_state_row(state_key(7, "c"), encode_state_cell(5, b"")) == (7, "c", 5, b"")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "session"),
+    [
+        (state_key(7, "c"), b"", (7, "c")),
+        (state_key(7, "c"), b"\1short", (7, "c")),
+        (state_key(7, "c"), b"\2" + encode_state_cell(5, b"record")[1:], (7, "c")),
+        (state_key(7, "")[:4] + b"\xff", encode_state_cell(5, b"record"), (7, "\ufffd")),
+        (b"x", encode_state_cell(5, b"record"), (ord("x"), "")),
+    ],
+    ids=["empty", "short", "another version", "no text", "no key"],
+)
+def test_damaged_state_row_has_a_record_that_is_refused(key: bytes, value: bytes, session: tuple[int, str]) -> None:
+    """So whoever reads the record counts it, and no other row is held up."""
+    tenant_id, client_id, offset, record = decode_state_row(key, value)
+
+    assert ((tenant_id, client_id), offset) == (session, 0)
+    with pytest.raises(CorruptRecordError, match="damaged session state"):
+        decode_state(record)
+
+
+@pytest.mark.parametrize("value", [b"", b"\2" + encode_applied((1,))[1:], encode_applied((1,))[:-1], b"\1\0"])
+def test_damaged_applied_offsets_are_refused_by_name(value: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="here: damaged"):
+        decode_applied(value, "here")
 
 
 def test_checkpoint_file_is_the_one_that_the_hub_makes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError, IotHubError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.job_catalogue import CATALOGUE
 from iothub.records.job_spec import write_spec
 from iothub_spark import before, main
@@ -121,8 +121,3 @@ def test_nothing_to_compare_with_is_said(folder: Path) -> None:
 
     with pytest.raises(ConflictError, match="there is no checkpoint: nothing to compare with"):
         before.look(sqlite_spec(folder, "verify"))
-
-
-def test_options_that_do_not_go_together_are_refused(folder: Path) -> None:
-    with pytest.raises(IotHubError, match="wants from_state=true, too"):
-        before.look(sqlite_spec(folder, leave_out_damaged=True))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError
+from iothub.base.errors import ConflictError, CorruptRecordError
 from iothub.records.checkpoint import encode_row
 from iothub.records.events import Event
 from iothub.records.job_spec import Option
 from iothub.records.state import SessionState, encode_state, fold
 from iothub_spark import checking
-from iothub_spark.failures import translated
 from iothub_spark.jobs import compact_events
 from iothub_spark.report import Figures
 from iothub_spark.stores import marks
@@ -183,74 +181,32 @@ def test_session_that_ended_is_forgotten_when_the_log_begins_behind_it(
     assert left == set()
 
 
-def test_damaged_events_end_the_run_and_the_live_states_are_the_way_out(
-    folder: Path, mill: EventMill, compact: Compact
-) -> None:
-    """They were whole when the hub folded them: no session is lost, and no event goes before a checkpoint has it."""
-    first = compact()
-    more = list(mill.events(100))
-    append(folder / "events.db", more)
-    logged = [*EventMill(SESSIONS, TENANTS).events(MADE), *more]
-    with closing(sqlite3.connect(folder / "events.db")) as log, log:
-        log.execute("UPDATE session_event SET value = 'damaged' WHERE offset IN (?, ?)", (MADE + 5, MADE + 77))
-
-    with pytest.raises(CorruptRecordError, match=r"2 damaged events \(event of .*offset 3005: .*from_state=true`"):
-        compact()
-    with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
-        pointer = store.pointer()
-        assert (pointer and pointer.version, store.versions()) == (first["version"], [first["version"]])
-        assert not any(
-            name.startswith("written/") and not name.endswith(f"/{first['version']}") for name in store.marks()
-        )
-    with closing(sqlite3.connect(folder / "events.db")) as log:
-        assert log.execute("SELECT count(*) FROM session_event").fetchone() == (MADE + 100,)
-
-    _make_states(folder, _folded(logged), MADE + 100)
-    figures = compact(from_state=True)
-    assert (figures["events"], figures["damaged"]) == (0, 0)
-    require_same(states_of_checkpoint(folder), replay(logged))
-
-
-def test_damaged_events_that_no_state_has_seen_are_left_out_by_word_alone(
-    folder: Path, mill: EventMill, compact: Compact
-) -> None:
-    compact()
-    _make_states(folder, states_of_checkpoint(folder), MADE)
-    append(folder / "events.db", mill.events(100))
-    with closing(sqlite3.connect(folder / "events.db")) as log, log:
-        log.execute("UPDATE session_event SET value = 'damaged' WHERE offset = ?", (MADE + 5,))
-
-    with pytest.raises(ConfigError, match="leave_out_damaged=true wants from_state=true, too"):
-        compact(leave_out_damaged=True)
-    with pytest.raises(CorruptRecordError, match="leave_out_damaged=true` goes without it"):
-        compact(from_state=True)
-    assert compact(from_state=True, leave_out_damaged=True)["damaged"] == 1
-
-
-def test_left_out_event_of_a_newer_program_is_as_a_damaged_one(
+def test_damaged_events_are_counted_and_passed_over(
     spark: SparkSession, folder: Path, mill: EventMill, compact: Compact
 ) -> None:
-    """Refused without the live states, and gone past with those of a hub that has left it out."""
+    """As in the hubs: the checkpoint is what they make of the log, too. One of another version is as damaged as any."""
     compact()
-    append(folder / "events.db", mill.events(10))
+    append(folder / "events.db", mill.events(100))
+    logged = [*EventMill(SESSIONS, TENANTS).events(MADE + 100)]
     with closing(sqlite3.connect(folder / "events.db")) as log, log:
+        log.execute("UPDATE session_event SET value = 'damaged' WHERE offset = ?", (MADE + 5,))
         newer = "CAST(replace(value, '\"v\":1', '\"v\":2') AS BLOB)"
-        log.execute(f"UPDATE session_event SET value = {newer} WHERE offset = ?", (MADE + 5,))
-    place = f"0:{MADE + 5}"
-    logged = [*EventMill(SESSIONS, TENANTS).events(MADE + 10)]
-    del logged[MADE + 4]
+        log.execute(f"UPDATE session_event SET value = {newer} WHERE offset = ?", (MADE + 77,))
+    report = Quiet()
 
-    def lenient(**options: Option) -> Figures:
-        spec = replace(sqlite_spec(folder, **options), left_out=(place,))
-        return compact_events.run(spark, spec, Quiet())
+    figures = compact_events.run(spark, sqlite_spec(folder), report)
 
-    with pytest.raises(Exception, match="FutureRecordError") as caught:
-        compact()
-    assert f'events.left_out = ["{place}"]' in str(translated(caught.value))
-    with pytest.raises(CorruptRecordError, match=r"1 damaged events .*left out by events.left_out.*from_state=true`"):
-        lenient()
-    _make_states(folder, _folded(logged), MADE + 10)
-    assert lenient(from_state=True)["damaged"] == 0
+    assert (figures["events"], figures["damaged"]) == (100, 2)
+    (note,) = [note for note in report.notes if "passed over" in note]
+    assert note.startswith("2 damaged records were passed over, such as: event of ")
+    expected: dict[str, SessionState | None] = {}
+    for offset, event in enumerate(logged, 1):
+        if offset not in (MADE + 5, MADE + 77):
+            expected[event.key] = fold(expected.get(event.key), event, offset)
+    found = states_of_checkpoint(folder)
+    assert {f"{tenant}/{name}": state for (tenant, name), state in found.items()} == {
+        key: state for key, state in expected.items() if state is not None and not state.is_ended
+    } | {f"{tenant}/{name}": state for (tenant, name), state in found.items() if state.is_ended}
 
 
 def test_checkpoint_that_is_damaged_is_refused_and_made_anew_with_full(
@@ -326,14 +282,11 @@ def test_log_without_its_beginning_makes_no_checkpoint_alone(
 
     more = list(mill.events(60))
     append(folder / "events.db", more)
-    with pytest.raises(CorruptRecordError, match="session state of 1/damaged: "):
-        compact(from_state=True)
     report = Quiet()
-    figures = compact_events.run(spark, sqlite_spec(folder, from_state=True, leave_out_damaged=True), report)
+    figures = compact_events.run(spark, sqlite_spec(folder, from_state=True), report)
     assert (figures["events"], figures["damaged"]) == (60, 1)
     assert any(
-        "1 damaged session states and events were left out, such as: session state of 1/damaged: " in note
-        for note in report.notes
+        "1 damaged records were passed over, such as: session state of 1/damaged: " in note for note in report.notes
     )
     expected = replay(more, into=whole, first=MADE + 1)
     over = {key for key, facts in expected.sessions.items() if facts["is_ended"] and int(str(facts["offset"])) <= MADE}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from iothub.base.errors import ConflictError, NotFoundError
-from iothub.records.events import Topic, decode_event, encode_event
-from iothub_spark.failures import translated
+from iothub.records.events import Topic, decode_event
 from iothub_spark.schemas.events import EVENTS, STORED_EVENTS
 from iothub_spark.sources.events import read_events, read_stored
 from iothub_spark.stores.log import LogRange, Stretch, range_after
@@ -78,39 +76,18 @@ def test_events_of_some_sessions_alone_are_read(spark: SparkSession, folder: Pat
 
 def test_damaged_event_is_a_row_that_says_so(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """The others are read."""
-    _copy(folder, tmp_path, "UPDATE session_event SET value = 'damaged' WHERE offset = 7")
+    _copy(
+        folder,
+        tmp_path,
+        "UPDATE session_event SET value = 'damaged' WHERE offset = 7",
+        "UPDATE session_event SET key = '1/another' WHERE offset = 9",
+    )
     rows = read_events(spark, sqlite_spec(tmp_path), LogRange(Topic.SESSIONS, (0,), (20,))).collect()
 
-    assert [row.damage for row in rows if row.damage] == ["event log, offset 7: damaged event (it is not JSON)"]
-    assert len([row for row in rows if row.type]) == 19
-
-
-def test_event_of_a_newer_program_is_refused_by_name(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """It is whole: skipped, it would be lost."""
-    future = encode_event(next(EventMill(5, 2).events(1))).replace(b'"v":1', b'"v":2').decode()
-    _copy(folder, tmp_path, f"UPDATE session_event SET value = '{future}' WHERE offset = 9")
-
-    with pytest.raises(Exception, match="FutureRecordError") as caught:
-        read_events(spark, sqlite_spec(tmp_path), LogRange(Topic.SESSIONS, (0,), (20,))).collect()
-    error = translated(caught.value)
-    assert str(error).startswith("event log, offset 9: event of format version 2, this program knows 1: upgrade it")
-    assert error.exit_code == 4
-
-
-def test_event_of_a_newer_program_that_is_left_out_is_a_damaged_row(
-    spark: SparkSession, folder: Path, tmp_path: Path
-) -> None:
-    """And what can be read at such a place is read."""
-    future = encode_event(next(EventMill(5, 2).events(1))).replace(b'"v":1', b'"v":2').decode()
-    _copy(folder, tmp_path, f"UPDATE session_event SET value = '{future}' WHERE offset = 9")
-    spec = replace(sqlite_spec(tmp_path), left_out=("0:8", "0:9"))
-
-    rows = read_events(spark, spec, LogRange(Topic.SESSIONS, (0,), (20,))).collect()
-
-    (damage,) = [row.damage for row in rows if row.damage]
-    assert damage.startswith("event log, offset 9: event of format version 2, this program knows 1")
-    assert damage.endswith("; left out by events.left_out")
-    assert len([row for row in rows if row.type]) == 19
+    not_json, misplaced = [row.damage for row in rows if row.damage]
+    assert not_json == "event log, offset 7: damaged event (it is not JSON)"
+    assert "under the key of another session" in misplaced
+    assert len([row for row in rows if row.type]) == 18
 
 
 def test_range_begins_where_the_last_run_ended(folder: Path) -> None:

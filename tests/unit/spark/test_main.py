@@ -15,14 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from iothub.base.errors import (
-    BackendError,
-    ConfigError,
-    ConflictError,
-    CorruptRecordError,
-    FutureRecordError,
-    NotFoundError,
-)
+from iothub.base.errors import BackendError, ConfigError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.job_catalogue import CATALOGUE
 from iothub.records.job_spec import Spec, write_spec
 from iothub_spark import main
@@ -87,10 +80,10 @@ def test_run_that_fails_says_what_kind_of_failure_it_is(
 
 def test_error_of_a_task_is_told_as_it_was_raised() -> None:
     """Spark hands on text: the last error of ours in it counts."""
-    text = "An error\n  File x\niothub.errors.FutureRecordError: event of format version 2\n\tat org.apache.spark"
+    text = "An error\n  File x\niothub.errors.CorruptRecordError: checkpoint 7 has 1 rows\n\tat org.apache.spark"
     found = translated(RuntimeError(text))
-    assert isinstance(found, FutureRecordError)
-    assert str(found) == "event of format version 2"
+    assert isinstance(found, CorruptRecordError)
+    assert str(found) == "checkpoint 7 has 1 rows"
     assert kind_of(translated(RuntimeError("iothub.base.errors.BackendError: no answer"))) == "unavailable"
     assert kind_of(translated(RuntimeError("iothub.base.errors.NoSuchError: x"))) == "unavailable"
     assert kind_of(NotFoundError("x")) == kind_of(ConfigError("x")) == "config"

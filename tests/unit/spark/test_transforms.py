@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
 from pyspark.sql import SparkSession
 
-from iothub.base.errors import FutureRecordError
 from iothub.records import events
 from iothub.records.checkpoint import add_checksums, row_checksum
 from iothub.records.events import Event, Subject, encode_event, partition_of
@@ -47,7 +43,7 @@ def test_fold_over_many_tasks_is_the_plain_fold(spark: SparkSession) -> None:
 
 
 def test_event_in_a_wrong_partition_is_folded_nowhere(spark: SparkSession) -> None:
-    """As in the hubs: it is told as damage, and the session is what the events at home say."""
+    """As in the hubs: it is damaged there, and the session is what the events at home say."""
     made = events.session_created(
         Subject(7, "c", 1, 50), device="d", queue_id=1, protocol_version=5, session_expiry_s=60
     )
@@ -60,44 +56,8 @@ def test_event_in_a_wrong_partition_is_folded_nowhere(spark: SparkSession) -> No
     (state,) = [decode_state(bytes(row.record)) for row in folded if row.damage is None]
     assert (state.client_id, state.is_ended, state.offset) == ("c", False, 1)
     (damage,) = [row.damage for row in folded if row.damage is not None]
-    assert damage == "event of 7/c, offset 2: event in the wrong partition, where its key does not belong"
-
-
-@pytest.mark.parametrize("away", [0, 1])
-def test_event_of_a_newer_program_is_never_passed(away: int) -> None:
-    """Wherever it stands: hubs stop at it, so a checkpoint past it would be past what they know."""
-    event = events.session_expired(Subject(7, "c", 1, 50))
-    newer = encode_event(event).replace(b'"v":1', b'"v":2')
-
-    with pytest.raises(FutureRecordError, match="event of 7/c, offset 1: event of format version 2"):
-        list(fold_rows([(event.key.encode(), 1 + away, 1, newer)], Bounds((1, 1, 1))))
-
-
-@pytest.mark.parametrize("away", [0, 1, 2])
-def test_event_of_a_newer_program_that_is_left_out_is_a_damaged_one(spark: SparkSession, away: int) -> None:
-    """At home and astray, at its own place alone; what can be read at such a place is folded."""
-    event = events.session_created(
-        Subject(7, "c", 1, 50), device="d", queue_id=1, protocol_version=5, session_expiry_s=60
-    )
-    key, home = event.key.encode(), partition_of(event.key, 3)
-    place = (home + away) % 3
-    newer = encode_event(event).replace(b'"v":1', b'"v":2')
-    frame = spark.createDataFrame([(home, 1, key, encode_event(event)), (place, 2, key, newer)], STORED_EVENTS)
-
-    left_out = (f"{home}:1", f"{place}:2")
-    folded = fold_events(None, frame, Bounds((1, 1, 1), left_out=left_out), 2).collect()
-
-    assert [decode_state(bytes(row.record)).epoch for row in folded if row.damage is None] == [1]
-    (damage,) = [row.damage for row in folded if row.damage is not None]
-    assert damage.startswith("event of 7/c, offset 2: event of format version 2, this program knows 1")
-    assert damage.endswith("; left out by events.left_out")
-    with pytest.raises(FutureRecordError, match=rf'events.left_out = \["{place}:2"\]'):
-        list(
-            fold_rows(
-                [(key, 2 + place if away else 1, 2, newer)],
-                Bounds((1, 1, 1), left_out=(f"{home}:1", f"{(place + 1) % 3}:2")),
-            )
-        )
+    place = f"event of 7/c, partition {(home + 1) % 3}, offset 2"
+    assert damage == f"{place}: damaged event (its key belongs to partition {home})"
 
 
 def test_fold_goes_on_from_states_and_leaves_others_as_they_are(spark: SparkSession) -> None:
@@ -121,26 +81,19 @@ def test_fold_goes_on_from_states_and_leaves_others_as_they_are(spark: SparkSess
     assert found == {"dévice/1": encode_state(after), "b": encode_state(other), "z": encode_state(stays)}
 
 
-def test_live_state_that_nobody_can_read_is_left_out_by_name() -> None:
+def test_damaged_live_state_is_passed_over_by_name() -> None:
     """In a checkpoint it would keep a hub from reading all others; events behind it make what they can."""
     state = SessionState(7, "c", 3, device="d", queue_id=1, offset=90)
     created = events.session_created(
         Subject(7, "b", 4, 50), device="d", queue_id=4, protocol_version=5, session_expiry_s=60, device_id=0
     )
-    rows = [(b"7/a", 0, 80, b"{"), (b"7/b", 0, 81, b"{"), (b"7/b", 1, 101, encode_event(created))]
-    rows += [(b"7/c", 0, 90, encode_state(state))]
+    rows = [(b"7/a", -1, 80, b"{"), (b"7/b", -1, 81, b"{"), (b"7/b", 0, 101, encode_event(created))]
+    rows += [(b"7/c", -1, 90, encode_state(state))]
 
     found = list(fold_rows(rows, Bounds((100,), are_states_live=True)))
 
     assert [each[:3] for each in found if each[4] is None] == [(7, "b", 101), (7, "c", 90)]
     assert [str(each[4]).split(":")[0] for each in found if each[4]] == ["session state of 7/a", "session state of 7/b"]
-
-
-def test_live_state_of_a_newer_program_ends_the_run() -> None:
-    """Left out, it would be lost."""
-    record = json.dumps({**json.loads(encode_state(SessionState(7, "c", 3, offset=90))), "v": 99}).encode()
-    with pytest.raises(FutureRecordError, match="session state of 7/c: "):
-        list(fold_rows([(b"7/c", 0, 90, record)], Bounds((100,), are_states_live=True)))
 
 
 def test_checksum_is_the_sum_of_all_rows_in_any_order(spark: SparkSession) -> None:

@@ -7,9 +7,10 @@ from iothub.records.checkpoint import Pointer
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, encode_state, fold
 from iothub.testing.checkpoint_contract import pointer_to
+from iothub.testing.event_contract import refuse_damage
 from iothub_services.events.memory import MemoryEvents
 from iothub_services.events.port import NOWHERE, Offsets
-from iothub_services.events.reading import read_between, refuse_damage
+from iothub_services.events.reading import read_between
 from iothub_services.state.memory.checkpoints import MemoryCheckpoints
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateWrite, StoredState

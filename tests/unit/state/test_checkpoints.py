@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.base.errors import BackendError, FutureRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.records.checkpoint import encode_pointer
 from iothub.records.layout import CHECKPOINT_COLUMN, POINTER_COLUMN
@@ -74,17 +74,17 @@ def test_swap_that_came_late_is_seen_as_done() -> None:
     assert store.move(FIRST, SECOND)
 
 
-def test_rows_of_a_newer_program_are_refused_by_name(tmp_path: Path) -> None:
+def test_rows_of_another_version_are_damaged(tmp_path: Path) -> None:
     store, gateway = hbase()
     gateway.tables[TABLES.checkpoints][keys.checkpoint_key(1, 7, "a")] = {CHECKPOINT_COLUMN: (b"\2" + bytes(9), 1)}
-    with pytest.raises(FutureRecordError, match="row of a checkpoint of format version 2"):
+    with pytest.raises(CorruptRecordError, match=r"damaged row of a checkpoint \(format version 2"):
         list(store.rows(1))
 
     database = open_database(tmp_path / "checkpoints.db", SCHEMA, ManualClock(), pytest.fail)
     with database.transaction() as connection:
         connection.execute("INSERT INTO checkpoint VALUES (1, 7, 'a', ?)", (b"\2" + bytes(9),))
     sqlite: CheckpointStore = SqliteCheckpoints(database)
-    with pytest.raises(FutureRecordError, match="row of a checkpoint of format version 2"):
+    with pytest.raises(CorruptRecordError, match=r"damaged row of a checkpoint \(format version 2"):
         list(sqlite.rows(1))
     sqlite.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, FutureRecordError, IotHubError
+from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, IotHubError
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, Topic
 from iothub.records.state import SessionState, encode_state
@@ -25,6 +25,7 @@ from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import DropTenant, StateService, StatesOf, journal_thread
 from iothub_services.state.sqlite.store import SCHEMA as STATES
 from iothub_services.state.sqlite.store import SqliteStates
+from iothub_services.state.verification import Verification, verify
 
 
 def created(client_id: str = "c", epoch: int = 1) -> Event:
@@ -66,16 +67,27 @@ class House:
         self.log = FailingEvents()
         self.store = FailingStates()
         self.alarms: list[str] = []
-        self.texts: list[str] = []
+        self.damaged: list[tuple[str, str, str]] = []
         self.service = self.restarted()
 
     def restarted(self) -> StateService:
-        self.service = StateService(self.log, self.store, self._tell)
+        self.service = StateService(self.log, self.store, self._tell, on_damage=self._count)
         return self.service
 
+    def verified(self) -> Verification:
+        assert not self.service.idle()
+        return verify(self.log, self.store)
+
+    def damage(self, client_id: str) -> None:
+        row = self.store._rows[7, client_id]
+        self.store._rows[7, client_id] = row._replace(record=b"damaged")
+
+    def _count(self, store: str, key: str, reason: str) -> None:
+        self.damaged.append((store, key, reason))
+
     def _tell(self, name: str, text: str) -> None:
+        del text
         self.alarms.append(name)
-        self.texts.append(text)
 
 
 @pytest.fixture
@@ -100,7 +112,7 @@ def test_service_writes_states_in_idle_time(house: House) -> None:
     assert not house.service.idle()
 
     assert house.store.applied_offsets() == (3,)
-    assert house.service.verify().differences == []
+    assert house.verified().differences == []
 
 
 def test_service_folds_the_tail_at_the_next_start(house: House) -> None:
@@ -128,8 +140,8 @@ def test_service_survives_a_state_store_that_fails(house: House) -> None:
     house.service.idle()
 
     assert house.alarms == ["state_failing"] * 2  # raised, and cleared
-    assert house.service.verify().compared == 1
-    assert house.service.verify().differences == []
+    assert house.verified().compared == 1
+    assert house.verified().differences == []
 
 
 def test_service_folds_nothing_that_the_log_refused(house: House) -> None:
@@ -176,30 +188,49 @@ def test_service_starts_with_an_alarm_when_the_states_were_lost_too(house: House
     assert house.alarms == ["state_incomplete"]
 
 
-def test_service_skips_a_damaged_state_with_an_alarm(house: House) -> None:
-    """The other sessions are restored."""
-    house.service([[created("a")], [created("b")]])
+def test_service_passes_over_a_damaged_state(house: House) -> None:
+    """The other sessions are restored. Of this one the log has no longer how it began."""
+    house.service([[created("a")], [created("b")], [resumed(2, "a")]])
     house.service.idle()
-    house.store._rows[7, "a"] = house.store._rows[7, "a"]._replace(record=b"damaged")
+    house.log.trim((2,))
+    house.damage("a")
 
     assert [state.client_id for state in house.restarted().load()] == ["b"]
-    assert house.alarms == ["state_corrupt"]
-    assert house.texts == [
-        "session 7/a: damaged session state (it is not JSON): the session is not restored, its queue is kept"
-    ]
-    assert house.service.unrestored == {7}
+    assert house.damaged == [("state", "session 7/a", "damaged session state (it is not JSON)")]
+    assert house.alarms == []
 
 
-def test_service_refuses_a_state_of_a_newer_program_by_name(house: House) -> None:
-    """Skipped, it would be lost; the row stays as it is."""
+def test_service_rebuilds_a_damaged_state_from_the_log(house: House) -> None:
+    """What the log has from the session's beginning on; its next event writes the row anew, as a later start sees."""
+    house.service([[created("a")], [created("b")], [resumed(2, "a")]])
+    house.service.idle()
+    house.damage("a")
+
+    service = house.restarted()
+    assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 1}
+    assert [key for _, key, _ in house.damaged] == ["session 7/a"]
+    service([[resumed(3, "a")]])
+    service.idle()
+    house.damaged.clear()
+
+    assert {state.client_id: state.epoch for state in house.restarted().load()} == {"a": 3, "b": 1}
+    assert house.damaged == []
+
+
+def test_damaged_state_that_an_event_needs_is_no_obstacle(house: House) -> None:
+    """A session that begins anew takes its place; the event of one that does not is passed over like that of a session that nobody knows."""
     house.service([[created("a")], [created("b")]])
     house.service.idle()
-    row = house.store._rows[7, "a"]
-    newer = house.store._rows[7, "a"] = row._replace(record=row.record.replace(b'"v":1', b'"v":2'))
+    house.damage("a")
+    house.damage("b")
+    service = house.restarted()
 
-    with pytest.raises(FutureRecordError, match="session 7/a: session state of format version 2, this program knows 1"):
-        house.restarted().load()
-    assert house.store._rows[7, "a"] == newer
+    assert service([[resumed(2, "a"), created("b", 9)]]) == [4]
+    assert not service.idle()
+
+    assert house.alarms == []
+    assert (service.state_of(7, "a"), house.store.applied_offsets()) == (None, (4,))
+    assert {state.client_id: state.epoch for state in house.restarted().load()} == {"a": 2, "b": 9}
 
 
 def test_service_verify_names_every_difference(house: House) -> None:
@@ -208,9 +239,9 @@ def test_service_verify_names_every_difference(house: House) -> None:
     house.service.idle()
     house.store._rows[7, "a"] = house.store._rows[7, "a"]._replace(record=encode_state(SessionState(7, "a", 9)))
     house.store._rows[7, "z"] = house.store._rows[7, "c"]._replace(client_id="z")
-    house.store.forget([(7, "b")])
+    del house.store._rows[7, "b"]
 
-    found = house.service.verify()
+    found = house.verified()
 
     assert found.compared == 4
     assert [str(difference) for difference in found.differences] == [
@@ -219,18 +250,6 @@ def test_service_verify_names_every_difference(house: House) -> None:
         "7/b: in the log, but not stored",
         "7/z: stored, but not in the log",
     ]
-
-
-def test_service_trims_what_is_applied_and_forgets_tombstones(house: House) -> None:
-    """Sessions that are older than the log are unreachable for verification, not different."""
-    house.service([[created("a")], [created("b")], [ended(1, "b")], [created("c")]])
-
-    assert house.service.trim((3,)) == 3
-
-    assert [row.client_id for row in house.store.load()] == ["a", "c"]
-    found = house.service.verify()
-    assert (found.compared, found.unreachable, found.differences) == (1, 1, [])
-    assert [state.client_id for state in house.restarted().load()] == ["a", "c"]
 
 
 def test_journal_thread_makes_lists_of_events_durable(house: House) -> None:
@@ -247,7 +266,7 @@ def test_journal_thread_makes_lists_of_events_durable(house: House) -> None:
     assert house.store.applied_offsets() == (3,)
 
 
-def test_service_skips_a_damaged_event_with_an_alarm(tmp_path: Path) -> None:
+def test_service_passes_over_damaged_events(tmp_path: Path) -> None:
     """One flipped bit in the log does not keep the hub from starting; the events around it count."""
     path = tmp_path / "events.db"
     log = SqliteEvents(open_database(path, EVENTS, ManualClock(), pytest.fail))
@@ -257,13 +276,13 @@ def test_service_skips_a_damaged_event_with_an_alarm(tmp_path: Path) -> None:
     connection.execute("UPDATE session_event SET value = 'damaged' WHERE offset IN (3, 11)")
     connection.commit()
     connection.close()
-    alarms: list[str] = []
+    damaged: list[tuple[str, str]] = []
     log = SqliteEvents(open_database(path, EVENTS, ManualClock(), pytest.fail))
     store = SqliteStates(open_database(tmp_path / "state.db", STATES, ManualClock(), pytest.fail))
-    service = StateService(log, store, lambda _name, text: alarms.append(text))
+    service = StateService(log, store, pytest.fail, on_damage=lambda store, key, _: damaged.append((store, key)))
 
     assert len(service.load()) == 18
-    assert [text.split(":")[0] for text in alarms] == ["event log, offset 3", "event log, offset 11"]
+    assert damaged == [("events", "0:3"), ("events", "0:11")]
     service.close()
 
 
@@ -296,7 +315,7 @@ def test_service_forgets_the_states_of_a_deleted_tenant(house: House) -> None:
     assert house.service([DropTenant(7)]) == [1]
     assert list(house.store.load()) == []
     assert house.store.applied_offsets() == (2,)
-    assert house.service.verify().differences == []
+    assert house.verified().differences == []
     assert house.restarted().load() == []
 
 
@@ -358,10 +377,9 @@ def test_service_trims_statistics_and_goes_on_with_the_batch(house: House) -> No
     "error",
     [
         BackendError("state.db: disk I/O error", retryable=True),
-        FutureRecordError("state.db: record of format 9"),
-        CorruptRecordError("table t:state, session 7/c: a damaged cell (0078)"),
+        CorruptRecordError("table t:state, the applied offsets: damaged (0078)"),
     ],
-    ids=["down", "newer", "damaged"],
+    ids=["down", "damaged"],
 )
 def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     house: House, monkeypatch: pytest.MonkeyPatch, error: IotHubError
@@ -379,7 +397,7 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
         assert service([[resumed(2)], [created("other")]]) == [2, 3]
         assert service([[resumed(3)]]) == [4]
         assert not service.idle()
-    assert set(house.alarms) == {"state_newer" if isinstance(error, FutureRecordError) else "state_failing"}
+    assert set(house.alarms) == {"state_failing"}
     assert house.log.end() == (4,)
 
     assert not service.idle()
@@ -388,34 +406,8 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     assert state is not None
     assert other is not None
     assert (state.epoch, state.offset, other.offset) == (3, 4, 3)
-    assert service.verify().differences == []
+    assert house.verified().differences == []
     assert house.store.applied_offsets() == (4,)
-
-
-def test_damaged_row_neither_doubles_events_nor_denies_them(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start from a checkpoint has not read it: the first event of its session meets it, in one commit with those of others (!)."""
-    damage = CorruptRecordError("table t:state, session 7/bad: a damaged cell (0078)")
-    get_many = MemoryStates.get_many
-
-    def refuse(store: MemoryStates, keys: Collection[tuple[int, str]]) -> list[StoredState]:
-        if (7, "bad") in keys:
-            raise damage
-        return get_many(store, keys)
-
-    monkeypatch.setattr(MemoryStates, "get_many", refuse)
-    alarms: list[tuple[str, str]] = []
-    service = StateService(house.log, house.store, lambda *alarm: alarms.append(alarm))
-    thread = journal_thread(service, lambda call: call(), ManualClock(), lambda *alarm: alarms.append(alarm))
-    answers: list[object] = []
-    for op in ([created("good")], [created("bad")], [created("other")], DropTenant(8)):
-        thread.submit(op, answers.append)
-    thread.drain()
-
-    assert answers == [1, 2, 3, damage]
-    assert [logged.event.client_id for logged in house.log.read((), 99)] == ["good", "bad", "other"]
-    assert {name for name, _ in alarms} == {"state_failing"}
-    assert "session 7/bad" in alarms[-1][1]
-    assert "compact_events" in alarms[-1][1]
 
 
 def test_service_folds_every_partition(house: House) -> None:
@@ -443,7 +435,7 @@ def test_service_folds_what_others_appended_in_the_order_of_the_log(house: House
     house.log.append([created("other")])
     assert not house.service.idle()
 
-    found = house.service.verify()
+    found = house.verified()
     assert (found.compared, found.differences) == (2, [])
     state = house.service.state_of(7, "c")
     assert state is not None
@@ -505,55 +497,6 @@ def test_service_folds_what_is_left_before_it_leaves_a_log_that_lost_its_end(hou
     assert all(end >= 8 for end in house.log.end())
 
 
-def test_service_does_not_start_over_an_event_of_a_newer_program(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skipping it would lose it for good; while the hub runs it is an alarm, and everything waits in the log."""
-
-    def refuse(*_arguments: object) -> list[LoggedEvent]:
-        raise FutureRecordError("event of format version 2, this program knows 1: upgrade it")
-
-    house.log.append([created()])
-    with monkeypatch.context() as broken:
-        broken.setattr(house.log, "read", refuse)
-        with pytest.raises(FutureRecordError):
-            house.restarted().load()
-        house.service([[]])
-        house.service._is_behind = True
-        assert not house.service.idle()
-        assert house.alarms == ["state_newer"]
-
-    assert not house.service.idle()
-    assert house.alarms == ["state_newer"] * 2  # raised, and cleared
-    assert house.service.state_of(7, "c") is not None
-
-
-def test_store_that_fails_after_a_newer_event_is_another_alarm(house: House) -> None:
-    """One of both at a time: what to do is not the same."""
-    house.service._failed(FutureRecordError("event of format version 2"))
-    house.service._failed(BackendError("state.db: disk I/O error", retryable=True))
-
-    assert house.alarms == ["state_newer", "state_newer", "state_failing"]  # raised, cleared, raised
-
-
-def test_states_of_schema_version_1_are_taken_over(tmp_path: Path) -> None:
-    """Its one offset becomes that of the only partition."""
-    path = tmp_path / "state.db"
-    connection = sqlite3.connect(path)
-    connection.executescript(
-        """CREATE TABLE applied (id INTEGER PRIMARY KEY CHECK (id = 1), offset INTEGER NOT NULL);
-        INSERT INTO applied VALUES (1, 5);
-        CREATE TABLE session (tenant INTEGER NOT NULL, client_id TEXT NOT NULL, offset INTEGER NOT NULL,
-            record BLOB NOT NULL, PRIMARY KEY (tenant, client_id)) WITHOUT ROWID;
-        INSERT INTO session VALUES (7, 'c', 5, 'r');
-        PRAGMA user_version=1"""
-    )
-    connection.close()
-    store = SqliteStates(open_database(path, STATES, ManualClock(), pytest.fail))
-
-    assert store.applied_offsets() == (5,)
-    assert [row.client_id for row in store.load()] == ["c"]
-    store.close()
-
-
 def test_service_asks_for_the_states_of_many_events_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store on a server: a storm of connects must not cost a round trip for each session, nor must a long tail at the start."""
     asked: list[int] = []
@@ -596,7 +539,7 @@ def test_store_that_fails_is_not_tried_with_every_event(house: House, monkeypatc
     assert not house.service.idle()
     assert house.alarms[-1] == "state_failing"
     assert house.store.applied_offsets() == (5_999,)
-    assert house.service.verify().differences == []
+    assert house.verified().differences == []
 
 
 def test_states_that_cannot_be_written_do_not_fill_the_memory(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -615,7 +558,7 @@ def test_states_that_cannot_be_written_do_not_fill_the_memory(house: House, monk
     house.service.idle()
 
     assert house.store.applied_offsets() == (301,)
-    assert house.service.verify().differences == []
+    assert house.verified().differences == []
 
 
 def test_states_are_looked_at_again_with_what_the_log_has_by_now() -> None:

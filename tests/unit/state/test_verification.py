@@ -10,7 +10,7 @@ from iothub.base.errors import ConflictError
 from iothub.records import events
 from iothub.records.events import Subject
 from iothub_services.events.memory import MemoryEvents
-from iothub_services.events.port import DamagedEventError, LoggedEvent, Offsets
+from iothub_services.events.port import DamagedEvent, LoggedEvent, Offsets
 from iothub_services.state.port import StoredState
 from iothub_services.state.verification import Difference, verify
 from tests.unit.state.conftest import House, created, resumed
@@ -57,7 +57,7 @@ def test_checkpoint_saves_reading_the_log(house: House) -> None:
 def test_every_difference_is_named_with_its_fields(house: House) -> None:
     """Whatever the sessions are rebuilt from."""
     spoil(house, "a")
-    house.store.forget([(7, "b")])
+    del house.store._rows[7, "b"]
     house.store._rows[7, "z"] = house.store._rows[7, "a"]._replace(client_id="z")
 
     expected = [
@@ -77,19 +77,6 @@ def test_damaged_record_is_a_difference(house: House) -> None:
     found = verify(house.log, house.store)
 
     assert found.differences == [Difference(7, "a", "damaged session state (it is not JSON)")]
-    assert found.compared == 3
-
-
-def test_record_of_a_newer_program_is_a_difference(house: House) -> None:
-    """The others are compared; what the log says of it later changes nothing."""
-    row = house.store._rows[7, "a"]
-    house.store._rows[7, "a"] = row._replace(record=row.record.replace(b'"v":1', b'"v":2'))
-    house.log.append([resumed("a", 3)])
-
-    found = verify(house.log, house.store)
-
-    why = "session state of format version 2, this program knows 1: upgrade it"
-    assert found.differences == [Difference(7, "a", why)]
     assert found.compared == 3
 
 
@@ -139,7 +126,7 @@ def test_ended_session_may_be_missing_on_either_side(house: House) -> None:
     house.log.append([events.session_expired(Subject(7, "b", 2, 100)), created("x")])
     house.log.append([events.session_expired(Subject(7, "x", 1, 100))])
     house.apply(house.log.end())
-    house.store.forget([(7, "b")])
+    del house.store._rows[7, "b"]
 
     assert verify(house.log, house.store).differences == []
 
@@ -166,16 +153,14 @@ def test_damaged_events_are_left_out_on_both_sides(house: House, monkeypatch: py
     """As every hub does, and they are counted."""
     read = house.log.read
 
-    def damaged(after: Offsets, count: int, topic: object = None) -> list[LoggedEvent]:
-        page = read(after, 1)
-        if page and page[0].offset == 3:
-            raise DamagedEventError("event log, offset 3: damaged", partition=0, offset=3)
-        return page
+    def damaged(after: Offsets, count: int, topic: object = None) -> list[LoggedEvent | DamagedEvent]:
+        why = "event log, offset 3: damaged"
+        return [DamagedEvent(0, 3, why) if logged.offset == 3 else logged for logged in read(after, count)]
 
-    monkeypatch.setattr(house.log, "read", damaged)
     row = house.store._rows[7, "a"]
     state = next(each for each in house.folded((1,)) if each.client_id == "a")
     house.store._rows[7, "a"] = row._replace(record=state.record)
+    monkeypatch.setattr(house.log, "read", damaged)
 
     found = verify(house.log, house.store)
 

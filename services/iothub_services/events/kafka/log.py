@@ -8,15 +8,13 @@ A topic is found, or made, when it is first needed: what becomes of the one for 
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from kafka.structs import TopicPartition
 
-from iothub.base.errors import BackendError, CorruptRecordError, FutureRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.config.sections import Kafka
-from iothub.records.events import GENERATION_BITS, Event, Topic, decode_event, encode_event, partition_of
-from iothub.records.left_out import decode_at
+from iothub.records.events import GENERATION_BITS, Event, Topic, encode_event, partition_of, read_event
 from iothub.records.owner import Owner
 from iothub_services.events.kafka.cluster import FETCH_WAIT_MS, KafkaCluster
 from iothub_services.events.kafka.owner import claim_topics, topics_owner
@@ -24,31 +22,8 @@ from iothub_services.events.kafka.probe import probe
 from iothub_services.events.kafka.reader import Fetched, KafkaReader
 from iothub_services.events.kafka.topics import KafkaTopic, find_topics, open_topics
 from iothub_services.events.kafka.writer import KafkaWriter, Record
-from iothub_services.events.port import (
-    NOWHERE,
-    DamagedEventError,
-    FutureEventError,
-    LoggedEvent,
-    Offsets,
-    raised,
-    reached,
-)
+from iothub_services.events.port import NOWHERE, DamagedEvent, LoggedEvent, Offsets, raised, reached
 from iothub_services.probing import Probe
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """A page of a topic that had damage in it, and from where on it was read."""
-
-    name: str
-    starts: Mapping[int, int]
-    records: list[Fetched]
-
-    def behind(self, starts: Mapping[int, int]) -> list[Fetched]:
-        """Return what it has from places on that are further; nothing for who has not gone on, or has gone back."""
-        if starts == self.starts or any(starts[partition] < start for partition, start in self.starts.items()):
-            return []
-        return [record for record in self.records if record.offset >= starts[record.partition]]
 
 
 class KafkaEvents:
@@ -67,10 +42,8 @@ class KafkaEvents:
         is_read_only: bool = False,
         cluster: KafkaCluster | None = None,
         wait_ms: int = FETCH_WAIT_MS,
-        left_out: Container[str] = (),
     ) -> None:
         self._is_read_only = is_read_only
-        self._left_out = left_out
         self._cluster = cluster or KafkaCluster(settings)
         self._writer = KafkaWriter(self._cluster)
         self._reader = KafkaReader(self._cluster, wait_ms)
@@ -78,7 +51,6 @@ class KafkaEvents:
         self._ends: Offsets = NOWHERE
         self._acknowledged: Offsets = NOWHERE
         self._is_replaced = False
-        self._left: _Left | None = None
 
     def open(self) -> None:
         """Find the cluster, and the session log in it or make it. May be called again after it has failed.
@@ -95,7 +67,7 @@ class KafkaEvents:
         return probe(self._cluster)
 
     def owner(self) -> Owner | None:
-        """Return whose the topics are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+        """Return whose the topics are; None: nobody's yet. Raises BackendError, ConflictError, CorruptRecordError."""
         return topics_owner(self._cluster, self._reader)
 
     def claim(self, owner: Owner) -> Owner:
@@ -106,7 +78,6 @@ class KafkaEvents:
         """Forget what was found and what has no answer: for events that nobody folds, once a topic or a right is gone."""
         self._writer.begin_again()
         self._reader.close()
-        self._left = None
         self._topics = {}
 
     def close(self) -> None:
@@ -139,34 +110,12 @@ class KafkaEvents:
         self._writer.probe()
         self.end(topic)
 
-    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> Sequence[LoggedEvent | DamagedEvent]:
         place = self._topic(topic)
         starts = {
             partition: max(reached(after, partition) - place.base + 1, 0) for partition in range(place.partitions)
         }
-        page: list[LoggedEvent] = []
-        damaged: dict[int, CorruptRecordError] = {}  # partitions that are not read on
-        page_of_log = self._fetched(place.name, starts, count)
-        for fetched in page_of_log:
-            if fetched.partition in damaged:
-                continue
-            try:
-                page.append(_decode(place, fetched, topic, self._left_out))
-            except CorruptRecordError as error:
-                damaged[fetched.partition] = error
-        if damaged and not any(
-            isinstance(error, FutureEventError) for error in damaged.values()
-        ):  # nobody goes past those
-            self._left = _Left(place.name, starts, page_of_log)
-        if damaged and not page:
-            raise next(iter(damaged.values()))
-        return page
-
-    def _fetched(self, name: str, starts: Mapping[int, int], count: int) -> list[Fetched]:
-        """Return what is left of a page that had damage in it, else what the log has: who goes on behind damage waits for no broker."""
-        left, self._left = self._left, None
-        rest = [] if left is None or left.name != name else left.behind(starts)
-        return rest[:count] or self._reader.fetch(name, starts, count)
+        return [_entry(place, fetched, topic) for fetched in self._reader.fetch(place.name, starts, count)]
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         place = self._topic(topic)
@@ -243,36 +192,11 @@ class KafkaEvents:
             )
 
 
-def _decode(place: KafkaTopic, fetched: Fetched, topic: Topic, left_out: Container[str]) -> LoggedEvent:
+def _entry(place: KafkaTopic, fetched: Fetched, topic: Topic) -> LoggedEvent | DamagedEvent:
     partition, offset = fetched.partition, fetched.offset + place.base
     try:
-        if topic is not Topic.SESSIONS:
-            event = decode_event(fetched.value or b"")
-        else:
-            event = decode_at(fetched.value or b"", partition, offset, left_out)
-            _require_key(event, fetched.key)
-            _require_home(event, partition, place.partitions)
-    except FutureRecordError as error:
-        raise FutureEventError(f"{_where(place, fetched)}: {error}", partition=partition, offset=offset) from error
+        event = read_event(fetched.value or b"", fetched.key or b"", partition, place.partitions, topic)
     except CorruptRecordError as error:
-        raise DamagedEventError(f"{_where(place, fetched)}: {error}", partition=partition, offset=offset) from error
+        where = f"topic {place.name}, partition {partition}, Kafka's offset {fetched.offset}"
+        return DamagedEvent(partition, offset, f"{where}: {error}")
     return LoggedEvent(partition, offset, event)
-
-
-def _require_key(event: Event, key: bytes | None) -> None:
-    """What compacts the log sorts by the records' keys: under another one an event would be here and not in a checkpoint (!)."""
-    if key != event.key.encode():
-        raise CorruptRecordError(
-            f"event of {event.key[:200]} under {'no key' if key is None else 'the key of another session'}"
-        )
-
-
-def _require_home(event: Event, partition: int, partitions: int) -> None:
-    """Folded from elsewhere, an event would be out of order, and its offset none of its session's: later ones would look folded (!)."""
-    home = partition_of(event.key, partitions)
-    if home != partition:
-        raise CorruptRecordError(f"event in the wrong partition: its key belongs to partition {home}")
-
-
-def _where(place: KafkaTopic, fetched: Fetched) -> str:
-    return f"topic {place.name}, partition {fetched.partition}, Kafka's offset {fetched.offset}"

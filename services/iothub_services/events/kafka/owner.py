@@ -37,7 +37,7 @@ class PrefixOwner:
 
 
 def topics_owner(cluster: KafkaCluster, reader: KafkaReader) -> Owner | None:
-    """Return whose the topics are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+    """Return whose the topics are; None: nobody's yet. Raises BackendError, ConflictError, CorruptRecordError."""
     name = kafka_owner_topic(cluster.settings.topic_prefix)
     with cluster.admin() as admin:
         is_there = name in admin.list_topics()

@@ -8,20 +8,20 @@ AUTOINCREMENT, because offsets must not begin again after everything was trimmed
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Container
+from collections.abc import Sequence
 from itertools import groupby
 
-from iothub.base.errors import CorruptRecordError, FutureRecordError
-from iothub.records.events import Event, Topic, decode_event, encode_event
+from iothub.base.errors import CorruptRecordError
+from iothub.records.events import Event, Topic, encode_event, read_event
 from iothub.records.layout import EVENT_TABLES as _TABLES
-from iothub.records.left_out import decode_at
-from iothub_services.events.port import DamagedEventError, FutureEventError, LoggedEvent, Offsets, reached
-from iothub_services.sqlite.database import Database, Schema
+from iothub.records.layout import EVENTS_FILE_VERSION
+from iothub_services.events.port import DamagedEvent, LoggedEvent, Offsets, reached
+from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.store import SqliteStore
 
 SCHEMA = Schema(
     name="events",
-    version=1,
+    version=EVENTS_FILE_VERSION,
     cache_bytes=256 << 10,  # written at the end only, and read at a start
     tables={_TABLES[Topic.SESSIONS]: "session events", _TABLES[Topic.ANALYTICS]: "other events"},
     statements=tuple(
@@ -36,10 +36,6 @@ class SqliteEvents(SqliteStore):
 
     is_shared = False
 
-    def __init__(self, database: Database, left_out: Container[str] = ()) -> None:
-        super().__init__(database)
-        self._left_out = left_out
-
     def append(self, events: list[Event]) -> list[LoggedEvent]:
         logged: list[LoggedEvent] = []
         with self._database.transaction() as connection:
@@ -47,27 +43,12 @@ class SqliteEvents(SqliteStore):
                 logged += _append(connection, topic, list(some))
         return logged
 
-    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> list[LoggedEvent]:
-        statement = f"SELECT offset, value FROM {_TABLES[topic]} WHERE offset > ? ORDER BY offset LIMIT ?"  # noqa: S608
+    def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> Sequence[LoggedEvent | DamagedEvent]:
+        statement = f"""SELECT offset, CAST(key AS BLOB), CAST(value AS BLOB) FROM {_TABLES[topic]}
+            WHERE offset > ? ORDER BY offset LIMIT ?"""  # noqa: S608
         with self._database.reading() as connection:
             rows = connection.execute(statement, (reached(after, 0), count)).fetchall()
-        page: list[LoggedEvent] = []
-        for offset, value in rows:
-            try:
-                page.append(LoggedEvent(0, offset, self._decode(topic, offset, value)))
-            except CorruptRecordError:
-                if not page:
-                    raise
-                break  # it is the first of the next page
-        return page
-
-    def _decode(self, topic: Topic, offset: int, value: bytes) -> Event:
-        try:
-            return decode_at(value, 0, offset, self._left_out) if topic is Topic.SESSIONS else decode_event(value)
-        except FutureRecordError as error:
-            raise FutureEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
-        except CorruptRecordError as error:
-            raise DamagedEventError(f"event log, offset {offset}: {error}", partition=0, offset=offset) from error
+        return [_entry(topic, *row) for row in rows]
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         with self._database.reading() as connection:
@@ -101,6 +82,13 @@ class SqliteEvents(SqliteStore):
                 connection.execute(f"DELETE FROM {name}")  # noqa: S608  below is a hole now: nobody may fold across it (!)
                 connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
+
+
+def _entry(topic: Topic, offset: int, key: bytes, value: bytes) -> LoggedEvent | DamagedEvent:
+    try:
+        return LoggedEvent(0, offset, read_event(value, key, 0, 1, topic))
+    except CorruptRecordError as error:
+        return DamagedEvent(0, offset, f"event log, offset {offset}: {error}")
 
 
 def _append(connection: sqlite3.Connection, topic: Topic, events: list[Event]) -> list[LoggedEvent]:

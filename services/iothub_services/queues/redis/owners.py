@@ -15,7 +15,7 @@ from iothub_services.redis.calls import command
 
 
 def owner(sender: Sender, names: Names) -> Owner | None:
-    """Return whose the queues are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+    """Return whose the queues are; None: nobody's yet. Raises BackendError, CorruptRecordError, ConflictError: a newer iothub's."""
     found = cast("bytes | None", sender.read_one(command("GET", names.owner)))
     return None if found is None else decode_owner(found, f"Redis's key {names.owner.decode()}")
 

@@ -132,7 +132,7 @@ class RedisQueues:
         return self._watch.has_life()
 
     def owner(self) -> Owner | None:
-        """Return whose the queues are; None: nobody's yet. Raises BackendError, CorruptRecordError, FutureRecordError."""
+        """Return whose the queues are; None: nobody's yet. Raises BackendError, CorruptRecordError, ConflictError: a newer iothub's."""
         return owners.owner(self._sender, self._names)
 
     def claim_store(self, owner: Owner) -> Owner:

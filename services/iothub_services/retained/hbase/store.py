@@ -8,7 +8,6 @@ of a tenant do not overlap. HBase shows the cells with the highest timestamp, an
 write a topic at once the higher version stays, whichever comes late. Who retries takes new versions.
 What expires is also noted in an index over all tenants, in the order of time, before the message is written. An entry says where to look, not what is
 true: it is compared with the message, and goes when its message has another time, though not before every write of its time is over.
-A cell that somebody put there by hand has a time for a timestamp, far above every version: a delete sees to it by taking versions above that.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from iothub.base.errors import CorruptRecordError
 from iothub.records import keys
-from iothub.records.layout import require_cell_version
 from iothub_services.hbase import calls
 from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
@@ -41,19 +38,16 @@ VERSION = 1
 _META = struct.Struct(">BQQI")  # version of the format, version, expires at, bytes of the body
 _MARK = bytes((VERSION,))
 _BATCH_BYTES = 4 << 20  # of bodies on their way, in either direction
-_MOST_TIMESTAMP = 1 << 62  # of a cell that somebody put there by hand: versions must still fit above it
 _LATE_MS = 60_000  # no write that was begun before takes as long
-_SHOWN = 100  # bytes of a Topic Name
 
 
 class _Meta(NamedTuple):
-    """What is known of a message without its body. `unreadable`: why that is nothing but its timestamp."""
+    """What is known of a message without its body; of a damaged one its timestamp alone."""
 
     version: int
     expires_at_ms: int
     size: int
     timestamp: int
-    unreadable: str = ""
 
 
 class _Expiry(NamedTuple):
@@ -109,20 +103,19 @@ class HBaseRetained:
         for rows in pages(self._caller, Scan(self._table, start, stop, (META_COLUMN,))):
             for key, meta in self._read_metas(rows).items():
                 topic = keys.after_tenant(key)[1]
-                yield RetainedTopic(topic, meta.version, meta.expires_at_ms, meta.size, meta.unreadable)
+                yield RetainedTopic(topic, meta.version, meta.expires_at_ms, meta.size)
 
     def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
         wanted = [keys.retained_key(tenant_id, topic) for topic in topics]
         metas = self._metas(wanted) if len(wanted) > 1 else {}
-        bodies = {key: _unread(key, meta.unreadable) for key, meta in metas.items() if meta.unreadable}
-        there = [key for key in wanted if (key in metas and key not in bodies) or len(wanted) == 1]
+        there = [key for key in wanted if key in metas or len(wanted) == 1]
         sizes = [metas[key].size if key in metas else 0 for key in there]
         asked = [
             calls.get_rows(self._table, there[chunk], (META_COLUMN, BODY_COLUMN))
             for chunk in chunks(sizes, _BATCH_BYTES)
         ]
         answers = self._caller.call_all(asked)
-        bodies |= {row.key: body for rows in answers for row in rows if (body := self._body(row)) is not None}
+        bodies = {row.key: body for rows in answers for row in rows if (body := self._body(row)) is not None}
         return [bodies[key] for key in wanted if key in bodies]
 
     def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
@@ -131,7 +124,6 @@ class HBaseRetained:
         if there:
             last = self._last_versions(Counter({tenant_id: len(there)}))[tenant_id]
             change_rows(self._caller, self._table, {last: [_deleted(key) for key in there]})
-            self._delete_above(tenant_id, there)
         return len(there)
 
     def expire(self, now_ms: int, count: int) -> list[tuple[int, bytes]]:
@@ -170,26 +162,6 @@ class HBaseRetained:
         asked = [calls.increment(self._table, keys.tenant_key(each), COUNTER_COLUMN, counts[each]) for each in counts]
         return dict(zip(counts, self._caller.call_all(asked), strict=True))
 
-    def _delete_above(self, tenant_id: int, wanted: Sequence[bytes]) -> None:
-        """Delete what is still there with timestamps that no version has had yet; versions go on above them, or what comes would stay hidden (!)."""
-        newest = {
-            row.key: max(cell.timestamp for cell in row.cells.values())
-            for row in self._rows(wanted, (META_COLUMN, BODY_COLUMN))
-            if row.cells
-        }
-        if not newest:
-            return
-        if max(newest.values()) > _MOST_TIMESTAMP:
-            raise CorruptRecordError(
-                f"a cell of a retained message has the timestamp {max(newest.values())}, above all that versions may ever have; "
-                "delete the row with HBase's shell"
-            )
-        last = self._last_versions(Counter({tenant_id: 1}))[tenant_id]
-        left = [_deleted(key) for key, timestamp in newest.items() if timestamp >= last]
-        if left:
-            last = self._last_versions(Counter({tenant_id: max(newest.values()) + 1 - last}))[tenant_id]
-            change_rows(self._caller, self._table, {last: left})
-
     def _expire(self, entries: Sequence[_Expiry], now_ms: int, count: int) -> list[tuple[int, bytes]]:
         """Delete at most `count` of the messages that these entries speak of, and the entries that nobody needs any more."""
         metas = self._metas([keys.retained_key(entry.tenant_id, entry.topic) for entry in entries])
@@ -205,8 +177,8 @@ class HBaseRetained:
             if meta is not None and is_due:
                 due.setdefault(meta.timestamp, []).append(_deleted(key))
                 gone.append((entry.tenant_id, entry.topic))
-            elif entry.at_ms > now_ms - _LATE_MS or (meta is not None and meta.unreadable):
-                continue  # it may be what this entry is of
+            elif entry.at_ms > now_ms - _LATE_MS:
+                continue  # it may be of a write that is not over
             done.setdefault(entry.timestamp, []).append(Mutation(entry.row, {}, (EXPIRY_COLUMN,)))
         change_rows(self._caller, self._table, due)  # first: a crash leaves entries without a message
         change_rows(self._caller, self._table, done)
@@ -230,35 +202,16 @@ class HBaseRetained:
         cell = row.cells.get(META_COLUMN)
         if cell is None:
             return None
-        try:
-            require_cell_version(cell.value, VERSION, self._where(row))
-            _, version, expires_at_ms, size = _META.unpack(cell.value)
-        except CorruptRecordError as error:
-            return _Meta(0, 0, 0, cell.timestamp, str(error))
-        except struct.error:
-            why = f"{self._where(row)}: damaged ({len(cell.value)} bytes, {_META.size} expected)"
-            return _Meta(0, 0, 0, cell.timestamp, why)
+        is_whole = len(cell.value) == _META.size and cell.value[0] == VERSION
+        _, version, expires_at_ms, size = _META.unpack(cell.value) if is_whole else (VERSION, 0, 0, 0)
         return _Meta(version, expires_at_ms, size, cell.timestamp)
 
     def _body(self, row: Row) -> RetainedBody | None:
         meta, body = self._meta(row), row.cells.get(BODY_COLUMN)
         if meta is None:
             return None
-        if meta.unreadable:
-            return _unread(row.key, meta.unreadable)
         topic, octets = keys.after_tenant(row.key)[1], b"" if body is None else body.value
-        if len(octets) == meta.size:
-            return RetainedBody(topic, meta.version, meta.expires_at_ms, octets)
-        why = f"{self._where(row)}: damaged (a body of {len(octets)} bytes, {meta.size} expected)"
-        return RetainedBody(topic, meta.version, meta.expires_at_ms, b"", why)
-
-    def _where(self, row: Row) -> str:
-        tenant_id, topic = keys.after_tenant(row.key)
-        return f"table {self._table.decode()}, retained message {tenant_id}/{topic[:_SHOWN].decode(errors='replace')}"
-
-
-def _unread(key: bytes, why: str) -> RetainedBody:
-    return RetainedBody(keys.after_tenant(key)[1], 0, 0, b"", why)
+        return RetainedBody(topic, meta.version, meta.expires_at_ms, octets)
 
 
 def _numbered(writes: Sequence[RetainedWrite], last: Mapping[int, int]) -> list[int]:

@@ -32,13 +32,10 @@ SCHEMA = Schema(
 )
 
 
-# SQLite keeps a value of any type in a column of any: NULL is what is not of the column's own, as another tool may have left it
-_NUMBERS = (
-    "iif(typeof(version) = 'integer', version, NULL), iif(typeof(expires_at_ms) = 'integer', expires_at_ms, NULL)"
-)
-_SIZE = "iif(typeof(size) = 'integer', size, NULL)"
-_BODY = "iif(typeof(body) = 'blob', body, NULL)"
-_STRANGE = "damaged (a value of another type than its column's)"
+# SQLite keeps a value of any type in any column, as another tool may have left it
+_NUMBERS = "CAST(version AS INTEGER), CAST(expires_at_ms AS INTEGER)"
+_SIZE = "CAST(size AS INTEGER)"
+_BODY = "CAST(body AS BLOB)"
 
 
 class SqliteRetained(SqliteStore):
@@ -55,9 +52,7 @@ class SqliteRetained(SqliteStore):
         while True:
             with self._database.reading() as connection:
                 rows = connection.execute(statement, (tenant_id, after, _PAGE)).fetchall()
-            yield from (
-                RetainedTopic(row[0], 0, 0, 0, _STRANGE) if None in row else RetainedTopic(*row) for row in rows
-            )
+            yield from map(RetainedTopic._make, rows)
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0]
@@ -67,7 +62,7 @@ class SqliteRetained(SqliteStore):
         with self._database.reading() as connection:
             found = (connection.execute(statement, (tenant_id, topic)).fetchone() for topic in topics)
             rows = [row for row in found if row is not None]
-        return [RetainedBody(row[0], 0, 0, b"", _STRANGE) if None in row else RetainedBody(*row) for row in rows]
+        return list(map(RetainedBody._make, rows))
 
     def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
         with self._database.transaction() as connection:

@@ -11,17 +11,17 @@ compare-and-swap after the rows are durable: a crash between the two repeats wri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from iothub.base.errors import BackendError, CorruptRecordError
+from iothub.base.errors import BackendError
 from iothub.records import keys as row_keys
 from iothub.records.events import partition_of
 from iothub.records.layout import (
     APPLIED_COLUMN,
     STATE_COLUMN,
     decode_applied,
-    decode_state_cell,
+    decode_state_row,
     encode_applied,
     encode_state_cell,
 )
@@ -33,7 +33,7 @@ from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
-from iothub_services.state.port import StateWrite, StoredState, UnreadableState, applied_with
+from iothub_services.state.port import StateWrite, StoredState, applied_with
 
 _SWAPS = 16  # others may be quicker; then it is tried again
 _ROWS = 64  # asked for in one call
@@ -73,18 +73,12 @@ class HBaseStates:
 
     def get_many(self, keys: Collection[tuple[int, str]]) -> list[StoredState]:
         asked = [calls.get_rows(self._table, some, (STATE_COLUMN,)) for some in _in_pieces(keys)]
-        found = (self._stored(row) for rows in self._caller.call_all(asked) for row in rows)
+        found = (_stored(row) for rows in self._caller.call_all(asked) for row in rows)
         return [stored for stored in found if stored is not None]
 
-    def load(self, tenant_id: int | None = None) -> Iterator[StoredState | UnreadableState]:
+    def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
         for rows in self._pages(tenant_id):
-            yield from filter(None, map(self._listed, rows))
-
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        """Delete each row at the offset that it has now: what is written meanwhile is newer, and stays."""
-        for some in _in_pieces(keys):
-            rows = self._caller.call(calls.get_rows(self._table, some, (STATE_COLUMN,)))
-            self._delete(rows)
+            yield from filter(None, map(_stored, rows))
 
     def drop_tenant(self, tenant_id: int) -> int:
         count = 0
@@ -94,7 +88,7 @@ class HBaseStates:
                 newest = max(row.cells[STATE_COLUMN].timestamp for row in living)
                 gone = [Mutation(row.key, {}, (STATE_COLUMN,)) for row in living]
                 self._caller.call(calls.mutate_rows(self._table, gone, newest))
-            count += sum(self._listed(row) is not None for row in living)
+            count += sum(_stored(row) is not None for row in living)
         return count
 
     def _pages(self, tenant_id: int | None) -> Iterator[list[Row]]:
@@ -102,36 +96,6 @@ class HBaseStates:
         start = row_keys.tenant_key(tenant_id or row_keys.NO_TENANT)
         stop = b"" if tenant_id is None else row_keys.prefix_end(start)
         return pages(self._caller, Scan(self._table, start, stop, (STATE_COLUMN,)))
-
-    def _delete(self, rows: Iterable[Row]) -> None:
-        """Delete rows as they were read: what is newer stays."""
-        places: dict[int | None, list[Mutation]] = {}
-        for row in rows:
-            cell = row.cells.get(STATE_COLUMN)
-            if cell is not None:
-                places.setdefault(cell.timestamp, []).append(Mutation(row.key, {}, (STATE_COLUMN,)))
-        change_rows(self._caller, self._table, places)
-
-    def _listed(self, row: Row) -> StoredState | UnreadableState | None:
-        """The same, also of one that cannot be read."""
-        try:
-            return self._stored(row)
-        except CorruptRecordError as error:
-            tenant_id, name = row.key[: row_keys.TENANT_BYTES], row.key[row_keys.TENANT_BYTES :]
-            return UnreadableState(int.from_bytes(tenant_id), name.decode(errors="replace"), error)
-
-    def _stored(self, row: Row) -> StoredState | None:
-        """Return what a row says; None: it is gone. Raises CorruptRecordError, FutureRecordError."""
-        cell = row.cells.get(STATE_COLUMN)
-        if cell is None:
-            return None
-        try:
-            tenant_id, client_id = row_keys.session_of_state(row.key)
-        except CorruptRecordError as error:
-            raise CorruptRecordError(f"table {self._table.decode()}: {error}") from error
-        where = f"table {self._table.decode()}, session {tenant_id}/{client_id}"
-        offset, record = decode_state_cell(cell.value, where)
-        return StoredState(tenant_id, client_id, offset, record) if record else None
 
     # --- how far the log is applied
 
@@ -157,6 +121,15 @@ class HBaseStates:
             retryable=True,
             is_written=True,
         )
+
+
+def _stored(row: Row) -> StoredState | None:
+    """Return what a row says; None: the session is gone."""
+    cell = row.cells.get(STATE_COLUMN)
+    if cell is None:
+        return None
+    stored = StoredState(*decode_state_row(row.key, cell.value))
+    return stored if stored.record else None
 
 
 def _place(write: StateWrite, offsets: Offsets) -> int:

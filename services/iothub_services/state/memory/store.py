@@ -53,10 +53,6 @@ class MemoryStates:
             if tenant_id in (None, key[0]):
                 yield self._rows[key]
 
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        for key in keys:
-            self._rows.pop(key, None)
-
     def drop_tenant(self, tenant_id: int) -> int:
         keys = [key for key in self._rows if key[0] == tenant_id]
         for key in keys:

@@ -14,7 +14,6 @@ from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encod
 from iothub.records.layout import (
     CHECKPOINT_TABLE,
     CHECKPOINTS_FILE,
-    CHECKPOINTS_FILE_UPGRADES,
     CHECKPOINTS_FILE_VERSION,
     MARK_TABLE,
     POINTER_TABLE,
@@ -32,7 +31,6 @@ SCHEMA = Schema(
     cache_bytes=256 << 10,  # read once, from its beginning to its end
     tables={POINTER_TABLE: "pointers", MARK_TABLE: "marks of jobs", CHECKPOINT_TABLE: "states in checkpoints"},
     statements=CHECKPOINTS_FILE,
-    upgrades=CHECKPOINTS_FILE_UPGRADES,
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator
 
+from iothub.records.layout import STATE_FILE_VERSION
 from iothub_services.events.port import Offsets
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.store import SqliteStore
@@ -15,26 +16,16 @@ from iothub_services.state.port import StateWrite, StoredState, applied_with
 
 _PAGE = 500  # rows per query of a load
 
-_APPLIED = "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL)"
-
 SCHEMA = Schema(
     name="state",
-    version=2,
+    version=STATE_FILE_VERSION,
     tables={"session": "session states"},
     statements=(
-        _APPLIED,
+        "CREATE TABLE applied (partition INTEGER PRIMARY KEY, offset INTEGER NOT NULL)",
         """CREATE TABLE session (
             tenant INTEGER NOT NULL, client_id TEXT NOT NULL, offset INTEGER NOT NULL, record BLOB NOT NULL,
             PRIMARY KEY (tenant, client_id)) WITHOUT ROWID""",
     ),
-    upgrades={
-        1: (  # one offset became one for each partition of the log
-            "ALTER TABLE applied RENAME TO applied_once",
-            _APPLIED,
-            "INSERT INTO applied SELECT 0, offset FROM applied_once WHERE offset > 0",
-            "DROP TABLE applied_once",
-        ),
-    },
     # `applied` is not saved from a damaged file: rows were lost, and only the whole log can tell which
 )
 
@@ -84,10 +75,6 @@ class SqliteStates(SqliteStore):
             if len(rows) < _PAGE:
                 return
             after = rows[-1][:2]
-
-    def forget(self, keys: list[tuple[int, str]]) -> None:
-        with self._database.transaction() as connection:
-            connection.executemany("DELETE FROM session WHERE tenant = ? AND client_id = ?", keys)
 
     def drop_tenant(self, tenant_id: int) -> int:
         with self._database.transaction() as connection:

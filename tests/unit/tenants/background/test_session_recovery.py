@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -34,7 +34,6 @@ def load(
     has_queues: bool = True,
     neighbours: Neighbours | None = None,
     patiently: Patiently = at_once,
-    unrestored: Collection[int] = (),
 ) -> int:
     """Start with these states, and queues for all of them and for nobody (99)."""
     known = list(states)
@@ -56,7 +55,7 @@ def load(
         neighbours=neighbours,
         patiently=patiently,
     )
-    return cast("int", now(awakening.load(known, unrestored)))
+    return cast("int", now(awakening.load(known)))
 
 
 def state(house: House, *more: Event, at_s: float = 0.0) -> SessionState:
@@ -133,16 +132,6 @@ def test_queues_of_nobody_are_dropped(house: House) -> None:
     load(house, [state(house, gone(house, 1))])
 
     assert house.queues.dropped == [99]
-
-
-@pytest.mark.parametrize(("unrestored", "dropped"), [({7}, []), ({8}, [99])])
-def test_queues_are_kept_that_may_be_of_a_session_that_cannot_be_read(
-    house: House, unrestored: set[int], dropped: list[int]
-) -> None:
-    """Until its state is put right; those of other tenants are nobody's."""
-    load(house, [state(house, gone(house, 1))], unrestored=unrestored)
-
-    assert house.queues.dropped == dropped
 
 
 def test_session_goes_on_expiring(house: House) -> None:

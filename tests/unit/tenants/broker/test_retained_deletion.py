@@ -9,12 +9,12 @@ from twisted.internet.defer import Deferred
 
 from iothub.engine.state import TenantPlane
 from iothub.testing.clock import ManualClock
+from iothub_services.damaged import uncounted
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_tenants.broker.retaining import NODES, SLICE, Retaining
-from iothub_tenants.broker.unreadable import UnreadableRetained
 
 COUNT = 3000
 
@@ -49,9 +49,7 @@ def test_great_deletion_is_done_in_slices() -> None:
     """The search in the index is sliced, too; every slice is told, and the room of all is given back."""
     store, told = Stored(), list[tuple[int, int]]()
     ledger = LocalLedger(1, resolve_texts("retained_messages=10000"), cast("Any", None))
-    kept = Retaining(
-        TenantPlane(1, "acme"), cast("Any", None), cast("Any", store), ledger, ManualClock(), UnreadableRetained(print)
-    )
+    kept = Retaining(TenantPlane(1, "acme"), cast("Any", None), cast("Any", store), ledger, ManualClock(), uncounted)
 
     async def tell(done: int, of: int) -> None:
         told.append((done, of))

@@ -9,6 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError
+from iothub.base.reasons import Drop
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.router import Subscription
 from iothub.records.message import StoredMessage, encode_message
@@ -18,7 +19,6 @@ from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedWrite
 from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE, Retaining
-from iothub_tenants.broker.unreadable import UnreadableRetained
 
 TENANT = 1
 
@@ -62,8 +62,7 @@ class Desk:
     """One tenant's retained messages, a plane and a client whose socket can be stuck."""
 
     def __init__(self, count: int = 0, size: int = 1) -> None:
-        self.alarms: dict[str, str] = {}
-        self.unreadable = UnreadableRetained(self._tell)
+        self.damaged: list[tuple[str, str, str]] = []
         self.bodies = Bodies()
         self.bench = Bench(PlaneLimits(replay_slice=10, out_soft_bytes=2000))
         self.ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
@@ -75,12 +74,10 @@ class Desk:
 
     def retained_by(self, ledger: LocalLedger) -> Retaining:
         bench = self.bench
-        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self.unreadable)
+        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self._count)
 
-    def _tell(self, word: str, text: str) -> None:
-        self.alarms = (
-            {**self.alarms, word: text} if text else {key: self.alarms[key] for key in self.alarms if key != word}
-        )
+    def _count(self, store: str, key: str, reason: str) -> None:
+        self.damaged.append((store, key, reason))
 
     def retain(self, topic: bytes, payload: bytes) -> None:
         """A retained write that is durable."""
@@ -267,3 +264,32 @@ def test_great_index_is_loaded_in_stretches() -> None:
     desk.subscribe()
 
     assert len(desk.taken()) == 2500
+
+
+def test_damaged_message_is_counted_and_the_others_come() -> None:
+    """It is dropped by name for who should get it, until its topic gets another one."""
+    desk = Desk(3)
+    bodies = desk.bodies.store._bodies
+    bodies[TENANT, b"r/1"] = bodies[TENANT, b"r/1"]._replace(body=b"\x01" * 60)
+
+    desk.subscribe()
+
+    assert topics(desk.taken(2.0)) == [b"r/2", b"r/0"]
+    assert desk.damaged == [("retained", "tenant acme, topic 'r/1'", "damaged message: the checksum differs")]
+    assert desk.bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
+
+    desk.retain(b"r/1", b"new")
+    desk.subscribe(b"r/1")
+
+    assert desk.taken(2.0) == [(b"r/1", b"new")]
+
+
+def test_damaged_message_can_be_deleted() -> None:
+    """As any other one."""
+    desk = Desk(1)
+    bodies = desk.bodies.store._bodies
+    bodies[TENANT, b"r/0"] = bodies[TENANT, b"r/0"]._replace(body=b"")
+
+    Deferred.fromCoroutine(desk.retaining.delete(b"r/#")).addErrback(desk.ended.append)
+
+    assert (bodies, desk.retaining.is_empty, desk.ended) == ({}, True, [])
