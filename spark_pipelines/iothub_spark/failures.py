@@ -19,7 +19,7 @@ from iothub.base.errors import (
 )
 
 NO_JAVA = (Py4JNetworkError, ConnectionError)  # of stores we have words of our own: this is the connection to Java
-_OURS = re.compile(r"\biothub\.errors\.(\w+): ([^\n]+)")
+_OURS = re.compile(r"\biothub\.base\.errors\.(\w+): ([^\n]+)")
 _MADE = {each.__name__: each for each in (ConfigError, ConflictError, CorruptRecordError, NotFoundError)}
 _WORDS = 400  # characters of a foreign error
 _CALLED = "An error occurred while calling "  # py4j's line above Java's

@@ -80,7 +80,7 @@ def test_run_that_fails_says_what_kind_of_failure_it_is(
 
 def test_error_of_a_task_is_told_as_it_was_raised() -> None:
     """Spark hands on text: the last error of ours in it counts."""
-    text = "An error\n  File x\niothub.errors.CorruptRecordError: checkpoint 7 has 1 rows\n\tat org.apache.spark"
+    text = "An error\n  File x\niothub.base.errors.CorruptRecordError: checkpoint 7 has 1 rows\n\tat org.apache.spark"
     found = translated(RuntimeError(text))
     assert isinstance(found, CorruptRecordError)
     assert str(found) == "checkpoint 7 has 1 rows"
