@@ -85,7 +85,7 @@ def sweep(app: App, is_dry_run: bool, age_s: float | None) -> None:
     """Delete the message bodies that no queue refers to any more. Safe beside running hubs and at any time.
 
     One of the hubs does it by itself every `hbase.sweep_interval`; this is for now, or for an operator's own timer. Every queue is read.
-    Exit code 4 when another sweep is at work, 1 when a record cannot be read (nothing is deleted then), 7 when HBase cannot be reached.
+    Exit code 4 when another sweep is at work, 1 when the row of the last sweep is damaged, 7 when HBase cannot be reached.
 
     Examples:
       iothub --config .services/iothub.toml hbase sweep --dry-run

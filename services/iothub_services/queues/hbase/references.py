@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from iothub.base import log as logging
 from iothub.base.errors import CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import decode_intent, decode_record
@@ -18,13 +19,14 @@ from iothub_services.queues.hbase import requests
 
 RECORD = b"d:b"
 
+log = logging.get(__name__)
+
 
 def referenced(caller: Caller, table: bytes, *, of_intents: bool) -> Iterator[list[tuple[int, bytes]]]:
     """Yield (tenant id, body id) of what open intents, or else records, refer to; consumed records included that are still stored.
 
     Raises:
         BackendError: HBase cannot be reached, or refused.
-        CorruptRecordError: One is of a future version, or damaged.
     """
     column = requests.INTENT if of_intents else RECORD
     for rows in pages(caller, Scan(table, columns=(column,))):
@@ -33,18 +35,13 @@ def referenced(caller: Caller, table: bytes, *, of_intents: bool) -> Iterator[li
 
 
 def _body_id(row: Row, column: bytes, *, of_intents: bool) -> bytes:
+    """Return b"" for a damaged one as well: its readers pass it over, so nobody asks for its body by it."""
     raw = row.cells[column].value
     try:
         return decode_intent(raw).body.id if of_intents else decode_record(raw).body.id
     except CorruptRecordError as error:
-        raise _unsettled(row.key, error, of_intents=of_intents) from None
-
-
-def _unsettled(key: bytes, error: CorruptRecordError, *, of_intents: bool) -> CorruptRecordError:
-    """Name the queue of a row that cannot be read. An intent is of what its session has sent: no purge takes it."""
-    verb = "session discard" if of_intents else "queue purge"
-    queue_id, tenant_id = keys.split_queue_key(key)
-    return CorruptRecordError(
-        f"queue {queue_id} of tenant {tenant_id}, row {key.hex()}: {error}; it may refer to any body, so none is deleted: "
-        f"upgrade this program, or give it up (iothub {verb})"
-    )
+        queue_id, tenant_id = keys.split_queue_key(row.key)
+        log.warning(
+            "a damaged record refers to no body", queue=queue_id, tenant=tenant_id, row=row.key.hex(), why=str(error)
+        )
+        return b""

@@ -29,7 +29,7 @@ def sweep_in_turn(
     Raises:
         BackendError: HBase cannot be reached, or refused; what was deleted stays deleted.
         ConflictError: Somebody is at it, and it is asked for now; or this process was silent for too long.
-        CorruptRecordError: A record, an intent or a row is damaged, or of a future version.
+        CorruptRecordError: The row that says whose turn it is is damaged.
         NotFoundError: There is no table of queues, or of bodies.
     """
     turn = Turn(caller, tables.queue_index)

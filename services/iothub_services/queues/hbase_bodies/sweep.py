@@ -5,7 +5,7 @@ Knows tables and what refers to bodies; knows neither whose turn it is nor when.
 Theory: a body is durable before anything refers to it, and its references are made within the seconds in which a hub repeats an append. So
 what is younger than `LEAST_AGE_S` is spared, by the time that HBase gave its cells. An open intent may refer to an older one: its reference
 moves to records before it is closed, so intents are read before records. What was consumed but is still stored counts
-as a reference; it goes with a flush. One record that cannot be read could refer to any body: nothing is swept before that is settled.
+as a reference; it goes with a flush. A damaged record refers to nothing, for readers pass it over.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ def sweep(
 
     Raises:
         BackendError: HBase cannot be reached, or refused.
-        CorruptRecordError: A record, an intent or a row is damaged, or of a future version.
         NotFoundError: There is no table of queues, or of bodies.
     """
     swept = Swept()
