@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from sqlalchemy import Connection, Engine, Row, Table, func, inspect, select, text
+from sqlalchemy import Connection, Engine, Result, Row, Table, func, inspect, select, text
 
 from iothub.base.errors import BackendError, ConflictError, IotHubError
 from iothub_migrations import schema
@@ -24,6 +24,7 @@ from iothub_tenants.accounts import counters, tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
 from iothub_tenants.accounts.gate import OUR_URL
+from iothub_tenants.accounts.rows import in_order
 from iothub_tenants.accounts.store import create_schema, errors_translated
 
 BATCH = 200  # rows; far below what a server takes in one packet
@@ -149,7 +150,7 @@ class _Copy:
         done, of = sum(there.values()), sum(counts.values())
         self._watch.begun(done)
         for table in _TABLES:
-            for batch in _batches(self._source, table, there[table.name]):
+            for batch in _rows(self._source, table, there[table.name]).partitions():
                 with self._writing() as connection:
                     connection.execute(table.insert(), [row._asdict() for row in batch])
                 done += len(batch)
@@ -248,36 +249,23 @@ def _count(connection: Connection, table: Table) -> int:
     return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
-def _rows(connection: Connection, table: Table, offset: int = 0) -> Iterator[Row[tuple[object, ...]]]:
-    query = select(table).order_by(*table.primary_key.columns)
+def _rows(connection: Connection, table: Table, offset: int = 0) -> Result[tuple[object, ...]]:
+    """Return the rows behind so many, a batch at a time on their way."""
+    query = in_order(table)
     if offset:  # MySQL has no OFFSET without a LIMIT
         query = query.limit((1 << 63) - 1).offset(offset)
-    with connection.execution_options(yield_per=BATCH).execute(query) as found:
-        yield from found
-
-
-def _batches(connection: Connection, table: Table, offset: int) -> Iterator[list[Row[tuple[object, ...]]]]:
-    batch: list[Row[tuple[object, ...]]] = []
-    for row in _rows(connection, table, offset):
-        batch.append(row)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    return connection.execution_options(yield_per=BATCH).execute(query)
 
 
 def _digest(connection: Connection, table: Table, told: Callable[[int], None]) -> _Digest:
-    return _summed((json.dumps(list(row)) for row in _rows(connection, table)), told)
-
-
-def _summed(lines: Iterable[str], told: Callable[[int], None]) -> _Digest:
-    """Sum up what needs no order; `told` gets how many there were, now and then and in the end."""
+    """Sum up what needs no order; `told` gets how many rows there were, after each batch."""
     count = total = 0
-    for line in lines:
-        count += 1
-        if count % BATCH == 0:
-            told(count)
-        total += int.from_bytes(hashlib.sha256(line.encode()).digest(), "big")
-    told(count)
+    for batch in _rows(connection, table).partitions():
+        count += len(batch)
+        total += sum(_number(row) for row in batch)
+        told(count)
     return _Digest(count, total % (1 << _SUM_BITS))
+
+
+def _number(row: Row[tuple[object, ...]]) -> int:
+    return int.from_bytes(hashlib.sha256(json.dumps(list(row)).encode()).digest(), "big")

@@ -11,21 +11,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, select
+from sqlalchemy import Connection
 
 from iothub.base.errors import ConfigError
-from iothub_tenants.accounts import device_import, devices, streams, tenants, token_issuers
+from iothub_tenants.accounts import device_import, devices, tenants
+from iothub_tenants.accounts.devices import CredentialForm
+from iothub_tenants.accounts.rows import Row, in_order, mapping
 from iothub_tenants.accounts.store import AccountStore, Writer
-from iothub_tenants.accounts.tables import acl_rule, ban, device, device_group, quota_override
+from iothub_tenants.accounts.tables import device_group, tenant
 
 FORMAT = "iothub-tenant"
 VERSION = 1
 """Raised when a reader of the old form would misunderstand the new one."""
-
-_OF_A_STREAM = ("name", "direction", "filter", "partitions", "retention_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +39,19 @@ class Imported:
 
 def export_tenant(store: AccountStore, name: str) -> dict[str, object]:
     """Return everything that the accounts database knows of a tenant, ready for JSON. Raises NotFoundError."""
+    parts = (device_import.RULES, device_import.LIMITS, device_import.BANS, device_import.STREAMS)
     with store.read() as connection:
-        owner = tenants.find(connection, name)
+        owner = tenants.find(connection, name).id
+        groups = in_order(device_group).where(device_group.c.tenant_id == owner)
         return {
             "format": FORMAT,
             "version": VERSION,
             "pepper": fingerprint(store.pepper),
-            "tenant": _settings(owner),
-            "groups": [row["name"] for row in _rows(connection, device_group, device_group.c.tenant_id == owner.id)],
-            "devices": _devices(connection, owner.id),
-            "rules": _pick(connection, acl_rule, owner.id, ("scope", "subject", "effect", "action", "filter")),
-            "limits": _pick(connection, quota_override, owner.id, ("device", "value")),
-            "bans": _pick(connection, ban, owner.id, ("kind", "value", "until_ms", "reason")),
-            "token_issuers": [_issuer(row) for row in token_issuers.rows(connection, owner.id)],
-            "streams": [{name: row[name] for name in _OF_A_STREAM} for row in streams.rows(connection, owner.id)],
+            "tenant": _settings(connection, owner),
+            "groups": list(connection.execute(groups).scalars("name")),
+            "devices": _devices(connection, owner),
+            "token_issuers": _issuers(connection, owner),
+            **{part.name: part.of(connection, owner) for part in parts},
         }
 
 
@@ -75,17 +73,14 @@ def import_tenant(
         ConflictError: the name is taken.
         NotFoundError: this hub has no plan of that name.
     """
-    whole = device_import.mapping(document, "document")
+    whole = mapping(document, "document")
     _check_form(whole)
-    settings = device_import.mapping(whole.get("tenant"), "tenant")
-    name = device_import.text(settings, "name", "tenant") if name is None else name
+    settings = device_import.TENANT.checked(whole.get("tenant"), "tenant")
+    name = settings["name"] if name is None else name
     is_foreign = whole.get("pepper") != fingerprint(store.pepper)
     try:
         with store.write() as writer:
-            owner = device_import.create_tenant(writer, name, settings)
-            without, keyless = _fill(writer, owner, whole, is_foreign=is_foreign)
-            count = len(device_import.rows(whole, "devices"))
-            imported = Imported(tenants.find(writer.connection, name), count, without, keyless)
+            imported = _create(writer, name, settings, whole, is_foreign=is_foreign)
             if is_dry_run:
                 raise _Undone(imported)
             return imported
@@ -98,72 +93,40 @@ def fingerprint(pepper: bytes) -> str:
     return hmac.digest(pepper, b"iothub pepper fingerprint", hashlib.sha256).hex()[:16]
 
 
-def _check_form(whole: Mapping[str, object]) -> None:
+def _check_form(whole: Row) -> None:
     if whole.get("format") != FORMAT:
         raise ConfigError(f"not an exported tenant: expected a JSON object with format {FORMAT}")
     if whole.get("version") != VERSION:
         raise ConfigError(f"the exported tenant is of version {whole.get('version')!r}, this program reads {VERSION}")
 
 
-def _fill(
-    writer: Writer, owner: tenants.Tenant, whole: Mapping[str, object], *, is_foreign: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write all parts; returns the devices and the issuers that are without their secret here."""
-    device_import.create_groups(writer, owner, device_import.rows(whole, "groups"))
-    without = device_import.create_devices(writer, owner, device_import.rows(whole, "devices"), is_foreign=is_foreign)
-    device_import.create_streams(
-        writer, owner, device_import.rows(whole, "streams") if "streams" in whole else ()
-    )  # as issuers
-    device_import.create_rules(writer, owner, device_import.rows(whole, "rules"))
-    device_import.create_limits(writer, owner, device_import.rows(whole, "limits"))
-    device_import.create_bans(writer, owner, device_import.rows(whole, "bans"))
-    issuers = device_import.rows(whole, "token_issuers") if "token_issuers" in whole else ()  # older exports have none
-    return without, device_import.create_token_issuers(writer, owner, issuers, is_foreign=is_foreign)
+def _create(writer: Writer, name: str, settings: Row, whole: Row, *, is_foreign: bool) -> Imported:
+    owner = device_import.create_tenant(writer, name, settings)
+    device_import.create_groups(writer, owner, whole)
+    credentials = device_import.create_devices(writer, owner, whole, is_foreign=is_foreign)
+    device_import.create_streams(writer, owner, whole)
+    device_import.create_rules(writer, owner, whole)
+    device_import.create_limits(writer, owner, whole)
+    device_import.create_bans(writer, owner, whole)
+    keyless = device_import.create_token_issuers(writer, owner, whole, is_foreign=is_foreign)
+    found = tenants.find(writer.connection, name)
+    without = (name for name, credential in credentials.items() if credential.form is CredentialForm.NONE)
+    return Imported(found, len(credentials), tuple(without), keyless)
 
 
-def _settings(owner: tenants.Tenant) -> dict[str, object]:
-    return {
-        "name": owner.name,
-        "display_name": owner.display_name,
-        "state": owner.state.value,
-        "plan": owner.plan,
-        "is_protected": owner.is_protected,
-        "client_id_policy": owner.client_id_policy.value,
-        "is_closed_on_denied_publish": owner.is_closed_on_denied_publish,
-        "is_qos0_queued": owner.is_qos0_queued,
-        "allowed_networks": list(owner.allowed_networks),
-        "denied_networks": list(owner.denied_networks),
-    }
+def _settings(connection: Connection, tenant_id: int) -> dict[str, object]:
+    (row,) = device_import.TENANT.rows(connection, tenant.c.id == tenant_id)
+    return device_import.TENANT.pick(row) | {name: row[name].split() for name in device_import.NETWORKS}
 
 
-def _issuer(row: RowMapping) -> dict[str, object]:
-    simple = {name: row[name] for name in ("name", "algorithm", "issuer", "audience", "leeway_ms")}
-    return simple | {"keys": json.loads(row["key_set"])}
+def _issuers(connection: Connection, tenant_id: int) -> list[dict[str, object]]:
+    part = device_import.ISSUERS
+    rows = part.rows(connection, part.table.c.tenant_id == tenant_id)
+    return [part.pick(row) | {"keys": json.loads(row["key_set"])} for row in rows]
 
 
 def _devices(connection: Connection, tenant_id: int) -> list[dict[str, object]]:
     groups: dict[str, list[str]] = {}
     for group, name in connection.execute(devices.memberships(tenant_id)):
         groups.setdefault(name, []).append(group)
-    return [
-        {
-            "name": row["name"],
-            "credential_kind": row["credential_kind"],
-            "credential": row["credential"],
-            "is_enabled": row["is_enabled"],
-            "groups": groups.get(row["name"], []),
-        }
-        for row in _rows(connection, device, device.c.tenant_id == tenant_id)
-    ]
-
-
-def _pick(
-    connection: Connection, table: FromClause, tenant_id: int, columns: tuple[str, ...]
-) -> list[dict[str, object]]:
-    return [
-        {column: row[column] for column in columns} for row in _rows(connection, table, table.c.tenant_id == tenant_id)
-    ]
-
-
-def _rows(connection: Connection, table: FromClause, where: ColumnElement[bool]) -> list[RowMapping]:
-    return list(connection.execute(select(table).where(where).order_by(*table.primary_key)).mappings())
+    return [row | {"groups": groups.get(row["name"], [])} for row in device_import.DEVICES.of(connection, tenant_id)]

@@ -77,15 +77,6 @@ def test_foreign_pepper_leaves_generated_secrets_behind(
     other.close()
 
 
-def test_export_of_a_program_without_token_issuers_is_read(store: AccountStore, document: dict[str, object]) -> None:
-    """The part is new; an older document has none."""
-    del document["token_issuers"]
-
-    transfer.import_tenant(store, document, name="copy")
-
-    assert token_issuers.list_all(store, "copy") == []
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -156,6 +147,10 @@ def test_over_bans_are_not_imported(store: AccountStore, document: dict[str, obj
         ("devices", [{"name": "a", "credential_kind": "none", "credential": "x" * 513}]),
         ("devices", [{"name": "a", "credential_kind": "none", "credential": "", "groups": [1], "is_enabled": True}]),
         ("devices", [{"name": "a", "credential_kind": "none", "credential": "", "groups": [], "is_enabled": 1}]),
+        ("devices", 2 * [{"name": "a", "credential_kind": "none", "credential": "", "groups": [], "is_enabled": True}]),
+        ("token_issuers", None), ("streams", {}),
+        ("streams", [{"name": "s", "direction": "up", "filter": "#", "partitions": 1, "retention_ms": -1}]),
+        ("streams", [{"name": "s", "direction": "out", "filter": "#", "partitions": True, "retention_ms": -1}]),
         ("rules", [{"scope": "world", "subject": "", "effect": "allow", "action": "both", "filter": "#"}]),
         ("rules", [{"scope": "tenant", "subject": "", "effect": "allow", "action": "both", "filter": "a#"}]),
         ("limits", [{"device": "", "value": "nosuch=1"}]), ("limits", [{"device": "dev1", "value": "connections=1"}]),
