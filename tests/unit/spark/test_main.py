@@ -51,7 +51,7 @@ def test_every_job_of_the_catalogue_is_there() -> None:
         ),
         (sqlite_spec(Path("x"), full="yes"), "compact_events", "options.full: expected a flag, got 'yes'"),
         (sqlite_spec(Path("x"), "erase", tenant_id="a"), "erase", "options.tenant_id: expected a number, got 'a'"),
-        (sqlite_spec(Path("x")), "verify", "it is the spec of compact_events, not of verify"),
+        (sqlite_spec(Path("x")), "verify", "this is the spec of job compact_events, expected one of verify"),
     ],
 )
 def test_wrong_spec_is_refused_by_name(
@@ -87,7 +87,7 @@ def test_run_that_fails_says_what_kind_of_failure_it_is(
 
 def test_error_of_a_task_is_told_as_it_was_raised() -> None:
     """Spark hands on text: the last error of ours in it counts."""
-    text = "An error\n  File x\niothub.errors.FutureRecordError: event of format version 2\n\tat org.apache.spark"
+    text = "An error\n  File x\niothub.base.errors.FutureRecordError: event of format version 2\n\tat org.apache.spark"
     found = translated(RuntimeError(text))
     assert isinstance(found, FutureRecordError)
     assert str(found) == "event of format version 2"
@@ -111,7 +111,7 @@ def test_full_disk_is_told_as_one(text: str, where: str) -> None:
     """With the file where Java or Python names one."""
     found = translated(RuntimeError(text))
 
-    assert str(found) == f"{where}: no space is left on the disk: make room, then run the job again"
+    assert str(found) == f"{where}: the disk is full: free some space, then run the job again"
     assert kind_of(found) == "unavailable"
 
 
