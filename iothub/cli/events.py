@@ -144,7 +144,7 @@ def _log(app: App) -> Iterator[EventLog]:
     with stores.reading_events(app.data_dir, app.loaded.config) as log:
         if log is None:
             raise NotFoundError(
-                "there is no event log yet: the first `iothub serve` makes it; one on Kafka is found with the --config that the hub has"
+                "there is no event log yet: the first `iothub serve` creates it; one on Kafka is found with the --config that the hub has"
             )
         yield log
 

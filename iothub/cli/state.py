@@ -47,7 +47,7 @@ def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
         stores.reading_checkpoints(app.data_dir, config) as checkpoints,
     ):
         if log is None or states is None:
-            raise NotFoundError("there are no session states yet: the first `iothub serve` makes them")
+            raise NotFoundError("there are no session states yet: the first `iothub serve` creates them")
         with Progress("events") as progress:
             found = compare(log, states, None if is_full else checkpoints, progress)
     for why in found.unusable:
