@@ -134,4 +134,4 @@ def test_server_that_is_away_is_not_known(house: Stored) -> None:
     assert isinstance(house.log, Log)
     house.log.wrong = BackendError("Kafka does not answer", retryable=True)
 
-    assert (look(house).state, look(house).text) == (State.WARN, "not known: Kafka does not answer")
+    assert (look(house).state, look(house).text) == (State.WARN, "not checked: Kafka does not answer")
