@@ -17,11 +17,11 @@ MERGE_MARKS = (b"<" * 7 + b" ", b">" * 7 + b" ")
 def faults(name: str, content: bytes) -> list[str]:
     found = []
     if len(content) > LARGEST_BYTES:
-        found.append(f"{name}: {len(content)} bytes, at most {LARGEST_BYTES} belong into the tree")
+        found.append(f"{name}: {len(content)} bytes, at most {LARGEST_BYTES} are allowed")
     if any(mark in content for mark in KEY_MARKS):
-        found.append(f"{name}: holds a private key")
+        found.append(f"{name}: contains a private key")
     if any(line.startswith(MERGE_MARKS) for line in content.splitlines()):
-        found.append(f"{name}: holds merge marks")
+        found.append(f"{name}: contains merge conflict markers")
     return found
 
 

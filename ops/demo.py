@@ -1,6 +1,6 @@
-"""Start a hub with tenant "demo" in `.demo/` of the checkout and say how to connect: what `make run` does.
+"""Starts a hub with tenant "demo" in `.demo/` of the checkout and prints how to connect: `make run`.
 
-Knows nothing of the hub's inside: it calls the `iothub` command as a person would.
+Uses only the `iothub` command, as a person would.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def wait_until_ready(hub: subprocess.Popen[bytes], port: int) -> None:
 def welcome(port: int, accounts: dict[str, str]) -> str:
     secret_of = accounts.__getitem__
     return f"""
-The hub runs: MQTT 3.1, 3.1.1 and 5.0 on 127.0.0.1:{port}, tenant "demo", plan "unlimited". Its data is in .demo/.
+The hub is running: MQTT 3.1, 3.1.1 and 5.0 on 127.0.0.1:{port}, tenant "demo", plan "unlimited", data in .demo/.
 In a second terminal, subscribe:
 
 mosquitto_sub -h 127.0.0.1 -p {port} -u demo/console -P {secret_of("console")} -i console -c -q 1 -t 'room/#' -v
@@ -97,14 +97,14 @@ and in a third one, publish:
 
 mosquitto_pub -h 127.0.0.1 -p {port} -u demo/sensor -P {secret_of("sensor")} -i sensor -q 1 -t room/temperature -m 21.5
 
-Stop the subscriber, publish again, start it again: nothing is lost. Administer with .venv/bin/iothub --data-dir .demo --help
-Ctrl-C ends the hub; `make run` starts it again with its data.
+Stop the subscriber, publish again, restart it: nothing is lost. To administer the hub: .venv/bin/iothub --data-dir .demo --help
+Ctrl-C stops the hub; `make run` starts it again with its data.
 """
 
 
 def port_of(word: str) -> int:
     if not (word.isascii() and word.isdecimal() and len(word) <= 5 and 1 <= int(word) <= 65_535):
-        sys.exit(f"make run: PORT={word} is no port: expected a number from 1 to 65535, such as make run PORT=1884")
+        sys.exit(f"make run: PORT={word} is not a port: expected a number from 1 to 65535, such as make run PORT=1884")
     return int(word)
 
 
@@ -116,7 +116,7 @@ def main() -> int:
     port = port_of(options.port)
     if is_listening(port):
         sys.exit(
-            f"make run: port {port} of 127.0.0.1 is in use already; choose another one: make run PORT={port % 65_535 + 1}"
+            f"make run: port {port} of 127.0.0.1 is already in use; choose another one: make run PORT={port % 65_535 + 1}"
         )
     accounts = accounts_of(options.data_dir)
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={port}"]

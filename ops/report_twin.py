@@ -1,4 +1,4 @@
-"""After an installation: say which twin of the message plane will run."""
+"""Prints after an installation which twin of the message plane will run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def main() -> None:
         sys.stdout.write("installed: the compiled message plane will run\n")
         return
     sys.stdout.write(
-        "installed WITHOUT the compiled message plane: no working C compiler was found, the plain twin will run.\n"
-        "It does the same, several times slower. To compile: install gcc and the Python headers, then `make clean install`.\n"
+        "installed WITHOUT the compiled message plane, because no working C compiler was found; the plain twin will run.\n"
+        "It works the same but several times slower. To compile: install gcc and the Python headers, then `make clean install`.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""`iothub acl`: access rules on the accounts store; a running hub obeys within a second.
+"""`iothub acl`: access rules on the accounts store; a running hub applies a change within a second.
 
 Knows no evaluation: `iothub_services.auth` compiles the rules.
 """
@@ -14,8 +14,8 @@ from iothub_tenants.accounts.plain import plain
 
 command = noun(
     "acl",
-    "Access rules. SUBJECT: a device, @GROUP, or '*' for all devices of the tenant. The most specific subject with a "
-    "matching rule decides (device, group, tenant); for one subject deny comes before allow; nothing matches: denied.",
+    "Access rules. SUBJECT: a device, @GROUP, or '*' for all devices of the tenant. The most specific matching rule decides: "
+    "device before group before '*'; at the same level deny before allow. No match: denied.",
 )
 ACTION = click.Choice(("publish", "subscribe", "both"))
 COLUMNS = ("name", "subject", "effect", "action", "filter")
@@ -41,7 +41,7 @@ def list_all(app: App, tenant: str, subject: str | None) -> None:
 def allow(app: App, tenant: str, subject: str, action: str, topic_filter: str) -> None:
     """Allow SUBJECT to publish, subscribe or both on topics that match FILTER.
 
-    A level that is {device} or {clientid} stands for the caller's own name.
+    In FILTER, a level {device} or {clientid} stands for the device's name or the client id of the connection.
 
     Examples:
       iothub --data-dir ./hub acl allow acme dev1 publish 'sensors/dev1/#'
@@ -72,7 +72,7 @@ def deny(app: App, tenant: str, subject: str, action: str, topic_filter: str) ->
 @click.argument("action", type=ACTION, required=False)
 @click.argument("topic_filter", metavar="FILTER", required=False)
 def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: str | None) -> None:
-    """Remove a rule, by its number or by what it says.
+    """Remove a rule, by its number or by SUBJECT ACTION FILTER.
 
     Examples:
       iothub --data-dir ./hub acl remove acme 7
@@ -95,14 +95,14 @@ def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: s
 @click.argument("device")
 @click.argument("action", type=click.Choice(("publish", "subscribe")))
 @click.argument("topic", metavar="TOPIC")
-@click.option("--client-id", help="The client id that {clientid} stands for. Default: the device's name.")
+@click.option("--client-id", help="Value for {clientid} in filters. Default: the device's name.")
 @click.pass_context
 def test(
     context: click.Context, app: App, tenant: str, device: str, action: str, topic: str, client_id: str | None
 ) -> None:
     """Say whether DEVICE may publish to TOPIC, or subscribe to it, and which rule decides.
 
-    TOPIC is a topic name, or for subscribe also a filter. Exit code 0: allowed, 5: denied.
+    TOPIC is a Topic Name; with subscribe it may be a Topic Filter. Exit code 0: allowed, 5: denied.
 
     Examples:
       iothub --data-dir ./hub acl test acme dev1 publish sensors/dev1/temperature

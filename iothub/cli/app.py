@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from iothub.cli.local_hub import LocalHub
     from iothub_tenants.accounts.store import AccountStore
 
-COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer, or to tell how far it is
+COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer or to report progress
 _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
 
-AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
     metavar="DURATION",
     callback=seconds,
-    help='How long a running hub may take, such as "5m". Default: as long as it tells of progress.',
+    help='Maximum time to wait for the running hub, such as "5m". Default: as long as it reports progress.',
 )
-DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be deleted; delete nothing.")
 
 
 class App:
@@ -90,19 +90,19 @@ class App:
         return accounts_url(self.loaded.config.sql.url_file, self.data_dir.accounts)
 
     def require_initialised(self, config: Config | None = None) -> None:
-        """Say exactly what is missing unless `init` has been here and its accounts are; a lost configuration is no obstacle.
+        """Require the data directory and the accounts that `init` makes; a missing configuration file is only a warning.
 
         Raises:
             NotFoundError: `init` must be run first.
-            UnavailableError: The directory is none, cannot be read, or has lost its accounts.
+            UnavailableError: The path is no directory, cannot be read, or the accounts file is missing.
         """
         self.data_dir.require_initialised()
         if (config or self.loaded.config).sql.url_file is None:
             self.data_dir.require_accounts()
         if self._config_file is None and not self.data_dir.has_config:
             self.say(
-                f"iothub: warning: {self.data_dir.config_file} is missing: defaults are in force; "
-                "put it back, or run `iothub init` for a new one"
+                f"iothub: warning: {self.data_dir.config_file} is missing, so every setting has its default: "
+                "restore the file, or run `iothub init` for a new one"
             )
 
     def store(self) -> AccountStore:
@@ -124,7 +124,7 @@ class App:
 
     @property
     def hub(self) -> LocalHub:
-        """The hub that runs on the data directory, asked over its local socket. Raises NotFoundError: `init` must be run first."""
+        """The hub that runs on the data directory, reached over its local socket. Raises NotFoundError: `init` must be run first."""
         from iothub.cli.local_hub import LocalHub
 
         self.data_dir.require_initialised()
@@ -136,11 +136,11 @@ class App:
         verb: str,
         argument: Row,
         timeout_s: float | None = None,
-        told: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, object]:
-        """Have the hubs of these accounts do something, through the command table: for `timeout_s` at most, else as long as they tell of progress.
+        """Send an admin command to the hubs of these accounts; wait `timeout_s`, or without it as long as they report progress.
 
-        `told(done, of)` hears of it.
+        `on_progress(done, of)` is called with each report.
 
         Raises:
             UnavailableError: The hub does not answer in time.
@@ -148,12 +148,12 @@ class App:
         """
         from iothub_tenants.accounts import commands
 
-        def tell(so_far: commands.Json) -> None:
-            if told is not None:
-                told(int(str(so_far["done"])), int(str(so_far["total"])))
+        def report(so_far: commands.Json) -> None:
+            if on_progress is not None:
+                on_progress(int(str(so_far["done"])), int(str(so_far["total"])))
 
         silence_s, total_s = (COMMAND_TIMEOUT_S, math.inf) if timeout_s is None else (timeout_s, timeout_s)
-        patience = commands.Patience(silence_s, total_s, tell)
+        patience = commands.Patience(silence_s, total_s, report)
         return commands.call(self.store(), tenant, verb, argument, patience)
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class App:
         output.write_record(record, self.form)
 
     def section(self, title: str, rows: Sequence[Row]) -> None:
-        """Show a person a list that belongs to the record above it; a script has it in the record."""
+        """Print a list that belongs to the record above it, in a table only; other formats have it in the record."""
         if self.form == "table" and rows:
             output.write_text(f"\n{title}")
             output.write_rows(rows, list(rows[0]), self.form)
@@ -182,21 +182,21 @@ class App:
             self.say(message)
 
     def say(self, message: str) -> None:
-        """Tell a person something that is not the answer; the commands that it names work when pasted."""
+        """Print a message on standard error; the commands that it names work when pasted."""
         output.say(self.hints.complete(message))
 
     def say_more_follow(self, last: object) -> None:
-        """Say that a list ended at its --limit though more follows `last`, and how to see it; None: nothing follows."""
+        """Say that --limit cut the list after `last`, and how to continue; None: the list is complete."""
         if last is not None:
             self.say(f"iothub: output truncated; continue with --after={output.cell(shlex.quote(str(last)))}")
 
     def confirm(self, question: str, *, is_agreed: bool) -> None:
-        """Ask before something that cannot be undone; scripts, which cannot answer, have decided already."""
+        """Ask before something that cannot be undone; only on a terminal, for a script cannot answer."""
         if not is_agreed and self.is_interactive and not click.confirm(question, err=True):
             raise click.Abort
 
-    def is_deletion_meant(self, what: str, record: Row, *, is_agreed: bool, is_dry_run: bool) -> bool:
-        """Ask before `what` is deleted, or only say it; False: leave everything as it is."""
+    def may_delete(self, what: str, record: Row, *, is_agreed: bool, is_dry_run: bool) -> bool:
+        """Ask before `what` is deleted; with --dry-run only print it. False: delete nothing."""
         if is_dry_run:
             self.done(f"would delete {what}", record)
         else:
@@ -204,15 +204,15 @@ class App:
         return not is_dry_run
 
     def confirm_by_name(self, name: str, given: str | None, what: str) -> None:
-        """Demand the object's name before something severe, by `--confirm` or by typing it.
+        """Require the object's name, by `--confirm` or typed, before a deletion that is hard to repair.
 
         Raises:
             ConfigError: It was not given, or is another one.
         """
         if given is None and self.is_interactive:
-            given = str(click.prompt(f"This deletes {what}. Type its name to go on", err=True))
+            given = str(click.prompt(f"This deletes {what}. Type its name to confirm", err=True))
         if given is None:
-            raise ConfigError(f"this deletes {what}: repeat the name to confirm, with --confirm {name}")
+            raise ConfigError(f"this deletes {what}: to confirm, add --confirm {name}")
         if given != name:
             raise ConfigError(f"--confirm {given!r} is not the name: expected {name!r}; nothing was deleted")
 
@@ -235,7 +235,7 @@ class App:
         if not (is_prompted or is_stdin):
             return None
         if not self.is_interactive:
-            raise ConfigError("there is no terminal to ask on: use --password-stdin or --secret-file")
+            raise ConfigError("cannot ask for the password without a terminal: use --password-stdin or --secret-file")
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
 
 
@@ -297,7 +297,7 @@ def _choose_form(context: click.Context, _option: click.Parameter, form: str | N
 
 def _secret_text(octets: bytes, source: str) -> str:
     if len(octets) > _SECRET_LIMIT_BYTES:
-        raise ConfigError(f"{source}: longer than {_SECRET_LIMIT_BYTES} bytes, which no secret is")
+        raise ConfigError(f"{source}: longer than {_SECRET_LIMIT_BYTES} bytes: too long for a secret")
     try:
         text = octets.decode("utf-8")
     except UnicodeDecodeError:

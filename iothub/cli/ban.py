@@ -1,6 +1,6 @@
-"""`iothub ban`: keep somebody out of a tenant, until a time or for good; and those whom the hub keeps out by itself.
+"""`iothub ban`: keep a device, a client id or an address out of a tenant, for a time or for good.
 
-Knows no failed login: the running hub counts them (setting auth.failures), keeps those bans in its memory, and tells and lifts them.
+Bans after failed logins (setting auth.failures) are in the running hub's memory: it lists and lifts them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LIMIT = 1000  # of the hub's own bans
 @click.argument("tenant")
 @click.pass_context
 def list_all(context: click.Context, app: App, tenant: str) -> None:
-    """List the bans in force: yours, and those that a running hub has made after failed logins (kind: failures).
+    """List the bans in force: those added by `ban add`, and those of the running hub after failed logins (kind: failures).
 
-    Exit code 7 when the hub does not tell its own; the others are listed all the same.
+    Exit code 7 when the hub does not answer; only the stored bans are listed then.
 
     Example:
       iothub --data-dir ./hub ban list acme
@@ -40,7 +40,7 @@ def list_all(context: click.Context, app: App, tenant: str) -> None:
     try:
         rows += _made_by_hub(app, tenant)
     except (UnavailableError, ConfigError) as error:  # or the hub is of an older version
-        app.say(f"iothub: warning: bans after failed logins are not shown: {error}")
+        app.say(f"iothub: warning: bans after failed logins not shown: {error}")
         code = UnavailableError.exit_code
     app.rows(rows, *COLUMNS)
     context.exit(code)
@@ -55,9 +55,9 @@ def list_all(context: click.Context, app: App, tenant: str) -> None:
     "duration_s",
     metavar="DURATION",
     callback=seconds,
-    help='Such as "15m" or "7d". Without it: until removed.',
+    help='Such as "15m" or "7d". Default: until removed.',
 )
-@click.option("--reason", default="", help="Why, for whoever reads the list.")
+@click.option("--reason", default="", help="Reason, shown in the list.")
 def add(app: App, tenant: str, kind: str, value: str, duration_s: float | None, reason: str) -> None:
     """Ban a device, a client id or an address (or network).
 
@@ -75,7 +75,7 @@ def add(app: App, tenant: str, kind: str, value: str, duration_s: float | None, 
 @click.argument("tenant")
 @click.argument("kind", type=click.Choice((*KINDS, FAILURES)))
 @click.argument("value")
-@click.option("--from", "address", metavar="ADDRESS", help="With failures: only the ban from this address.")
+@click.option("--from", "address", metavar="ADDRESS", help="With kind failures: only the ban from this address.")
 def remove(app: App, tenant: str, kind: str, value: str, address: str | None) -> None:
     """Lift a ban. Kind failures with a device: the running hub forgets its failed logins.
 
@@ -93,19 +93,19 @@ def remove(app: App, tenant: str, kind: str, value: str, address: str | None) ->
 
 
 def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
-    """Ask the running hub; without one there are none. Raises UnavailableError."""
+    """Ask the running hub; without a hub there are none. Raises UnavailableError."""
     if app.data_dir.holder() is None:
         return []
     answer = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
     if answer["left_out"]:
-        app.say(f"iothub: warning: {answer['left_out']} more bans after failed logins are left out")
+        app.say(f"iothub: warning: {answer['left_out']} more bans after failed logins not shown")
     found = answer["bans"]
     return [_row_of_hub(tenant, ban, str(answer["reason"])) for ban in found] if isinstance(found, list) else []
 
 
 def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:
     if app.data_dir.holder() is None:
-        raise NotFoundError("no hub runs here, and bans after failed logins end with the hub: there are none")
+        raise NotFoundError("no hub runs here: bans after failed logins end with the hub, so there are none")
     app.ask_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
 
 

@@ -1,4 +1,4 @@
-"""An import of many devices as a person sees it: how far it is, where its secrets go, and what Ctrl-C leaves.
+"""The import of many devices: its progress, the place of its secrets, and Ctrl-C.
 
 Knows no hash and no row: `iothub_tenants.accounts.imports` reads, checks and writes.
 """
@@ -62,8 +62,8 @@ class Import:
         """Import, and say so.
 
         Raises:
-            InterruptedWorkError: Ctrl-C; no device is in.
-            ConfigError, ConflictError, NotFoundError, UnavailableError: Nor is one here.
+            InterruptedWorkError: Ctrl-C; no device was imported.
+            ConfigError, ConflictError, NotFoundError, UnavailableError: No device was imported either.
         """
         with self._opened() as secrets, self._shield:
             try:
@@ -88,7 +88,7 @@ class Import:
         try:
             with (
                 click.open_file(str(self._file), encoding="utf-8", errors="surrogateescape") as lines,
-                Progress("passwords are hashed") as progress,
+                Progress("passwords hashed") as progress,
             ):
 
                 def on_progress(done: int, of: int) -> None:
@@ -116,10 +116,8 @@ class Import:
 
     def _interrupted(self) -> InterruptedWorkError:
         done, of = self._hashed
-        so_far = f" ({done} of {of} passwords were hashed)" if of else ""
-        return InterruptedWorkError(
-            f"interrupted: no device was imported{so_far}, an import is all or nothing; run the same command again"
-        )
+        so_far = f" ({done} of {of} passwords hashed)" if of else ""
+        return InterruptedWorkError(f"interrupted: no device was imported{so_far}; run the same command again")
 
     def _say(self, names: list[str]) -> None:
         message = f"imported {output.counted(len(names), 'device')}"
@@ -129,4 +127,4 @@ class Import:
             self._app.say(message)
         else:
             record = {"name": self._tenant, "devices": names, "secrets_file": str(self._secrets_to)}
-            self._app.done(f"{message}\ngenerated secrets are in {self._secrets_to}", record)
+            self._app.done(f"{message}\ngenerated secrets: {self._secrets_to}", record)

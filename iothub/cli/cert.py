@@ -1,4 +1,4 @@
-"""`iothub cert`: a self-signed certificate for trying TLS.
+"""`iothub cert`: a self-signed certificate to try TLS with.
 
 Knows no authority and no renewal: for others to trust a hub, get a certificate from an authority.
 """
@@ -30,15 +30,15 @@ _NAME_LIMIT = 253
 @verb(command, "self-signed")
 @click.argument("directory", type=NamedPath(), required=False)
 @click.option("--out", type=NamedPath(), help="The same as DIRECTORY.")
-@click.option("--name", "names", multiple=True, help="A further host name or address (repeatable).")
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long it is valid.")
-@click.option("--force", "is_forced", is_flag=True, help="Replace files that are there.")
+@click.option("--name", "names", multiple=True, help="Another host name or address (repeatable).")
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Days of validity.")
+@click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
 def self_signed(
     app: App, directory: Path | None, out: Path | None, names: tuple[str, ...], days: int, is_forced: bool
 ) -> None:
-    """Make DIRECTORY/cert.pem and DIRECTORY/key.pem, valid for localhost and the given names.
+    """Create DIRECTORY/cert.pem and DIRECTORY/key.pem, valid for localhost and the given names.
 
-    Clients take cert.pem as their authority (mosquitto_sub --cafile cert.pem).
+    Clients trust cert.pem as their authority (mosquitto_sub --cafile cert.pem).
 
     Examples:
       iothub cert self-signed ./certs
@@ -110,6 +110,6 @@ def _write(path: Path, content: bytes, mode: int, *, is_forced: bool) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError:
-        raise ConflictError(f"{path} exists already; repeat with --force to replace it") from None
+        raise ConflictError(f"{path} exists already: use --force to replace it") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -14,14 +14,14 @@ from iothub.cli.app import App, noun, verb
 from iothub.config.check import check_start
 from iothub.config.reference_page import render_reference
 
-command = noun("config", "Check and show the configuration: flags, environment, file and defaults together.")
-SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as `iothub serve` takes it.")
+command = noun("config", "Check and show the configuration: flags, environment, file and defaults combined.")
+SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as for `iothub serve`.")
 
 
 @verb(command, "check")
 @SET
 def check(app: App, flags: tuple[str, ...]) -> None:
-    """Check the configuration without starting: the same messages and exit code (2) as `iothub serve`.
+    """Check the configuration without starting the hub: the messages and exit code (2) of `iothub serve`.
 
     Examples:
       iothub --data-dir ./hub config check
@@ -36,11 +36,11 @@ def check(app: App, flags: tuple[str, ...]) -> None:
 
 @verb(command, "show")
 @SET
-@click.option("--origin", "is_origin_shown", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", "is_origin_shown", is_flag=True, help="Show where each value comes from.")
 @click.option("--changed", "is_changed_only", is_flag=True, help="Only what differs from the defaults.")
 @click.option("--reference", "is_reference", is_flag=True, help="Print the reference page of all settings (Markdown).")
 def show(app: App, flags: tuple[str, ...], is_origin_shown: bool, is_changed_only: bool, is_reference: bool) -> None:
-    """Show the effective configuration: every key with its value, in the form of the file.
+    """Show the effective configuration: every key with its value, as TOML.
 
     Examples:
       iothub --data-dir ./hub config show --origin

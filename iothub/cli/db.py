@@ -24,14 +24,14 @@ command = noun("db", "The accounts database: tenants, devices, rules, plans, lim
 
 _HOW = {
     How.AT_ONCE: "copied",
-    How.RESUMED: "an earlier copy was completed",
-    How.BEGUN_ANEW: "copied from the beginning, because the accounts had changed since an earlier copy was cut short",
+    How.RESUMED: "completed an earlier copy",
+    How.BEGUN_ANEW: "copied from the beginning, because the accounts changed after an earlier copy was interrupted",
 }
 
 
 @verb(command, "status")
 def status(app: App) -> None:
-    """Say whether the schema fits this program; a newer one that it cannot use gives exit code 4.
+    """Show whether the schema fits this program; exit code 4 when it is newer than this program can use.
 
     Example:
       iothub --data-dir ./hub db status
@@ -56,7 +56,7 @@ def status(app: App) -> None:
 
 @verb(command, "upgrade")
 def upgrade(app: App) -> None:
-    """Bring the schema up to date with this program; the hub must not run. Safe to repeat.
+    """Upgrade the schema for this program. Stop the hub first. Safe to repeat.
 
     Example:
       iothub --data-dir ./hub db upgrade
@@ -81,11 +81,12 @@ def upgrade(app: App) -> None:
     help="File with the SQLAlchemy URL of the other database, as for sql.url_file.",
 )
 def copy(app: App, to_url_file: Path) -> None:
-    """Copy the accounts into another database, such as from SQLite to MariaDB: rows, ids and counters, and prove it.
+    """Copy the accounts to another database, such as from SQLite to MariaDB: rows, ids and counters; then compare both.
 
-    Stop every hub on these accounts first, and give no commands meanwhile: what changes during the copy makes it fail. The other database must be
-    there, and empty; its tables are made. A copy that was cut short goes on with the same command, and nothing can use it until it is whole. The
-    accounts here stay as they are. Afterwards name FILE in sql.url_file of every hub; data directory and pepper stay the same.
+    Stop every hub on these accounts first and run no other command meanwhile: a change during the copy makes it fail. The other database must
+    exist and be empty; the copy creates its tables. To continue an interrupted copy, run the same command again; the other database cannot be
+    used until the copy is complete. The accounts here do not change. Afterwards set sql.url_file of every hub to FILE; data directory and
+    pepper stay the same.
 
     Example:
       iothub --data-dir ./hub db copy --to-url-file ./mariadb.url
@@ -97,10 +98,10 @@ def copy(app: App, to_url_file: Path) -> None:
         raise cannot_be_read(to_url_file, error) from None
     store = app.store()
     if source == target:
-        raise ConfigError(f"{to_url_file}: names the accounts database that is in use; expected another one")
+        raise ConfigError(f"{to_url_file}: is the accounts database in use; expected another one")
     lock = app.data_dir.lock("iothub db copy")
     try:
-        with Progress("rows are copied") as copying, Progress("rows are compared, of both sides") as comparing:
+        with Progress("rows copied") as copying, Progress("rows compared on both sides") as comparing:
 
             def begun(done: int) -> None:
                 comparing.end()
@@ -133,13 +134,13 @@ def copy(app: App, to_url_file: Path) -> None:
 @verb(command, "adopt")
 @click.argument("installation")
 def adopt(app: App, installation: str) -> None:
-    """Say that these accounts are those of another INSTALLATION, whose id a refused start names; no hub may run.
+    """Give these accounts the id of INSTALLATION, which the refused start names. Stop the hub first.
 
-    Every accounts database has an id, made by `init` or `db upgrade`, and the stores on servers belong to one. Only accounts that were made
-    together with what the stores hold may take their id: a backup from before schema version 6, restored. With others, sessions and messages
-    of strangers would be those of your tenants, for all accounts number their tenants from 1.
+    Every accounts database has an id, made by `init` or `db upgrade`, and every store on a server belongs to one id. Do this only for
+    accounts that were made together with the content of the stores, such as a restored backup from before schema version 6. With other
+    accounts your tenants get the sessions and messages of strangers, because all accounts number their tenants from 1.
 
-    The files of the data directory go along where a hub has used them with these accounts.
+    The files of the data directory take the id too, if a hub has used them with these accounts.
 
     Example:
       iothub --data-dir ./hub db adopt 4f0c2b6f2f9be04d7c5b0a6d3d1c9e88
@@ -153,6 +154,6 @@ def adopt(app: App, installation: str) -> None:
     finally:
         lock.release()
     app.done(
-        f"these accounts are of installation {installation} now, they were of {before}",
+        f"these accounts now belong to installation {installation}; before: {before}",
         {"name": "accounts", "before": before, "installation": installation},
     )

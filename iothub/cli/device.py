@@ -12,14 +12,14 @@ from typing import TypeVar
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import belongings, leftovers, output
+from iothub.cli import account_verbs, deletion, output
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
 from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.plain import plain
 
-command = noun("device", "Devices: accounts of a tenant. Username in MQTT: TENANT/DEVICE.")
+command = noun("device", "Devices of a tenant. MQTT user name: TENANT/DEVICE.")
 
 C = TypeVar("C", bound=Callable[..., object])
 
@@ -34,7 +34,7 @@ def _secret_options(function: C) -> C:
     return function
 
 
-belongings.add_list(
+account_verbs.add_list(
     command,
     devices.list_all,
     ("name", "credential", "is_enabled", "groups", "created"),
@@ -44,10 +44,10 @@ belongings.add_list(
       iothub --data-dir ./hub device list acme -o json
     """,
 )
-belongings.add_show(
+account_verbs.add_show(
     command,
     devices.show,
-    """Show one device; its secret is stored as a hash and cannot be shown.
+    """Show one device, without its secret: only a hash of it is stored.
 
     Example:
       iothub --data-dir ./hub device show acme dev1
@@ -58,8 +58,8 @@ belongings.add_show(
 @verb(command, "create")
 @click.argument("tenant")
 @click.argument("name")
-@click.option("--group", "groups", multiple=True, help="Put it into this group (repeatable).")
-@click.option("--jwt", "with_token", is_flag=True, help="It shows a token of one of the tenant's token issuers.")
+@click.option("--group", "groups", multiple=True, help="Add it to this group (repeatable).")
+@click.option("--jwt", "with_token", is_flag=True, help="It logs in with a token of one of the tenant's token issuers.")
 @_secret_options
 def create(
     app: App,
@@ -71,9 +71,9 @@ def create(
     secret_file: Path | None,
     is_prompted: bool,
 ) -> None:
-    """Create a device. Without a password of yours a secret is generated and printed, this once.
+    """Create a device. Without a password option, a secret is generated and printed once.
 
-    With --jwt it has no secret: it is let in by a token (see `iothub token-issuer`), and by nothing else.
+    With --jwt the device has no secret: it logs in with a token only (see `iothub token-issuer`).
 
     Examples:
       iothub --data-dir ./hub device create acme dev1
@@ -94,16 +94,16 @@ def create(
 @click.option(
     "--secrets-to",
     type=NamedPath(allow_dash=True),
-    help="Generate secrets where there is no password, into this new file; -: to standard output.",
+    help="Generate missing secrets and write them to this new file; -: standard output.",
 )
 def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None) -> None:
-    """Create many devices from a CSV file with the header name,password: all of them or none.
+    """Create many devices from a CSV file with the header name,password: all or none. FILE: a path, or - for standard input.
 
-    Bad lines are named with their numbers (exit code 4). FILE may be - for standard input.
+    Bad lines are reported with their numbers (exit code 4).
 
-    With --secrets-to the header may also be name alone, and a password may be empty: those devices get generated secrets,
-    thousands per second, written as name,username,secret into a new file that you alone can read. With - they go to
-    standard output; in JSON as the list `secrets` of the one object.
+    With --secrets-to the header may be just name, and a password may be empty: those devices get generated secrets, written as
+    name,username,secret to a new file that only you can read. With - they go to standard output; in JSON they are the list `secrets` of
+    the object.
 
     Examples:
       iothub --data-dir ./hub device import acme devices.csv
@@ -117,7 +117,7 @@ def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None) -> N
 @click.argument("tenant")
 @click.argument("name")
 def rotate_secret(app: App, tenant: str, name: str) -> None:
-    """Replace the device's credential by a new generated secret, printed this once; open connections are closed.
+    """Replace the device's credential with a new generated secret, printed once. Its open connections are closed.
 
     Example:
       iothub --data-dir ./hub device rotate-secret acme dev1
@@ -130,7 +130,7 @@ def rotate_secret(app: App, tenant: str, name: str) -> None:
 @click.argument("name")
 @_secret_options
 def set_password(app: App, tenant: str, name: str, is_stdin: bool, secret_file: Path | None, is_prompted: bool) -> None:
-    """Replace the device's credential by a password of yours; open connections are closed.
+    """Replace the device's credential with a given password. Its open connections are closed.
 
     Examples:
       iothub --data-dir ./hub device set-password acme dev1
@@ -148,33 +148,33 @@ def set_password(app: App, tenant: str, name: str, is_stdin: bool, secret_file: 
 @click.argument("name")
 @click.argument("subject")
 def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
-    """Let the device in by a TLS client certificate with this subject, and by nothing else.
+    """Let the device log in with a TLS client certificate of this subject only.
 
-    SUBJECT is a common name (dev1), or the whole subject in the form of RFC 4514 (CN=dev1,O=Acme), as
-    `openssl x509 -noout -subject -nameopt RFC2253 -in FILE` shows it. Behind a proxy only common names are known.
+    SUBJECT is a common name (dev1) or the whole subject in RFC 4514 form (CN=dev1,O=Acme), as
+    `openssl x509 -noout -subject -nameopt RFC2253 -in FILE` prints it. Behind a proxy only common names work.
 
-    The listener must ask for certificates: see the setting listeners.tls.client_ca_file.
+    The listener must ask for client certificates: see the setting listeners.tls.client_ca_file.
 
     Examples:
       iothub --data-dir ./hub device set-certificate acme dev1 dev1.acme.example
       iothub --data-dir ./hub device set-certificate acme dev1 CN=dev1,O=Acme
     """
     device = devices.set_certificate(app.store(), tenant, name, subject)
-    app.done(f"{tenant}/{name} now proves itself with a certificate", plain(device))
+    app.done(f"{tenant}/{name} now logs in with a certificate", plain(device))
 
 
-belongings.add_change(
+account_verbs.add_change(
     command,
     "set-jwt tenant name",
     devices.set_jwt,
-    "{tenant}/{name} now proves itself with a token",
-    """Let the device in by a token (JWT) of one of the tenant's token issuers, and by nothing else.
+    "{tenant}/{name} now logs in with a token",
+    """Let the device log in with a token (JWT) of one of the tenant's token issuers only.
 
     Example:
       iothub --data-dir ./hub device set-jwt acme dev1
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "enable tenant name",
     devices.enable,
@@ -185,12 +185,12 @@ belongings.add_change(
       iothub --data-dir ./hub device enable acme dev1
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "disable tenant name",
     devices.disable,
     "disabled device {tenant}/{name}",
-    """Close the device's connections and refuse new ones; its account and sessions stay.
+    """Close the device's connections and refuse new ones. Its account and sessions stay.
 
     Example:
       iothub --data-dir ./hub device disable acme dev1
@@ -204,17 +204,17 @@ belongings.add_change(
 @AGREED
 @DRY_RUN
 def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
-    """Delete a device with the rules, limits and bans that name it, and end its sessions with their queued messages.
+    """Delete a device, the rules, limits and bans that name it, and its sessions with their queued messages.
 
-    A running hub closes its connections and ends its sessions within a second, else the next one does at its start; the wills are not
-    published. A new device of the same name inherits nothing.
+    A running hub closes its connections and ends its sessions within a second; without a hub, the next start does. Will Messages are not
+    published. A new device of the same name starts with nothing.
 
     Example:
       iothub --data-dir ./hub device delete acme dev1
     """
     record = plain(devices.show(app.store(), tenant, name))
-    if app.is_deletion_meant(f"device {tenant}/{name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
-        leftovers.delete_device(app, tenant, name)
+    if app.may_delete(f"device {tenant}/{name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+        deletion.delete_device(app, tenant, name)
         app.done(f"deleted device {tenant}/{name}", record)
 
 

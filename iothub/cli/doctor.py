@@ -1,6 +1,6 @@
-"""`iothub doctor`: look at everything that a hub of this configuration needs, and say what to do.
+"""`iothub doctor`: check everything that a hub with this configuration needs, and say what to do.
 
-Knows no part: `iothub.doctor` looks at them. What the hub says is reached as other commands reach it.
+Knows no part: `iothub.doctor` checks them. What the hub says is reached as other commands reach it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NAME_WIDTH = 32
 @click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
 @click.pass_context
 def command(context: click.Context, is_json: bool) -> None:
-    """Look at the data directory, the accounts, every back end that is configured, the ports, the certificates and the clock; at a hub that runs.
+    """Check the data directory, the accounts, every configured back end, the ports, the certificates and the clock; and a running hub.
 
-    What that hub says of itself is told with each of its alarms. Single records are not read: that is for `events verify` and `state verify`.
+    Shows the state of the running hub with each of its alarms. It reads no single records: `events verify` and `state verify` do.
 
-    One line each, as it is found: ok, warn (it works; look at it) or FAIL (the hub does not start, or refuses work), with the time that an
-    answer took and what to do. Everything is looked at side by side and given up after 20 s; nothing is changed. Works beside a running hub, and
-    for a configuration file alone, such as `iothub init --profile cluster` writes.
-    Exit code 0 when nothing failed, 1 when something did, 3 where there is nothing yet.
+    Prints one line per check: ok, warn (it works, but needs attention) or FAIL (the hub does not start, or refuses work), with the response
+    time and what to do. All checks run in parallel, for at most 20 s, and change nothing. Works beside a running hub, and
+    with a configuration file only, such as `iothub init --profile cluster` writes.
+    Exit code 0 when no check failed, 1 when one did, 3 when there is no hub and no configuration yet.
 
     Examples:
       iothub --data-dir ./hub doctor
@@ -48,7 +48,7 @@ def command(context: click.Context, is_json: bool) -> None:
         app.rows([row(each) for each in found], "state", "name", "text", "ms", "advice")
     failed = sum(each.state is State.FAIL for each in found)
     warned = sum(each.state is State.WARN for each in found)
-    app.say(f"{len(found)} looks: {failed} failed, {output.counted(warned, 'warning')}")
+    app.say(f"{len(found)} checks: {failed} failed, {output.counted(warned, 'warning')}")
     context.exit(1 if failed else 0)
 
 

@@ -1,6 +1,6 @@
-"""The first lines of the process `iothub`: a signal has its meaning before anything else is loaded.
+"""The first lines of the process `iothub`: signal handlers are set before anything else is loaded.
 
-Knows no command: `iothub.cli.main` does, and loading it takes a moment in which a person may have pressed Ctrl-C.
+Loading `iothub.cli.main` takes a moment, and Ctrl-C must work meanwhile.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedE
 from iothub_services.events.reading import read_between
 from iothub_tenants.accounts import tenants
 
-command = noun("events", "The session-event log: what every session did. Its driver is `events.driver`.")
+command = noun("events", "The session-event log: what each session did. Its driver is `events.driver`.")
 _TOPICS = {"sessions": Topic.SESSIONS, "analytics": Topic.ANALYTICS}
 _POLL_S = 0.5
 _SHOWN_DAMAGE = 100
@@ -35,10 +35,12 @@ _Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
 @verb(command, "tail")
 @click.option("--tenant", help="Only events of this tenant.")
 @click.option("--client", "client_id", help="Only events of this client id.")
-@click.option("--count", type=click.IntRange(1, 100_000), default=20, show_default=True, help="At most so many.")
+@click.option(
+    "--count", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Maximum number of events."
+)
 @click.option("--topic", type=click.Choice(list(_TOPICS)), default="sessions", show_default=True, help="Which log.")
 @click.option(
-    "--follow", "is_following", is_flag=True, help="Go on with what comes, one JSON object per line with -o json."
+    "--follow", "is_following", is_flag=True, help="Print new events as they come; with -o json one object per line."
 )
 def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic: str, is_following: bool) -> None:
     """Show the newest events, oldest first.
@@ -69,9 +71,9 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
 
 @verb(command, "lag")
 def lag(app: App) -> None:
-    """Show, for each partition, where the session log begins and ends, and how far the session states are behind.
+    """Show for each partition where the session log begins and ends, and how far the session states are behind.
 
-    While a hub is at work the states are written in idle time: a lag is not lost, the next start folds it.
+    A running hub writes the states when it is idle. A lag loses nothing: the next start adds the missing events.
 
     Example:
       iothub --data-dir ./hub events lag -o json
@@ -131,7 +133,7 @@ def _log(app: App) -> Iterator[EventLog]:
     with stores.reading_events(app.data_dir, app.loaded.config) as log:
         if log is None:
             raise NotFoundError(
-                "there is no event log yet: the first `iothub serve` makes it; one on Kafka is found with the --config that the hub has"
+                "there is no event log yet: the first `iothub serve` creates it; for a log on Kafka give the hub's own --config"
             )
         yield log
 

@@ -1,6 +1,6 @@
-"""Files that a person names on the command line: read with a bound, written for the owner alone.
+"""Files named on the command line: read up to a limit, written readable by their owner only.
 
-Knows no content beyond "this is JSON". `-` is standard input or output where a command says so, and a file nowhere; `./-` is one.
+`-` is standard input or output where a command says so, never a file; `./-` is a file.
 """
 
 from __future__ import annotations
@@ -20,26 +20,23 @@ DASH = Path("-")
 
 
 class NamedPath(click.Path):
-    """A path as it was given. What is wrong with it is said in our words where it is used."""
+    """A path as it was given; the command that uses it reports what is wrong with it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(path_type=Path, readable=False, **options)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse names that mean something else than they seem to.
-
-        The empty one: a variable that is not set must not mean the working directory. `-` where it is neither input nor output.
-        """
+        """Refuse misleading names: the empty one (an unset variable must not mean the working directory), and `-` where it is no file."""
         if value == "":
-            self.fail("the name is empty; is a variable not set?", param, ctx)
+            self.fail("the name is empty: is a shell variable unset?", param, ctx)
         if value == "-" and not self.allow_dash:
-            self.fail("- stands for no file here; a file of that name is ./-", param, ctx)
+            self.fail("- is not a file here: for a file of that name write ./-", param, ctx)
         path = super().convert(value, param, ctx)
         return Path.cwd() / path if value != "-" and path == DASH else path
 
 
 def cannot_be_read(path: object, error: OSError) -> IotHubError:
-    """Explain a file that a person named: one that is not there is a slip of the keyboard, any other cause may pass."""
+    """Return the error for a file that cannot be read: a missing one is a wrong command line, other causes may pass."""
     kind = ConfigError if isinstance(error, FileNotFoundError | IsADirectoryError) else UnavailableError
     return kind(f"{path}: cannot be read: {error.strerror}")
 
@@ -52,7 +49,7 @@ def read_json(path: Path) -> object:
     except OSError as error:
         raise cannot_be_read(path, error) from None
     if len(octets) > JSON_LIMIT_BYTES:
-        raise ConfigError(f"{path}: longer than {JSON_LIMIT_BYTES >> 20} MiB, which no export is")
+        raise ConfigError(f"{path}: longer than {JSON_LIMIT_BYTES >> 20} MiB: not an export")
     try:
         return json.loads(octets)
     except (ValueError, RecursionError) as error:
@@ -60,15 +57,15 @@ def read_json(path: Path) -> object:
 
 
 def require_free(path: Path, *, is_forced: bool) -> None:
-    """Raise ConflictError when a file would be overwritten that nobody gave up, and for what is no file at all."""
+    """Raise ConflictError when `path` exists and --force was not given, or is not a file."""
     if path.exists() and not path.is_file():
-        raise ConflictError(f"{path} is there and is no file: name a new file, or - for standard output")
+        raise ConflictError(f"{path} exists and is not a file: name a new file, or - for standard output")
     if os.path.lexists(path) and not is_forced:
-        raise ConflictError(f"{path} exists already: name a new file, or overwrite it with --force")
+        raise ConflictError(f"{path} exists already: name a new file, or use --force to overwrite it")
 
 
 def write_secret_file(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; one that is there is replaced. Raises UnavailableError."""
+    """Write a file that only its owner can read, replacing an existing one. Raises UnavailableError."""
     try:
         descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli import belongings
+from iothub.cli import account_verbs
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
 from iothub_tenants.accounts import groups
 from iothub_tenants.accounts.plain import plain
@@ -15,7 +15,7 @@ from iothub_tenants.accounts.plain import plain
 command = noun("group", "Groups of devices; access rules name one as @GROUP.")
 
 
-belongings.add_list(
+account_verbs.add_list(
     command,
     groups.list_all,
     ("name", "devices"),
@@ -25,7 +25,7 @@ belongings.add_list(
       iothub --data-dir ./hub group list acme
     """,
 )
-belongings.add_show(
+account_verbs.add_show(
     command,
     groups.show,
     """Show one group.
@@ -34,7 +34,7 @@ belongings.add_show(
       iothub --data-dir ./hub group show acme sensors
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "create tenant name",
     groups.create,
@@ -45,23 +45,23 @@ belongings.add_change(
       iothub --data-dir ./hub group create acme sensors
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "join tenant name device",
     groups.join,
     "{device} is in group {name}",
-    """Put a device into a group.
+    """Add a device to a group.
 
     Example:
       iothub --data-dir ./hub group join acme sensors dev1
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "leave tenant name device",
     groups.leave,
     "{device} is not in group {name}",
-    """Take a device out of a group.
+    """Remove a device from a group.
 
     Example:
       iothub --data-dir ./hub group leave acme sensors dev1
@@ -81,6 +81,6 @@ def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) 
       iothub --data-dir ./hub group delete acme sensors
     """
     record = plain(groups.show(app.store(), tenant, name))
-    if app.is_deletion_meant(f"group {name} and its rules", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if app.may_delete(f"group {name} and its rules", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
         groups.delete(app.store(), tenant, name)
         app.done(f"deleted group {name}", record)

@@ -1,4 +1,4 @@
-"""`iothub hbase`: our tables in HBase, created, looked at and swept.
+"""`iothub hbase`: create, check and sweep the hub's tables in HBase.
 
 Knows no table: `iothub_services.hbase` does.
 """
@@ -21,19 +21,19 @@ from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
 from iothub_services.queues.hbase_bodies.sweep import LEAST_AGE_S, USUAL_AGE_S, Swept
 
-command = noun("hbase", "HBase: our tables, created, looked at and swept.")
+command = noun("hbase", "The hub's tables in HBase: create-tables, status, sweep.")
 
 _CLOCK = SystemClock()
 
 
 @verb(command, "create-tables")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be created.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be created; create nothing.")
 def create_tables(app: App, is_dry_run: bool) -> None:
-    """Create the tables that are missing, split into regions beforehand. Safe to repeat.
+    """Create the missing tables, pre-split into regions. Safe to repeat.
 
-    Only the tables that the settings need: those of queues, for example, where a queue driver is `hbase`.
-    It runs a Java class of the iothub-hbase jar (`make coprocessor`) by HBase's own `hbase`, or what hbase.admin_program names.
-    Exit code 2 when they need none, 4 when a table exists with another layout, 7 when HBase cannot be reached.
+    Creates only the tables that the settings need; the queue tables, for example, only with the queue driver `hbase`.
+    Runs a Java class of the iothub-hbase jar (`make coprocessor`) with HBase's `hbase` program, or the one in hbase.admin_program.
+    Exit code 2 when the settings need no table, 4 when a table exists with another layout, 7 when HBase does not answer.
 
     Examples:
       iothub --config .services/iothub.toml hbase create-tables
@@ -58,10 +58,9 @@ def create_tables(app: App, is_dry_run: bool) -> None:
 
 @verb(command, "status")
 def status(app: App) -> None:
-    """Say which of our tables are there, and whether they are as this program needs them.
+    """Show whether each table that the settings need exists with the right layout.
 
-    Only the tables that the settings need.
-    Exit code 2 when they need none, 3 when one is missing, 4 when one has another layout or is disabled, 7 when HBase cannot be reached.
+    Exit code 2 when they need none, 3 when one is missing, 4 when one has another layout or is disabled, 7 when HBase does not answer.
 
     Example:
       iothub --config .services/iothub.toml hbase status -o json
@@ -73,19 +72,19 @@ def status(app: App) -> None:
 
 
 @verb(command, "sweep")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be deleted.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Count what would be deleted; delete nothing.")
 @click.option(
     "--older-than",
     "age_s",
     metavar="DURATION",
     callback=seconds,
-    help="Spare what HBase has had for less; 1h at least, 24h if not given.",
+    help="Keep bodies younger than this. At least 1h; default: 24h.",
 )
 def sweep(app: App, is_dry_run: bool, age_s: float | None) -> None:
-    """Delete the message bodies that no queue refers to any more. Safe beside running hubs and at any time.
+    """Delete the message bodies that no queue refers to. Safe at any time, beside running hubs too.
 
-    One of the hubs does it by itself every `hbase.sweep_interval`; this is for now, or for an operator's own timer. Every queue is read.
-    Exit code 4 when another sweep is at work, 1 when the row of the last sweep is damaged, 7 when HBase cannot be reached.
+    One hub does this every `hbase.sweep_interval`; use this command to sweep now, or from your own timer. It reads every queue.
+    Exit code 4 when another sweep is running, 1 when the row of the last sweep is damaged, 7 when HBase does not answer.
 
     Examples:
       iothub --config .services/iothub.toml hbase sweep --dry-run
@@ -95,7 +94,7 @@ def sweep(app: App, is_dry_run: bool, age_s: float | None) -> None:
     if age_s < LEAST_AGE_S:
         raise ConfigError(
             f"--older-than {format_duration(age_s)}: expected {format_duration(LEAST_AGE_S)} or more: "
-            "a hub may still be about to refer to younger ones"
+            "a hub may be about to refer to younger bodies"
         )
     settings = app.loaded.config.hbase
     tables, progress = Tables(settings.namespace), _SweepProgress()
@@ -122,7 +121,7 @@ def sweep(app: App, is_dry_run: bool, age_s: float | None) -> None:
 
 
 class _SweepProgress:
-    """Says how far a sweep is, now and then: how much there is, nobody knows before."""
+    """Prints the progress of a sweep now and then; the total is not known beforehand."""
 
     def __init__(self) -> None:
         self._said_at = _CLOCK.monotonic()
@@ -131,7 +130,7 @@ class _SweepProgress:
         if _CLOCK.monotonic() - self._said_at < LOG_INTERVAL_S:
             return
         self._said_at = _CLOCK.monotonic()
-        output.say(f"{swept.references} references found, {swept.bodies} bodies looked at, {swept.deleted} deleted")
+        output.say(f"{swept.references} references found, {swept.bodies} bodies checked, {swept.deleted} deleted")
 
 
 def _wanted(app: App) -> list[TableLayout]:
@@ -139,8 +138,8 @@ def _wanted(app: App) -> list[TableLayout]:
     wanted = needed_tables(app.loaded.config, app.data_dir)
     if not wanted:
         raise ConfigError(
-            "these settings keep nothing in HBase, so no table is needed: "
-            'set queues.driver, state.driver or retained.driver to "hbase"'
+            "the settings need no HBase table: "
+            'to use HBase, set queues.driver, state.driver or retained.driver to "hbase"'
         )
     return wanted
 
@@ -155,4 +154,4 @@ def _row(status: TableStatus) -> dict[str, object]:
 
 
 def _sentence(verb_done: str, names: list[str]) -> str:
-    return f"{verb_done} {', '.join(names)}" if names else "nothing to do: every table is there"
+    return f"{verb_done} {', '.join(names)}" if names else "nothing to do: every table exists"

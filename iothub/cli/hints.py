@@ -1,6 +1,6 @@
-"""Commands that a message names: they must work when pasted, so they get the global options that this run was given.
+"""Adds the global options of this run to the commands that a message names, so that they work when pasted.
 
-Knows no command: it finds them by their form, in backquotes or behind "next: ".
+Knows no command: it finds them in backquotes or after "next: ".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NEEDS_NO_DIRECTORY = re.compile(r"(cert|version)\b|.*--(help|reference)\b")
 
 
 class Hints:
-    """Completes the commands in messages. Without a word about the directory they are right as they stand."""
+    """Completes the commands in messages; with the default directory and file they stay as they are."""
 
     def __init__(self) -> None:
         self._options = ""

@@ -22,20 +22,20 @@ from iothub.config.sections import Config
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
-    help="Which configuration file to write. Default: embedded, unless there is one.",
+    help="Which configuration file to write. Default: embedded, if there is no file.",
 )
 @click.pass_obj
 def command(app: App, profile: str | None) -> None:
-    """Create the data directory: a commented configuration file, keys, accounts with the plans `standard` and `unlimited`.
+    """Create the data directory: a commented configuration file, keys, and accounts with the plans `standard` and `unlimited`.
 
     Profiles:
-      embedded       one hub, no server: everything in SQLite files
-      single-server  one hub with Kafka (streams) and Redis (cache of accounts) beside it
+      embedded       one hub, no servers: everything in SQLite files
+      single-server  one hub with Kafka (streams) and Redis (account cache)
       cluster        several hubs: accounts on a SQL server, HBase, Kafka, Redis
 
-    A configuration file that is there is used as it is, never overwritten. Profile cluster only writes files: put your addresses into them, see by
-    `iothub doctor` what answers, then run `iothub init` again. Where accounts are on a server the first hub's `init` makes them and the pepper
-    (auth.pepper_file); every further hub needs a copy of that file.
+    An existing configuration file is used and never overwritten. With profile cluster, `init` writes the files only: put in the addresses of your
+    servers, check with `iothub doctor` that they answer, then run `iothub init` again. With accounts on a server, the first hub's `init` creates
+    them and the pepper (auth.pepper_file); copy that file to every other hub.
 
     Refuses a directory that is initialised already (exit code 4). Safe to repeat after a crash.
 
@@ -63,10 +63,10 @@ def command(app: App, profile: str | None) -> None:
 
 
 def _is_to_be_edited(app: App, profile: str) -> bool:
-    """Write the profile's files; say whether they need the operator's hand before accounts can be made."""
+    """Write the profile's files; say whether they must be edited before accounts can be made."""
     if app.config_file is not None:
         raise ConfigError(
-            "--profile writes a configuration, and --config names one: expected one of them; with --config the profile is what that file says"
+            "expected --profile (writes a new configuration file) or --config (uses an existing one), got both"
         )
     is_url_new = app.data_dir.write_profile(PROFILES[profile])
     return is_url_new and app.loaded.config.sql.url_file == app.data_dir.url_file
@@ -75,9 +75,9 @@ def _is_to_be_edited(app: App, profile: str) -> bool:
 def _tell_what_to_edit(app: App, profile: str) -> None:
     config, url = app.data_dir.config_file, app.data_dir.url_file
     app.done(
-        f"wrote {config} and {url}: profile {profile}; no accounts yet\n"
+        f"wrote {config} and {url}: profile {profile}; the accounts do not exist yet\n"
         f"next: put the addresses of your servers into both files\n"
-        "then: `iothub doctor` says which of them answer, `iothub init` makes the accounts",
+        "then: check with `iothub doctor` that they answer, and create the accounts with `iothub init`",
         {
             "name": "init",
             "data_dir": str(app.data_dir.path),
@@ -89,20 +89,20 @@ def _tell_what_to_edit(app: App, profile: str) -> None:
 
 
 def _make(app: App, settings: Config) -> None:
-    """Make what is missing."""
+    """Create what is missing."""
     from iothub_tenants.accounts.initial import init_store
     from iothub_tenants.accounts.store import has_schema
 
     pepper = settings.auth.pepper_file
     app.data_dir.require_fresh(pepper)
     url = app.accounts_url()
-    with _told_where(settings.sql.url_file):
+    with _with_remedy(settings.sql.url_file):
         has_accounts = settings.sql.url_file is not None and has_schema(url)
     app.data_dir.prepare(pepper, has_accounts=has_accounts)
     lock = app.data_dir.lock("iothub init")
     try:
         app.data_dir.require_fresh(pepper)
-        with _told_where(settings.sql.url_file):
+        with _with_remedy(settings.sql.url_file):
             init_store(url, pepper=app.data_dir.pepper(pepper)).close()
         app.data_dir.finish()
     finally:
@@ -110,19 +110,19 @@ def _make(app: App, settings: Config) -> None:
 
 
 @contextmanager
-def _told_where(url_file: Path | None) -> Iterator[None]:
-    """Add to a SQL server's error what to do about it."""
+def _with_remedy(url_file: Path | None) -> Iterator[None]:
+    """Add to an error of the SQL server what to do about it."""
     try:
         yield
     except (BackendError, ConfigError) as error:
         if url_file is None:
             raise
         kind = ConfigError if isinstance(error, ConfigError) else UnavailableError
-        raise kind(f"{error}; the file is {url_file}; then run `iothub init` again") from error
+        raise kind(f"{error}; correct {url_file} or the server, then run `iothub init` again") from error
 
 
 def _next(settings: Config) -> str:
-    """Say what to do with a directory that was just made."""
+    """Say what to do next with the new directory."""
     if needs_on_hbase(settings):
         return "next: iothub hbase create-tables\n(once for all hubs with these settings); then: `iothub tenant create NAME`"
     if settings.kafka.brokers or settings.redis.addresses:

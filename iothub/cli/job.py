@@ -1,6 +1,6 @@
-"""`iothub job`: the jobs of the night and others, run in a process of their own, one at a time, and what came of them.
+"""`iothub job`: the nightly jobs and others, each in its own process, one run at a time, and their history.
 
-Knows what a person asks and is told; `iothub.jobs` runs them, and Spark is loaded in their process alone.
+Knows options and output; `iothub.jobs` runs them, and only their process loads Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from iothub_tenants.accounts.job_runs import Result, Run, moment
 
 command = noun(
     "job",
-    "Jobs: run, list, plan, status, history, show, logs, schedule, forget. They need the extra `spark`; the hub runs without.",
+    "Jobs: run, list, plan, status, history, show, logs, schedule, forget. Jobs need the extra `spark`; the hub does not.",
 )
 
 _ERRORS: dict[str, type[IotHubError]] = {
@@ -55,7 +55,7 @@ _HISTORY = ("run", "job", "options", "result", "started", "seconds", "by", "host
 
 @verb(command, "list")
 def list_all(app: App) -> None:
-    """List the jobs there are, with their options.
+    """List all jobs with their options.
 
     Example:
       iothub --data-dir ./hub job list
@@ -75,12 +75,12 @@ def list_all(app: App) -> None:
 
 @verb(command, "run")
 @click.argument("name", required=False)
-@click.option("--nightly", "is_nightly", is_flag=True, help="Run all of jobs.nightly, one after another.")
-@click.option("--full", "is_full", is_flag=True, help="From the beginning, not from where the last run ended.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be done.")
-@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="Another option of the job; repeatable.")
+@click.option("--nightly", "is_nightly", is_flag=True, help="Run all jobs of jobs.nightly, one after another.")
+@click.option("--full", "is_full", is_flag=True, help="Start from the beginning, not from where the last run ended.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="Another option of the job (repeatable).")
 @click.option(
-    "--wait", "wait_s", metavar="DURATION", callback=seconds, help='How long to wait for another run, such as "2h".'
+    "--wait", "wait_s", metavar="DURATION", callback=seconds, help='Maximum time to wait for another run, such as "2h".'
 )
 def run(
     app: App,
@@ -91,10 +91,10 @@ def run(
     given: tuple[str, ...],
     wait_s: float | None,
 ) -> None:
-    """Run a job here and now, beside a running hub or without one.
+    """Run a job now on this machine, with or without a running hub.
 
-    Two runs never overlap, also not from two machines with one accounts database: the second one ends with exit code 4.
-    Ctrl-C and SIGTERM end the job's process and its Java. On a terminal it says how far it is, elsewhere in JSON lines on standard error.
+    Two runs never overlap, not even on two machines with the same accounts database: the second one ends with exit code 4.
+    Ctrl-C and SIGTERM stop the job's process and its Java. Progress is text on a terminal, else JSON lines on standard error.
 
     Examples:
       iothub --data-dir ./hub job run compact_events
@@ -103,13 +103,13 @@ def run(
     """
     if (name is None) != is_nightly:
         raise ConfigError(
-            "expected the name of one job, or --nightly for all of jobs.nightly; `iothub job list` has the names"
+            "expected the name of one job, or --nightly for all of jobs.nightly; `iothub job list` shows the names"
         )
     app.require_initialised()
     settings = app.loaded.config
     names = settings.jobs.nightly if name is None else (name,)
     if is_nightly and (is_full or is_dry_run or given):
-        raise ConfigError("--nightly takes no --full, --dry-run and --option: run the jobs one by one for that")
+        raise ConfigError("--nightly does not allow --full, --dry-run and --option: run the jobs one by one instead")
     asked = [
         (entry, specs.read_options(entry, given, is_full=is_full, is_dry_run=is_dry_run))
         for entry in map(specs.entry_of, names)
@@ -125,16 +125,16 @@ def run(
 
 
 def _require_given_out(app: App, options: dict[str, Option]) -> None:
-    """Raise ConfigError where a job is for a tenant that never was: it would look through everything and find nothing."""
+    """Raise ConfigError for a tenant number that was never used: the job would read everything and find nothing."""
     tenant_id = options.get("tenant_id")
     if not isinstance(tenant_id, int):
         return
     highest = tenants.highest_id(app.store())
     if not 0 < tenant_id <= highest:
-        known = f"the highest that one had is {highest}" if highest else "none was yet"
+        known = f"the highest so far is {highest}" if highest else "there was no tenant yet"
         raise ConfigError(
-            f"--option tenant_id: no tenant ever had the number {tenant_id}: {known}; expected the one of the deleted tenant, "
-            "as in the folders tenant_id=... of the archive"
+            f"--option tenant_id: no tenant ever had the number {tenant_id}: {known}; expected the number of the deleted tenant, "
+            "see the folders tenant_id=... of the archive"
         )
 
 
@@ -145,7 +145,7 @@ def _run_one(app: App, entry: JobEntry, options: dict[str, Option], timing: Timi
 
 
 def _run_all(app: App, asked: list[tuple[JobEntry, dict[str, Option]]], timing: Timing) -> None:
-    """Run each, whatever became of the one before; the exit code is that of the first one that failed."""
+    """Run each, even after a failure; the exit code is that of the first one that failed."""
     runs: list[Run] = []
     first: IotHubError | None = None
     for entry, options in asked:
@@ -160,7 +160,7 @@ def _run_all(app: App, asked: list[tuple[JobEntry, dict[str, Option]]], timing: 
     app.rows([_record(each) for each in runs], *_HISTORY)
     if first is not None:
         kind = _BY_CODE.get(first.exit_code, _FailedError)
-        raise kind(f"not every job of the night was done; the first that was not: {first}")
+        raise kind(f"at least one nightly job failed; the first one: {first}")
 
 
 def _ended(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing) -> Run:
@@ -181,11 +181,11 @@ def _ended(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing
 
 
 class _FailedError(IotHubError):
-    """A run has failed in a way that no exit code of its own stands for."""
+    """A failure without an exit code of its own."""
 
 
 def _require_done(ended: Run) -> None:
-    """Raise the error that a failed run stands for, with where to look."""
+    """Raise the error of a failed run, with the place of its log."""
     if ended.result is Result.DONE:
         return
     kind = _ERRORS.get(ended.kind, _FailedError)
@@ -194,9 +194,9 @@ def _require_done(ended: Run) -> None:
 
 @verb(command, "status")
 def status(app: App) -> None:
-    """Show for each job whether it runs, what came of its last run, and when it last did what it should.
+    """Show for each job whether it runs, the result of its last run, and when it last succeeded.
 
-    A run is `died` when it has written no heartbeat for a minute and did not end: it was killed, or its machine stopped.
+    A run is `died` if it has not ended and has written no heartbeat for a minute: it was killed, or its machine stopped.
 
     Example:
       iothub --data-dir ./hub job status
@@ -230,9 +230,9 @@ def status(app: App) -> None:
 
 @verb(command, "history")
 @click.argument("name", required=False)
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of runs.")
 def history(app: App, name: str | None, limit: int) -> None:
-    """Show the runs of one job or of all, the newest first; 1,000 of each job are kept.
+    """Show the runs of one job or of all, newest first; the last 1,000 of each job are kept.
 
     Examples:
       iothub --data-dir ./hub job history
@@ -247,7 +247,7 @@ def history(app: App, name: str | None, limit: int) -> None:
 @verb(command, "show")
 @click.argument("run_id", metavar="RUN", type=click.IntRange(1))
 def show(app: App, run_id: int) -> None:
-    """Show one run with its options and figures.
+    """Show one run with its options and results.
 
     Example:
       iothub --data-dir ./hub job show 12 -o json
@@ -258,7 +258,7 @@ def show(app: App, run_id: int) -> None:
 @verb(command, "logs")
 @click.argument("run_id", metavar="RUN", type=click.IntRange(1))
 def logs(app: App, run_id: int) -> None:
-    """Print what a run's process wrote, Spark's own lines above all; kept on the machine where it ran, for the last 20 runs.
+    """Print the log of a run, mainly Spark's lines. Logs of the last 20 runs are kept, on the machine where they ran.
 
     Example:
       iothub --data-dir ./hub job logs 12
@@ -269,7 +269,7 @@ def logs(app: App, run_id: int) -> None:
 
 @verb(command, "plan")
 def plan(app: App) -> None:
-    """Show what the jobs of the night would do next: when, and from which place of the log to which. Nothing is changed.
+    """Show what the nightly jobs would do next: when, and which part of the log. Nothing is changed.
 
     Example:
       iothub --data-dir ./hub job plan -o json
@@ -278,17 +278,17 @@ def plan(app: App) -> None:
     app.rows(job_plan.rows(app, SystemClock().wall()), "name", "at", "log", "from", "events")
     if app.loaded.config.jobs.at is None:
         app.say(
-            "iothub: jobs.at is off: no schedule is known here; `iothub job schedule --print systemd` says how to make one"
+            "iothub: jobs.at is off, so there is no schedule; create one with `iothub job schedule --print systemd`"
         )
 
 
 @verb(command, "forget")
 @click.argument("name")
 def forget(app: App, name: str) -> None:
-    """Let go of the logs that a job holds: what it has not read may be trimmed from now on.
+    """Forget how far a job has read the logs, so that they may be trimmed without waiting for it.
 
-    For a job that was given up (alarm `job_mark_stale`). One that is run again holds the log again, from where it begins then;
-    `archive` then copies everything that the log has, so what it had copied before is in the archive twice.
+    For a job that you no longer run (alarm `job_mark_stale`). If it runs again, it starts at the beginning of the log, and the log waits
+    for it again; `archive` then copies the whole log, so the archive has twice what it copied before.
 
     Example:
       iothub --data-dir ./hub job forget archive
@@ -301,10 +301,10 @@ def forget(app: App, name: str) -> None:
 
 
 @verb(command, "schedule")
-@click.option("--print", "form", type=click.Choice(["systemd", "cron"]), required=True, help="For which scheduler.")
-@click.option("--user", default="iothub", show_default=True, help="Whom the hub's files belong to.")
+@click.option("--print", "form", type=click.Choice(["systemd", "cron"]), required=True, help="The scheduler.")
+@click.option("--user", default="iothub", show_default=True, help="Owner of the hub's files.")
 def schedule(app: App, form: str, user: str) -> None:
-    """Print the files that start the jobs of the night of this data directory, at jobs.at (02:30 UTC where it is off).
+    """Print the files that start the nightly jobs of this data directory at jobs.at (02:30 UTC if it is off).
 
     Examples:
       iothub --data-dir /var/lib/iothub job schedule --print systemd

@@ -1,6 +1,6 @@
-"""What each job of the night would do next: when, and from which place of the log to which.
+"""What each nightly job would do next: when, and which part of the log it would read.
 
-Knows checkpoints and marks of jobs, not how a job reads. Nothing here changes anything.
+Knows checkpoints and marks of jobs, not how a job reads. Changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Ends = Mapping[Topic, tuple[Offsets, Offsets]]
 
 
 def rows(app: App, now_s: float) -> list[output.Row]:
-    """Return one row for each job of the night and each log that it reads, in their order."""
+    """Return one row for each nightly job and each log that it reads, in their order."""
     settings = app.loaded.config
     ends = _ends(app)
     at = None if settings.jobs.at is None else next_at(settings.jobs.at, now_s)
@@ -49,7 +49,7 @@ def _part(app: App, job: str, topic: Topic | None, ends: _Ends) -> output.Row:
         return {
             "log": None,
             "after": None,
-            "from": "the archive and what the logs have beyond",
+            "from": "the archive, then the newer events of the logs",
             "to": None,
             "events": None,
         }
@@ -76,7 +76,7 @@ def _ends(app: App) -> _Ends:
 
 
 def _after(app: App, job: str, topic: Topic) -> Offsets:
-    """Return up to where a job has a log."""
+    """Return up to which offsets a job has read a log."""
     if job == COMPACTION:
         with stores.reading_checkpoints(app.data_dir, app.loaded.config) as checkpoints:
             try:
@@ -90,7 +90,7 @@ def _after(app: App, job: str, topic: Topic) -> Offsets:
 
 
 def _has_seen(app: App, end: Offsets) -> bool:
-    """Say whether nothing has come since the last run."""
+    """Say whether the log has no new events since the last run."""
     return bool(end) and marks.of_job(app.store(), USAGE, USAGE_SEEN) == dict(enumerate(end))
 
 
@@ -101,7 +101,7 @@ def _words(after: Offsets, begin: Offsets) -> str:
 
 
 def _count(after: Offsets, begin: Offsets, end: Offsets) -> int:
-    """Return how many offsets there are: at most so many events. A log of another generation is read from its beginning."""
+    """Return the number of offsets, an upper bound of the events. A log of another generation is read from its beginning."""
     count = 0
     for part, upto in enumerate(end):
         low = max(begin[part] - 1, after[part] if part < len(after) else 0)

@@ -1,4 +1,4 @@
-"""What a running job says, for a person at a terminal or as JSON lines for a log.
+"""Progress of a running job, as text on a terminal or as JSON lines for a log.
 
 Knows no job. Everything goes to standard error: standard output has the answer.
 """
@@ -19,12 +19,12 @@ _SYSTEM_CLOCK = SystemClock()
 
 
 def is_terminal() -> bool:
-    """Say whether a person is watching."""
+    """Say whether standard error is a terminal."""
     return sys.stderr.isatty()
 
 
 class JobProgress:
-    """Hears one run. `close` it when the run has ended."""
+    """Prints what one run reports. `close` it when the run has ended."""
 
     def __init__(self, job: str, clock: Clock = _SYSTEM_CLOCK) -> None:
         self._job = job
@@ -36,14 +36,14 @@ class JobProgress:
         self._line: Progress | None = None
 
     def begin(self) -> None:
-        """Say at once to whoever is watching that something happens: Spark itself is silent for seconds."""
+        """Print a first line at once on a terminal: Spark itself is silent for seconds."""
         if self._is_terminal:
             output.say(f"{self._job}: starting Spark ...")
 
     def __call__(self, said: Said) -> None:
         if not isinstance(said, Stage):
             self._end_stage()
-            self._tell(said)
+            self._report(said)
             return
         if self._stage is None or self._stage.name != said.name:
             self._end_stage()
@@ -64,7 +64,7 @@ class JobProgress:
             self._line = Progress(f"{printable(stage.unit)} ({self._job}: {printable(stage.name)})", self._clock)
 
     def _end_stage(self) -> None:
-        """Say how the stage went, once: on a terminal with its time."""
+        """Print the result of the stage, once, with its duration."""
         stage, self._stage = self._stage, None
         if stage is None:
             return
@@ -76,7 +76,7 @@ class JobProgress:
         self._line = None
         output.say(f"{self._job}: {printable(stage.name)}: {stage.done} {printable(stage.unit)} in {took_s:.1f} s")
 
-    def _tell(self, said: Said) -> None:
+    def _report(self, said: Said) -> None:
         if not self._is_terminal:
             self._write(as_object(said))
         elif isinstance(said, Note):

@@ -1,6 +1,6 @@
 """Limits as a script reads them, by name, and as a person does.
 
-Knows no layer and no store. What is stored is shown even when the grammar of today would refuse it: it must be seen to be mended.
+Knows no layer and no store. A stored limit that the grammar refuses is shown too, so that it can be corrected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Values = dict[str, int | str | list[str]]
 def values_of(text: str) -> Values:
     """Return limits by name: a number (bytes, seconds), "unlimited", or for a rate a list of "number/window".
 
-    A limit that is only tried out stands under `dry-run:NAME`. `name=value`, a list joined by commas, can be given to `quota set`.
+    A dry-run limit has the name `dry-run:NAME`. `name=value`, with a list joined by commas, is what `quota set` accepts.
     """
     values: Values = {}
     for part in text.split():

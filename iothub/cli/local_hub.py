@@ -1,6 +1,6 @@
-"""The running hub of a data directory, asked over its local socket; blocking, one connection to a request.
+"""Requests to the running hub of a data directory over its local socket; blocking, one connection per request.
 
-Knows no verb: `iothub.records.admin_commands` names them. Says who does not answer, and what to do.
+Knows no verb: `iothub.records.admin_commands` names them. Its errors say who does not answer and what to do.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from iothub.net import admin_frames
 from iothub.net.admin_frames import FrameDecoder
 from iothub.records.admin_commands import Json, Query, Request
 
-SILENCE_S = 10.0  # a hub that works on an answer says so more often
+SILENCE_S = 10.0  # a hub that works on an answer reports progress more often
 _READ_BYTES = 64 << 10
-_CLOSED = "the hub closed the connection before it answered: it stops, or has too many requests; see `iothub status`"
+_CLOSED = (
+    "the hub closed the connection without an answer: it is stopping or has too many requests; see `iothub status`"
+)
 
 
 class Answer(NamedTuple):
@@ -28,7 +30,7 @@ class Answer(NamedTuple):
 
 
 class LocalHub:
-    """Asks the hub that holds a data directory."""
+    """Sends requests to the hub that holds a data directory."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
@@ -48,8 +50,8 @@ class LocalHub:
         """Raises UnavailableError: no hub runs here."""
         if self._data_dir.holder() is None:
             raise UnavailableError(
-                f"no hub runs in {self._data_dir.path}: sessions, queues and retained messages are read and changed by the running hub "
-                "alone; start it with `iothub serve`"
+                f"no hub runs in {self._data_dir.path}: only a running hub reads and changes sessions, queues and retained messages; "
+                "start it with `iothub serve`"
             )
 
     def _connect(self) -> socket.socket:
@@ -68,7 +70,7 @@ class LocalHub:
         """Say why the process that holds the directory does not answer."""
         starting = (self._data_dir.read_hub() or {}).get("starting")
         if starting:
-            return f"the hub starts, and answers when it is ready: {starting}; see `iothub status`"
+            return f"the hub is starting and does not answer yet: {starting}; see `iothub status`"
         return (
             f"{self._data_dir.path} is in use by {self._data_dir.holder() or 'another process'}, which does not answer on "
             f"{self._data_dir.admin_socket.name}: {error.strerror or error}"

@@ -22,20 +22,20 @@ from iothub.cli.app import App, keep_examples, output_option
 from iothub.cli.files import NamedPath
 from iothub.cli.hints import Hints
 
-# In the order of a first acquaintance. Each module has an attribute `command`.
+# In the order in which a new operator needs them. Each module has an attribute `command`.
 NOUNS = {
     "init": ("init", "Create a data directory: configuration, keys, accounts, plans."),
     "serve": ("serve", "Run the hub in the foreground."),
-    "status": ("status", "Say whether the hub runs, where, and how it is."),
-    "doctor": ("doctor", "Look at everything that the hub needs, and say what to do."),
+    "status": ("status", "Show whether the hub runs, where, and its health."),
+    "doctor": ("doctor", "Check everything that the hub needs, and say what to do."),
     "config": ("config", "Check and show the configuration."),
     "tenant": ("tenant", "Tenants: list, show, create, update, suspend, resume, protect, delete, export, import."),
     "device": ("device", "Devices of a tenant: list, show, create, import, secrets, enable, disable, delete."),
     "group": ("group", "Groups of devices, for access rules."),
     "acl": ("acl", "Access rules: who may publish and subscribe to what."),
-    "quota": ("quota", "Limits of a tenant or a device, over those of its plan."),
-    "plan": ("plan", "Plans: named sets of limits that tenants have."),
-    "token-issuer": ("token_issuer", "Token issuers: whose tokens (JWT) may prove a tenant's devices."),
+    "quota": ("quota", "Limits of a tenant or a device; they override those of the plan."),
+    "plan": ("plan", "Plans: named sets of limits for tenants."),
+    "token-issuer": ("token_issuer", "Token issuers: whose tokens (JWT) a tenant's devices may log in with."),
     "ban": ("ban", "Keep a device, a client id or an address out of a tenant."),
     "session": ("session", "Persistent sessions: list, show, discard."),
     "queue": ("queue", "Virtual queues of persistent sessions: list, show, purge."),
@@ -43,14 +43,14 @@ NOUNS = {
     "events": ("events", "The session-event log: tail, lag, verify."),
     "state": ("state", "The session states: verify."),
     "stream": ("stream", "Streams to and from Kafka: list, show, create, delete."),
-    "usage": ("usage", "What a tenant has used, by hour, day or in total."),
-    "job": ("job", "Jobs: list, run, status, history, show, logs, plan, forget, schedule; compaction above all."),
+    "usage": ("usage", "Usage of a tenant, by hour, day or in total."),
+    "job": ("job", "Jobs, such as compaction: list, run, status, history, show, logs, plan, forget, schedule."),
     "db": ("db", "The accounts database: status, upgrade, copy, adopt."),
-    "hbase": ("hbase", "HBase: our tables, created and looked at."),
-    "cert": ("cert", "Certificates: make a self-signed one for trying."),
-    "version": ("version", "Say which program this is."),
+    "hbase": ("hbase", "The hub's tables in HBase: create-tables, status, sweep."),
+    "cert": ("cert", "Certificates: create a self-signed one for tests."),
+    "version": ("version", "Show the version of the program and its libraries."),
 }
-_HINT = "this is a defect; run the same command with --debug for details, and report it"
+_HINT = "this is a defect: run the same command with --debug and report the output"
 
 
 class Nouns(click.Group):
@@ -88,7 +88,7 @@ def _show_version(context: click.Context, _option: click.Parameter, is_asked: bo
     "--data-dir",
     type=NamedPath(),
     envvar="IOTHUB_DATA_DIR",
-    help="Where this hub keeps everything (environment: IOTHUB_DATA_DIR). Default: ~/.local/share/iothub.",
+    help="Directory with all files of this hub (environment: IOTHUB_DATA_DIR). Default: ~/.local/share/iothub.",
 )
 @click.option(
     "--config",
@@ -96,8 +96,8 @@ def _show_version(context: click.Context, _option: click.Parameter, is_asked: bo
     type=NamedPath(),
     help="Configuration file. Default: iothub.toml in the data directory.",
 )
-@click.option("--no-input", is_flag=True, help="Never ask; what needs an answer fails with exit code 2.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something unexpected happens.")
+@click.option("--no-input", is_flag=True, help="Never ask; a command that needs an answer fails with exit code 2.")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
 )
@@ -105,7 +105,7 @@ def _show_version(context: click.Context, _option: click.Parameter, is_asked: bo
 def command(
     context: click.Context, data_dir: Path | None, config_file: Path | None, no_input: bool, debug: bool
 ) -> None:
-    """A multi-tenant MQTT hub: every tenant its own broker.
+    """A multi-tenant MQTT hub: every tenant has its own broker.
 
     First steps:
       iothub --data-dir ./hub init
@@ -134,7 +134,7 @@ command.params.append(_global_output)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Nothing that a user does, and no defect, ends in a traceback."""
+    """Run one command line and return its exit code. No mistake of a user and no defect ends in a traceback."""
     hints = Hints()
     try:
         code = command.main(args=list(arguments), prog_name="iothub", standalone_mode=False, obj=hints)

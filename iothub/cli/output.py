@@ -22,7 +22,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run it
 
 
 class OutputError(UnavailableError):
-    """Standard output takes nothing: a full disk behind `>`, above all."""
+    """Standard output cannot be written, for example because a disk is full."""
 
 
 def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
@@ -116,7 +116,7 @@ def _writing() -> Iterator[None]:
 
 
 def say(message: str, *, end: str = "\n") -> None:
-    """Tell a person something that is not the answer; where nobody can be told, the exit code says enough."""
+    """Print a message on standard error; if that is closed, the exit code says enough."""
     with suppress(OSError):
         click.echo(f"{message}{end}", err=True, nl=False)
 

@@ -1,4 +1,4 @@
-"""`iothub plan`: named sets of limits; a running hub obeys a change within a second.
+"""`iothub plan`: named sets of limits; a running hub applies a change within a second.
 
 Knows no tenant.
 """
@@ -12,7 +12,7 @@ from iothub.cli.limits import with_values, words_of
 from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.plain import plain
 
-command = noun("plan", "Plans: named sets of limits. `standard` and `unlimited` are there from the beginning.")
+command = noun("plan", "Plans: named sets of limits. `iothub init` creates `standard` and `unlimited`.")
 
 
 @verb(command, "list")
@@ -28,7 +28,7 @@ def list_all(app: App) -> None:
 @verb(command, "show")
 @click.argument("name")
 def show(app: App, name: str) -> None:
-    """Show one plan with its limits; a limit that is not there is unlimited.
+    """Show one plan with its limits; a limit that is not listed is unlimited.
 
     Example:
       iothub --data-dir ./hub plan show standard
@@ -45,9 +45,9 @@ def show(app: App, name: str) -> None:
 @verb(command, "set")
 @click.argument("name")
 @click.argument("limits", nargs=-1, metavar="LIMIT...")
-@click.option("--weight", type=int, help="Share of its tenants when the hub is busy, 1 to 100.")
+@click.option("--weight", type=int, help="Relative share of its tenants when the hub is busy, 1 to 100.")
 def set_plan(app: App, name: str, limits: tuple[str, ...], weight: int | None) -> None:
-    """Create a plan, or change what is given of one.
+    """Create a plan, or change the given limits of an existing one.
 
     Examples:
       iothub --data-dir ./hub plan set small connections=10 publish_messages=5/1s
@@ -60,7 +60,7 @@ def set_plan(app: App, name: str, limits: tuple[str, ...], weight: int | None) -
 @click.argument("name")
 @click.argument("quotas", nargs=-1, required=True, metavar="LIMIT-NAME...")
 def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
-    """Remove limits from a plan: they are unlimited there.
+    """Remove limits from a plan; they become unlimited.
 
     Example:
       iothub --data-dir ./hub plan unset small connections
@@ -73,12 +73,12 @@ def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
 @AGREED
 @DRY_RUN
 def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
-    """Delete a plan that no tenant has.
+    """Delete a plan that no tenant uses.
 
     Example:
       iothub --data-dir ./hub plan delete small
     """
     record = with_values(plain(plans.show(app.store(), name)))
-    if app.is_deletion_meant(f"plan {name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if app.may_delete(f"plan {name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
         plans.delete(app.store(), name)
         app.done(f"deleted plan {name}", record)

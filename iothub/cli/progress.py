@@ -1,6 +1,6 @@
-"""How far a long piece of work is, with its rate and the time that is left.
+"""Progress of a long operation, with its rate and the remaining time.
 
-Knows no work. Short work stays silent: the first line comes after one interval.
+Knows no operation. A short one prints nothing: the first line comes after one interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SYSTEM_CLOCK = SystemClock()
 
 
 class Progress:
-    """Says `... of ... WHAT`; on a terminal always on the same line."""
+    """Prints `... of ... WHAT`; on a terminal always on the same line."""
 
     def __init__(self, what: str, clock: Clock = _SYSTEM_CLOCK) -> None:
         self._what = what
@@ -29,16 +29,16 @@ class Progress:
         self._width = 0
 
     def begin(self, done: int) -> None:
-        """Note that the work goes on where `done` is there already, or begins anew: the rate counts from here."""
+        """Start measuring: `done` was finished before, and the rate counts from here."""
         self._began, self._before = self._clock.monotonic(), done
 
     def __call__(self, done: int, of: int) -> None:
-        """Note how far it is, and say so when it is time."""
+        """Update the progress; print a line when an interval has passed."""
         now = self._clock.monotonic()
         if now - self._said >= self._interval_s:
             self._said = now
             per_s = (done - self._before) / (now - self._began)
-            left = f"{_words((of - done) / per_s)} left" if per_s else "no telling how long"
+            left = f"{_words((of - done) / per_s)} left" if per_s else "time left unknown"
             self._say(f"{done} of {of} {self._what}, {per_s:.0f} per second, {left}")
 
     def __enter__(self) -> Progress:

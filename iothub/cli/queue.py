@@ -1,4 +1,4 @@
-"""`iothub queue`: the virtual queues of persistent sessions, as the running hub tells of them.
+"""`iothub queue`: the virtual queues of persistent sessions, as the running hub reports them.
 
 Knows no store.
 """
@@ -19,7 +19,7 @@ from iothub.records.admin_commands import Query, Verb, messages_in
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
 _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 
-Told = Any  # a JSON object of the hub's own, as `iothub.records.admin_commands.Query` describes it
+AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Query` describes it
 
 
 @verb(command, "list")
@@ -33,7 +33,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
       iothub --data-dir ./hub queue list acme -o json
     """
     answer = app.hub.ask(Query.QUEUE_LIST, tenant, {"after": after, "limit": limit})
-    rows = [_row(str(told["client_id"]), told) for told in answer.rows]
+    rows = [_row(str(reported["client_id"]), reported) for reported in answer.rows]
     app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail")
     app.say_more_follow(answer.result["next"])
 
@@ -42,17 +42,22 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
 @click.argument("tenant")
 @click.argument("client_id")
 @click.option(
-    "--messages", "count", type=click.IntRange(0, 1000), default=10, show_default=True, help="Show the oldest."
+    "--messages",
+    "count",
+    type=click.IntRange(0, 1000),
+    default=10,
+    show_default=True,
+    help="Number of oldest messages to show.",
 )
 def show(app: App, tenant: str, client_id: str, count: int) -> None:
-    """Show one queue: which driver has it, how it stands, its limits, and its oldest messages. The hub must run.
+    """Show one queue: its driver, length, positions, limits and oldest messages. The hub must run.
 
     Example:
       iothub --data-dir ./hub queue show acme meter-7 --messages 3 -o json
     """
     answer = app.hub.ask(Query.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": count})
-    told: Told = answer.result
-    row = {**_row(client_id, told), "limits": _limits(told["limits"])}
+    reported: AnyJson = answer.result
+    row = {**_row(client_id, reported), "limits": _limits(reported["limits"])}
     oldest = [_message(facts, body) for facts, body in messages_in(answer.rows)]
     app.record(row if app.form == "table" else {**row, "oldest": oldest})
     app.section("oldest messages", [_brief(message) for message in oldest])
@@ -62,7 +67,7 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
 @click.argument("tenant")
 @click.argument("client_id")
 @AGREED
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be removed.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Count what would be removed; remove nothing.")
 def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
     """Remove every message from a queue; the session and its subscriptions stay. The hub must run.
 
@@ -71,8 +76,8 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
       iothub --data-dir ./hub queue purge acme meter-7 --dry-run
     """
     if is_dry_run:
-        told: Told = app.hub.ask(Query.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": 0}).result
-        count = told["messages"]
+        reported: AnyJson = app.hub.ask(Query.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": 0}).result
+        count = reported["messages"]
         app.done(
             f"would remove {output.counted(count, 'message')}",
             {"name": client_id, "messages": count, "is_purged": False},
@@ -84,13 +89,13 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 
-def _row(client_id: str, told: Told) -> dict[str, object]:
+def _row(client_id: str, reported: AnyJson) -> dict[str, object]:
     shown = ("queue_id", "driver", "messages", "bytes", "head", "tail", "epoch")
-    return {"name": client_id, **{name: told[name] for name in shown if name in told}}
+    return {"name": client_id, **{name: reported[name] for name in shown if name in reported}}
 
 
 def _brief(message: Mapping[str, object]) -> dict[str, object]:
-    """Leave of a message what fits on a line."""
+    """Return what fits on a line."""
     text = str(message.get("problem") or message.get("payload", "(no text)"))
     return {
         "position": message["position"],
@@ -102,13 +107,13 @@ def _brief(message: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _limits(told: Told) -> dict[str, object]:
-    """Say 0 as what it means."""
-    shown = {name: max(told[name], 0) if told[name] else "unlimited" for name in ("messages", "bytes")}
-    return {**shown, "overflow": told["overflow"]}
+def _limits(reported: AnyJson) -> dict[str, object]:
+    """Return the limits, 0 as "unlimited"."""
+    shown = {name: max(reported[name], 0) if reported[name] else "unlimited" for name in ("messages", "bytes")}
+    return {**shown, "overflow": reported["overflow"]}
 
 
-def _message(facts: Told, body: bytes) -> dict[str, object]:
+def _message(facts: AnyJson, body: bytes) -> dict[str, object]:
     shown: dict[str, object] = {"position": facts["position"], "delivery_qos": facts["qos"]}
     shown["expires"] = time_of(facts["expires_at_ms"])
     try:

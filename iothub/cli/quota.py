@@ -1,6 +1,6 @@
-"""`iothub quota`: limits of a tenant or a device; a running hub obeys within a second.
+"""`iothub quota`: limits of a tenant or a device; a running hub applies a change within a second.
 
-Knows no figure in use and no grammar: `iothub_tenants.accounts.quotas` and the quota service do.
+Knows neither usage nor grammar: `iothub_tenants.accounts.quotas` and the quota service do.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from iothub_tenants.accounts.plain import plain
 
 command = noun(
     "quota",
-    "Limits. A device's own come before its tenant's, those before the plan's. LIMIT: name=value, with a window for "
+    "Limits. A device's limit overrides its tenant's, and that overrides the plan's. LIMIT: name=value, with a window for "
     "rates: connections=100, publish_messages=50/1s,1000000/1d, queued_bytes=1GiB, connects=unlimited.",
 )
 PING_TIMEOUT_S = 3.0
 _ASK = "see `iothub status`"
 _NOTES = {  # what a hub says of limits that do not hold over all hubs now
-    "degraded": f"degraded: the quota ledger on Redis cannot be used, each hub keeps its last share of them; {_ASK}",
-    "settling": f"settling: the quota ledger on Redis was empty, the hubs tell it what is in use, and grant nothing more until then; {_ASK}",
+    "degraded": f"degraded: the Redis ledger is unavailable; each hub keeps its last share; {_ASK}",
+    "settling": f"initialising: the Redis ledger is empty; hubs report current usage; no new grants until done; {_ASK}",
 }
-DEVICE = click.option("--device", help="Of this device instead of the whole tenant.")
+DEVICE = click.option("--device", help="Limits of this device, not of the whole tenant.")
 
 
 @verb(command, "list")
 @click.argument("tenant")
 @DEVICE
 def list_all(app: App, tenant: str, device: str | None) -> None:
-    """List the own limits of a tenant and its devices (not those of its plan: see `quota show`).
+    """List the limits set for a tenant and its devices, without those of the plan (`quota show` has all).
 
     Example:
       iothub --data-dir ./hub quota list acme
@@ -49,7 +49,7 @@ def list_all(app: App, tenant: str, device: str | None) -> None:
 @click.argument("tenant")
 @DEVICE
 def show(app: App, tenant: str, device: str | None) -> None:
-    """Show what is in force, for every limit, and where it comes from: plan, tenant or device.
+    """Show every limit in force and its source: plan, tenant or device.
 
     Examples:
       iothub --data-dir ./hub quota show acme
@@ -64,7 +64,7 @@ def show(app: App, tenant: str, device: str | None) -> None:
 @click.argument("name", required=False)
 @DEVICE
 def explain(app: App, tenant: str, name: str | None, device: str | None) -> None:
-    """Say what limits whom and why: what each limit means, for whom it is counted, what is in force and who said so.
+    """Explain limits: what each one means, whose usage it counts, its value, and its source.
 
     Examples:
       iothub --data-dir ./hub quota explain acme
@@ -84,7 +84,7 @@ def explain(app: App, tenant: str, name: str | None, device: str | None) -> None
 @click.argument("limits", nargs=-1, required=True, metavar="LIMIT...")
 @DEVICE
 def set_limits(app: App, tenant: str, limits: tuple[str, ...], device: str | None) -> None:
-    """Set limits of a tenant, or of one of its devices; other limits stay as they are.
+    """Set limits of a tenant or of one of its devices; other limits stay.
 
     Examples:
       iothub --data-dir ./hub quota set acme connections=100 publish_messages=50/1s
@@ -99,7 +99,7 @@ def set_limits(app: App, tenant: str, limits: tuple[str, ...], device: str | Non
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @DEVICE
 def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> None:
-    """Remove own limits: those of the tenant, or of the plan, are in force again.
+    """Remove limits of a tenant or device; those of the tenant or the plan apply again.
 
     Example:
       iothub --data-dir ./hub quota unset acme connections
@@ -109,7 +109,7 @@ def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> 
 
 
 def _show(app: App, rows: Sequence[Row], *columns: str) -> None:
-    """The limits as an object for a script; in a table, where the name has its own column, the value alone. Then how they hold."""
+    """Print limits: as an object in JSON, else just the value, for the name has its own column. Add a note if they do not hold fully."""
     if app.form in {"json", "jsonl"}:
         app.rows([with_values(row) for row in rows], *columns)
     else:
@@ -120,7 +120,7 @@ def _show(app: App, rows: Sequence[Row], *columns: str) -> None:
 
 
 def _note(app: App) -> str:
-    """Ask the hub that runs here, if hubs share their limits, how these hold; empty: as they should."""
+    """Ask the running hub whether limits hold over all hubs; empty: they do, or there is one hub only."""
     settings = app.loaded.config
     holder = app.data_dir.holder() if settings.quota.ledger == "redis" else None
     if holder is None or holder.command != "iothub serve":
@@ -128,5 +128,5 @@ def _note(app: App) -> str:
     try:
         mode = app.ask_hub("", Verb.PING, {"node": settings.node.number}, PING_TIMEOUT_S).get("quota")
     except IotHubError as error:
-        return f"as set, but the hub does not say whether they hold over all hubs now: {error}"
+        return f"as set; whether they hold over all hubs is unknown, because the hub does not answer: {error}"
     return _NOTES.get(str(mode), "")

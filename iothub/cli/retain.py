@@ -1,4 +1,4 @@
-"""`iothub retain`: retained messages of a tenant, as the running hub tells of them, and deletes them.
+"""`iothub retain`: retained messages of a tenant, listed and deleted by the running hub.
 
 Knows no store.
 """
@@ -15,7 +15,7 @@ from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Json, Query, Verb, messages_in
 from iothub.records.message import decode_message
 
-command = noun("retain", "Retained messages: the last message of a topic, kept for whoever subscribes later.")
+command = noun("retain", "Retained messages: the last message of a topic, kept for later subscribers.")
 
 
 @verb(command, "list")
@@ -24,21 +24,21 @@ command = noun("retain", "Retained messages: the last message of a topic, kept f
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of rows.")
 @click.option("--after", default="", help="Start after this topic (the last one of the previous page).")
 def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -> None:
-    """List the topics of a tenant that have a retained message, in order. The hub must run.
+    """List the topics of a tenant that have a retained message, sorted. The hub must run.
 
     Examples:
       iothub --data-dir ./hub retain list acme
       iothub --data-dir ./hub retain list acme --filter 'room/+/temperature' -o json
     """
     answer = app.hub.ask(Query.RETAIN_LIST, tenant, {"filter": topic_filter, "after": after, "limit": limit})
-    app.rows([_row(told) for told in answer.rows], "name", "bytes", "version", "expires")
+    app.rows([_row(reported) for reported in answer.rows], "name", "bytes", "version", "expires")
     app.say_more_follow(answer.result["next"])
 
 
 @verb(command, "show")
 @click.argument("tenant")
 @click.argument("topic")
-@click.option("--raw", "is_raw", is_flag=True, help="Write the payload alone, byte by byte.")
+@click.option("--raw", "is_raw", is_flag=True, help="Write the payload only, unchanged.")
 def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
     """Show one retained message. The hub must run.
 
@@ -59,7 +59,7 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
 @click.argument("topic", metavar="TOPIC|FILTER", required=False)
 @click.option("--filter", "topic_filter", help="The same as the argument.")
 @AGREED
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only count what would be deleted.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Count what would be deleted; delete nothing.")
 @TIMEOUT
 def delete(
     app: App,
@@ -72,8 +72,8 @@ def delete(
 ) -> None:
     """Delete the retained message of a topic, or of all topics that match a filter. The hub must run.
 
-    The hub tells how far it is. It goes on when the command is interrupted, or has waited for --timeout (exit code 7);
-    `iothub status` shows it.
+    The hub reports its progress. It continues if the command is interrupted or --timeout is over (exit code 7);
+    `iothub status` shows the progress then.
 
     Examples:
       iothub --data-dir ./hub retain delete acme room/temperature
@@ -91,7 +91,7 @@ def delete(
     if count:
         question = f"Delete {output.counted(count, 'retained message')} of tenant {tenant}?"
         app.confirm(question, is_agreed=is_agreed)
-    with Progress("retained messages are deleted") as progress:
+    with Progress("retained messages deleted") as progress:
         answer = app.ask_hub(tenant, Verb.RETAIN_DELETE, {"filter": chosen}, timeout_s, progress)
     deleted = int(str(answer["messages"]))
     _require_some(deleted, tenant, chosen)
@@ -100,13 +100,13 @@ def delete(
 
 
 def _require_some(count: int, tenant: str, chosen: str) -> None:
-    """Raise NotFoundError for one topic that has no message; a filter with wildcards may match nothing."""
+    """Raise NotFoundError for one topic without a message; a filter with wildcards may match nothing."""
     if not count and not {"+", "#"} & set(chosen):
         raise NotFoundError(
             f"tenant {tenant} has no retained message on {chosen!r}; `iothub retain list {tenant}` shows them"
         )
 
 
-def _row(told: Json) -> dict[str, object]:
-    expires = time_of(int(str(told["expires_at_ms"])))
-    return {"name": told["name"], "bytes": told["bytes"], "version": told["version"], "expires": expires}
+def _row(reported: Json) -> dict[str, object]:
+    expires = time_of(int(str(reported["expires_at_ms"])))
+    return {"name": reported["name"], "bytes": reported["bytes"], "version": reported["version"], "expires": expires}

@@ -1,4 +1,4 @@
-"""Where secrets go that nobody can tell again: a new file, or standard output; whole before they count, gone when what they are for fails.
+"""Where generated secrets are written, once: a new file or standard output. On disk before the devices exist, removed if the import fails.
 
 Knows no device.
 """
@@ -17,15 +17,15 @@ from iothub.base.errors import BackendError, ConflictError, IotHubError, Unavail
 from iothub.cli import output
 
 _MODE = 0o600
-_LOOK = "look with `iothub device list TENANT`"
-_MAYBE = f"the database may have taken the devices before it failed; {_LOOK}"
+_LOOK = "check with `iothub device list TENANT`"
+_MAYBE = f"the database failed, maybe after storing the devices; {_LOOK}"
 
 
 class Secrets(Protocol):
-    """A place for secrets, as a context: when it ends with an error, the secrets were for nothing."""
+    """A place for secrets, as a context: when it ends with an error, the secrets are void."""
 
     def write(self, lines: Iterable[str]) -> None:
-        """Take everything, once, and have it safe. Raises UnavailableError."""
+        """Store all secrets, once, durably. Raises UnavailableError."""
 
     def __enter__(self) -> Secrets: ...
 
@@ -35,9 +35,9 @@ class Secrets(Protocol):
 
 
 class SecretsFile:
-    """Takes its name at once, for its owner alone; a file that holds anything is never touched.
+    """A new file, created at once and readable by its owner only; a file with content is never touched.
 
-    An empty one is what an import leaves that was killed: it is taken over, unless its import still runs, which holds its lock.
+    A killed import leaves an empty file: it is reused, unless that import still runs and holds its lock.
 
     Raises:
         ConflictError: The name is taken.
@@ -70,7 +70,7 @@ class SecretsFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, BackendError) and self._is_written:  # the connection was lost at the commit, perhaps
-            output.say(f"iothub: warning: {self._path} is kept: {_MAYBE}, and remove the file if they are not there")
+            output.say(f"iothub: warning: {self._path} is kept: {_MAYBE}, and remove the file if they do not exist")
         elif error is not None:
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)  # and with it the lock: nobody takes over a file that is about to go
@@ -94,7 +94,7 @@ class SecretsFile:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConflictError(f"{self._path}: another import is writing its secrets there; name a new file") from None
+            raise ConflictError(f"{self._path}: another import is writing to it; name a new file") from None
         found = os.fstat(descriptor)
         if found.st_size or not found.st_nlink:
             raise self._taken()
@@ -110,8 +110,8 @@ class SecretsFile:
 
     def _taken(self) -> ConflictError:
         return ConflictError(
-            f"{self._path} exists already and may hold secrets: name a new file; if it is of an import that was killed, "
-            f"{_LOOK}, and remove the file if its devices are not there"
+            f"{self._path} exists already and may contain secrets: name a new file; if a killed import left it, "
+            f"{_LOOK}, and remove the file if its devices do not exist"
         )
 
     def _unavailable(self, error: OSError) -> UnavailableError:
@@ -139,6 +139,6 @@ class SecretsOutput:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._is_written and isinstance(error, BackendError):
-            output.say(f"iothub: warning: {_MAYBE}, and forget the secrets if they are not there")
+            output.say(f"iothub: warning: {_MAYBE}, and discard the secrets if they do not exist")
         elif self._is_written and error is not None:
-            output.say("iothub: warning: the secrets that were written open nothing")
+            output.say("iothub: warning: the import failed: the printed secrets are void")

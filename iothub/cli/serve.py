@@ -1,4 +1,4 @@
-"""`iothub serve`: check the configuration, then run the hub until it is told to stop.
+"""`iothub serve`: check the configuration, then run the hub until a signal stops it.
 
 Knows no part of the hub: `iothub.hub.compose` builds and runs it.
 """
@@ -17,16 +17,16 @@ from iothub.net.backend import require_fresh_build, select_backend
 
 @click.command("serve", cls=Command)
 @click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, such as listeners.tcp.port=1884.")
-@click.option("--check", "is_check", is_flag=True, help="Only check the configuration, as `iothub config check` does.")
+@click.option("--check", "is_check", is_flag=True, help="Check the configuration and exit, like `iothub config check`.")
 @click.option(
-    "--fail-fast", "is_fail_fast", is_flag=True, help="Exit with 7 instead of waiting for a server at the start."
+    "--fail-fast", "is_fail_fast", is_flag=True, help="Exit with code 7 instead of waiting for servers at the start."
 )
 @click.pass_context
 def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_fail_fast: bool) -> None:
-    """Run the hub in the foreground; SIGTERM or Ctrl-C ends it cleanly (exit code 0).
+    """Run the hub in the foreground; SIGTERM or Ctrl-C stops it cleanly (exit code 0).
 
-    Every problem ends the start with one line: exit code 2 for the configuration, 3 without `iothub init`, 4 when another
-    hub uses the data directory or it is of a newer program, 7 for a port in use or a directory that cannot be written.
+    A start that fails prints one line. Exit code 2: wrong configuration; 3: `iothub init` is missing; 4: another hub uses the data
+    directory, or a newer program wrote it; 7: a port is in use, or a directory cannot be written.
 
     Examples:
       iothub --data-dir ./hub serve
@@ -58,6 +58,6 @@ def _configure_log(config: Config) -> None:
 
 
 def _check_twin() -> None:
-    """Refuse the plain twin where the operator demands the compiled one, and compiled modules that are older than their sources."""
+    """Refuse the plain twin if the operator requires the compiled one, and compiled modules older than their sources."""
     if select_backend() == "compiled":
         require_fresh_build()

@@ -1,4 +1,4 @@
-"""`iothub session`: persistent sessions of a tenant, as the running hub tells of them.
+"""`iothub session`: persistent sessions of a tenant, as the running hub reports them.
 
 Knows no store. Sessions that end with their connection are in the hub's memory only and are not shown.
 """
@@ -14,11 +14,11 @@ from iothub.cli.app import AGREED, App, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.admin_commands import Json, Query, Verb
 
-command = noun("session", "Persistent sessions: they outlive their connection, and queue messages meanwhile.")
+command = noun("session", "Persistent sessions: they outlive their connection and queue messages meanwhile.")
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 _NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
-Told = Any  # a JSON object of the hub's own, as `iothub.records.admin_commands.Query` describes it
+AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Query` describes it
 
 
 @verb(command, "list")
@@ -32,7 +32,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
       iothub --data-dir ./hub session list acme -o json
     """
     answer = app.hub.ask(Query.SESSION_LIST, tenant, {"after": after, "limit": limit})
-    rows = [_row(told) for told in answer.rows]
+    rows = [_row(reported) for reported in answer.rows]
     app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
     app.say_more_follow(answer.result["next"])
 
@@ -47,18 +47,18 @@ def show(app: App, tenant: str, client_id: str) -> None:
       iothub --data-dir ./hub session show acme meter-7
     """
     answer = app.hub.ask(Query.SESSION_SHOW, tenant, {"client_id": client_id})
-    told: Told = answer.result
-    queue = told["queue"] or {}
-    row = _row(told) | {
-        "created": time_of(told["created_at_ms"]),
-        "connected": time_of(told["connected_at_ms"]),
-        "disconnected": None if told["is_connected"] else time_of(told["disconnected_at_ms"]),
-        "disconnect_reason": None if told["is_connected"] else told["disconnect_reason"],
-        "session_expiry_s": "never" if told["session_expiry_s"] == _NEVER else told["session_expiry_s"],
-        "queue_id": told["queue_id"],
+    reported: AnyJson = answer.result
+    queue = reported["queue"] or {}
+    row = _row(reported) | {
+        "created": time_of(reported["created_at_ms"]),
+        "connected": time_of(reported["connected_at_ms"]),
+        "disconnected": None if reported["is_connected"] else time_of(reported["disconnected_at_ms"]),
+        "disconnect_reason": None if reported["is_connected"] else reported["disconnect_reason"],
+        "session_expiry_s": "never" if reported["session_expiry_s"] == _NEVER else reported["session_expiry_s"],
+        "queue_id": reported["queue_id"],
         "queue_driver": queue.get("driver"),
-        "node": told["node"],
-        "will": told["will"],
+        "node": reported["node"],
+        "will": reported["will"],
     }
     subscriptions = [_subscription(each) for each in answer.rows]
     app.record(row if app.form == "table" else row | {"subscriptions": subscriptions})
@@ -69,9 +69,9 @@ def show(app: App, tenant: str, client_id: str) -> None:
 @click.argument("tenant")
 @click.argument("client_id")
 @AGREED
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be discarded.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be discarded; discard nothing.")
 def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
-    """End a session: its connection is closed, its subscriptions and queued messages are gone. The hub must run.
+    """End a session: close its connection, delete its subscriptions and queued messages. The hub must run.
 
     Examples:
       iothub --data-dir ./hub session discard acme meter-7
@@ -88,28 +88,28 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
     app.done(f"discarded session {client_id}", {"name": client_id, "tenant": tenant, "is_discarded": True})
 
 
-def _row(told: Told) -> dict[str, object]:
-    queue = told["queue"] or {"messages": 0, "bytes": 0}
+def _row(reported: AnyJson) -> dict[str, object]:
+    queue = reported["queue"] or {"messages": 0, "bytes": 0}
     return {
-        "name": told["client_id"],
-        "device": told["device"],
-        "is_connected": told["is_connected"],
-        "version": _VERSIONS.get(told["protocol_version"], ""),
-        "subscriptions": told["subscriptions"],
+        "name": reported["client_id"],
+        "device": reported["device"],
+        "is_connected": reported["is_connected"],
+        "version": _VERSIONS.get(reported["protocol_version"], ""),
+        "subscriptions": reported["subscriptions"],
         "queued_messages": queue["messages"],
         "queued_bytes": queue["bytes"],
-        "expires": _expiry(told),
+        "expires": _expiry(reported),
     }
 
 
-def _expiry(told: Told) -> str | None:
-    if told["is_connected"] or told["session_expiry_s"] == _NEVER:
+def _expiry(reported: AnyJson) -> str | None:
+    if reported["is_connected"] or reported["session_expiry_s"] == _NEVER:
         return None
-    return time_of(told["disconnected_at_ms"] + told["session_expiry_s"] * 1000)
+    return time_of(reported["disconnected_at_ms"] + reported["session_expiry_s"] * 1000)
 
 
-def _subscription(told: Json) -> dict[str, object]:
+def _subscription(reported: Json) -> dict[str, object]:
     """Describe a subscription, its filter as the client gave it."""
-    group, topic_filter = told["group"], told["filter"]
+    group, topic_filter = reported["group"], reported["filter"]
     name = topic_filter if group is None else f"$share/{group}/{topic_filter}"
-    return {"name": name, "qos": told["qos"], "no_local": told["no_local"]}
+    return {"name": name, "qos": reported["qos"], "no_local": reported["no_local"]}

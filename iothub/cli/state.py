@@ -1,6 +1,6 @@
-"""`iothub state`: the folded states of the sessions, compared with the log that they are made of. Nothing here changes either.
+"""`iothub state`: compares the session states with the log that they are computed from. Changes neither.
 
-Knows what to open and how to say what was found; the comparison is `iothub_services.state.verification`.
+Knows what to open and how to print the result; `iothub_services.state.verification` compares.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from iothub.cli.progress import Progress
 from iothub_services.state.verification import Verification
 from iothub_services.state.verification import verify as compare
 
-command = noun("state", "The session states: what the session-event log says, folded. Their driver is `state.driver`.")
+command = noun("state", "The session states, computed from the session-event log. Their driver is `state.driver`.")
 
 
 @verb(command, "verify")
-@click.option("--full", "is_full", is_flag=True, help="Read the whole log, although there is a checkpoint.")
+@click.option("--full", "is_full", is_flag=True, help="Read the whole log, even if there is a checkpoint.")
 @click.option(
     "--limit",
     type=click.IntRange(0, 100_000),
     default=20,
     show_default=True,
-    help="Name at most so many sessions and events.",
+    help="Maximum number of sessions and events to list.",
 )
 @click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
 def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
-    """Rebuild every persistent session from the log and compare; exit code 1 when one is stored otherwise, or an event is damaged.
+    """Compute every persistent session from the log and compare; exit code 1 when one differs or an event is damaged.
 
-    It begins from the checkpoint, where there is one, and may run beside a hub. What the states do not have yet is no difference:
-    the next start folds it. It takes memory for every session twice.
+    Starts from the checkpoint, if there is one, and may run beside a hub. Events that the states do not have yet are no difference:
+    the next start adds them. Needs memory for every session twice.
 
     Examples:
       iothub --data-dir ./hub state verify
@@ -47,7 +47,7 @@ def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
         stores.reading_checkpoints(app.data_dir, config) as checkpoints,
     ):
         if log is None or states is None:
-            raise NotFoundError("there are no session states yet: the first `iothub serve` makes them")
+            raise NotFoundError("there are no session states yet: the first `iothub serve` creates them")
         with Progress("events") as progress:
             found = compare(log, states, None if is_full else checkpoints, progress)
     for why in found.unusable:

@@ -1,6 +1,6 @@
-"""`iothub status`: does the hub run, where, and how is it?
+"""`iothub status`: whether the hub runs, where, and its health.
 
-Knows three witnesses: the lock (who holds the data directory), the hub's own notes (`hub.json`), and the hub itself, asked through
+Has three sources: the lock (who holds the data directory), the hub's file `hub.json`, and the hub itself, asked through
 the command table and, when it is on, over HTTP.
 """
 
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PING_TIMEOUT_S = 3.0
-ACCOUNTS_TIMEOUT_S = 2.0  # on a server: who asks how things are does not wait for the one that is down
+ACCOUNTS_TIMEOUT_S = 2.0  # on a server: a status must not wait long for a server that is down
 _PAGE_LIMIT_BYTES = 1 << 20
 
 
 @click.command("status", cls=Command)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Say whether the hub runs, since when, on which addresses, whether it answers, and what it is asked to do.
+    """Show whether the hub runs and answers, since when, its addresses, alarms and admin commands.
 
-    `tenants` are those of the accounts; loaded are those of which this hub holds something: a connection, a session, a message.
+    `tenants` counts the tenants of the accounts; loaded are those with a connection, a session or a message on this hub.
 
-    A hub that waits for its back ends is `starting`, and says for which ones; accounts on a server that do not answer are waited for some seconds.
+    The state is `starting` while the hub waits for back ends, with their names. If the accounts are on a server that does not answer, the
+    command waits some seconds for it.
 
-    Exit code 0 when it runs and answers, 7 when it does not.
+    Exit code 0 when the hub runs and answers, else 7.
 
     Example:
       iothub --data-dir ./hub status -o json
@@ -57,7 +58,7 @@ def command(context: click.Context) -> None:
 
 
 def facts_of(app: App, holder: Holder) -> dict[str, object]:
-    """Return what the witnesses say, each fact once; `ready` with its `reasons`, and `alarms`, are None where nobody answers."""
+    """Return what the sources say, each fact once; `ready`, `reasons` and `alarms` are None if the hub does not answer."""
     facts: dict[str, object] = {"name": "hub", "state": "running", "pid": holder.pid, "command": holder.command}
     facts["data_dir"] = str(app.data_dir.path)
     noted = app.data_dir.read_hub() or {}
@@ -74,10 +75,14 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
         answer = {"ready": False, "reasons": [starting]}
     elif page and not answer:
         facts["state"] = "answering over HTTP alone"
-    told = {**page, **answer, **readiness}
-    facts |= {name: told.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
-    facts |= {"connections": _used(told.get("connections")), "tenants": count, "loaded_tenants": told.get("tenants")}
-    facts["alarms"] = [_alarm(alarm) for alarm in _list(told["alarms"])] if "alarms" in told else None
+    reported = {**page, **answer, **readiness}
+    facts |= {name: reported.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
+    facts |= {
+        "connections": _used(reported.get("connections")),
+        "tenants": count,
+        "loaded_tenants": reported.get("tenants"),
+    }
+    facts["alarms"] = [_alarm(alarm) for alarm in _list(reported["alarms"])] if "alarms" in reported else None
     facts["commands"] = accounts.read(_under_way)
     if accounts.trouble:
         facts["problem"] = f"{accounts.trouble}; not read: tenants, commands"
@@ -87,7 +92,7 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
 
 
 class _Accounts:
-    """The accounts, asked until they do not answer. `trouble`: why they do not."""
+    """The accounts; not asked again after a failure. `trouble`: the failure."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -95,7 +100,7 @@ class _Accounts:
         self.trouble = ""
 
     def read(self, read: Callable[[AccountStore], T]) -> T | None:
-        """Return what they say; None where they cannot be read, or could not be before: nobody waits for them twice."""
+        """Return what they say; None if they cannot be read, now or at an earlier call: nobody waits for them twice."""
         if self.trouble:
             return None
         try:
@@ -106,7 +111,7 @@ class _Accounts:
 
 
 def _ask(app: App, accounts: _Accounts, facts: dict[str, object]) -> Mapping[str, object]:
-    """Return what the hub answers through the command table, or note why nothing comes of it."""
+    """Return the hub's answer through the command table, or record why there is none."""
     begin = time.perf_counter()
     try:
         if not accounts.trouble:
@@ -131,7 +136,7 @@ def _count(store: AccountStore) -> int:
 
 
 def _under_way(store: AccountStore) -> list[dict[str, object]]:
-    """Return what the hub is asked to do, or is doing, with how far it is."""
+    """Return the admin commands that are waiting or running, with their progress."""
     from iothub_tenants.accounts import commands
 
     return [
@@ -150,7 +155,7 @@ def _under_way(store: AccountStore) -> list[dict[str, object]]:
 
 
 def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
-    """Leave to a person what is worth a line; scripts get everything."""
+    """Select what is worth a line in a table; the other formats have everything."""
     hidden = {"name", "command", "reasons", "alarms", "health", "commands"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
     others, loaded = shown.pop("other_hubs", None), shown.pop("loaded_tenants", None)

@@ -1,7 +1,6 @@
 """The session-event log, the session states and the checkpoints, for the commands that read them, whether or not a hub runs.
 
-Knows no noun. Files are opened read-only and never repaired: that is the hub's. Stores on servers are reached by a connection of the
-command's own.
+Knows no noun. Opens files read-only and never repairs them; only the hub does. Opens its own connections to stores on servers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`iothub stream`: what goes from a tenant's devices to Kafka, and from applications to its devices.
+"""`iothub stream`: messages from a tenant's devices to Kafka, and from applications to its devices.
 
-Knows no driver's inside: topics are made and looked at by `iothub_services.streams`; a running hub follows the accounts by itself.
+Knows no driver: `iothub_services.streams` creates and reads topics; a running hub follows changes of the accounts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from iothub_tenants.accounts.streams import Wanted
 if TYPE_CHECKING:
     from iothub_services.streams.kafka.topics import StreamTopics
 
-command = noun("stream", "Streams: devices' messages to a topic of Kafka, and an application's records to devices.")
+command = noun("stream", "Streams: messages of devices to a Kafka topic, and records of an application to devices.")
 COLUMNS = ("name", "direction", "filter", "topic", "partitions", "retention_s")
 _ASK_TIMEOUT_S = 3.0
 
@@ -45,18 +45,18 @@ def list_all(app: App, tenant: str) -> None:
     "--consumer-group",
     "group",
     metavar="GROUP",
-    help="Of your application: how far it is behind. Only with direction out.",
+    help="Consumer group of your application, to show its lag. Only with direction out.",
 )
 @click.pass_context
 def show(context: click.Context, app: App, tenant: str, name: str, group: str | None) -> None:
-    """Show one stream: its topic, what Kafka holds, the lag, and what the running hub has done.
+    """Show one stream: its topic, what Kafka holds, the lag, and counts of the running hub.
 
-    `messages_in_topic` is what Kafka holds. `lag` is what a consumer group has not committed: with direction in the hub's own,
-    with direction out that of --consumer-group. The others are of the hub that runs here, since it started: `messages`,
-    `bytes` of whole records (out: payload, key and headers as Kafka gets them, about) or of messages (in: payload, topic, properties),
-    `messages_per_s`, `pending` (not acknowledged yet), `refused`.
+    `messages_in_topic`: messages that Kafka holds. `lag`: messages that a consumer group has not committed, with direction in the hub's
+    group, with direction out that of --consumer-group. Since the start of the hub that runs here: `messages`, `bytes` of whole records
+    (out: payload, key and headers, approximately) or of messages (in: payload, topic, properties), `messages_per_s`, `pending` (not
+    acknowledged yet), `refused`.
 
-    Exit code 7 when Kafka does not tell, 4 when its topics belong to another installation.
+    Exit code 7 when Kafka does not answer, 4 when its topics belong to another installation.
 
     Examples:
       iothub --data-dir ./hub stream show acme telemetry --consumer-group billing
@@ -70,7 +70,7 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
         stream_topics.owned(app).check()
         state = topics.state(str(record["topic"]), _group(app, stream, group))
         if state is None:
-            app.say(f"iothub: warning: Kafka has no topic {record['topic']}: a hub makes it with the next message")
+            app.say(f"iothub: warning: Kafka has no topic {record['topic']}: a hub creates it with the next message")
         else:
             record |= {"partitions": state.partitions, "messages_in_topic": state.messages, "lag": state.lag}
     except (UnavailableError, ConflictError) as error:
@@ -109,13 +109,13 @@ def create(
     partitions: int | None,
     retention_s: float | None,
 ) -> None:
-    """Make a stream and its topic in Kafka; a running hub obeys within a second.
+    """Create a stream and its Kafka topic; a running hub uses it within a second.
 
-    With direction out every PUBLISH that matches FILTER goes to the topic PREFIX.TENANT.NAME, and its publisher is answered
-    when Kafka has it. With direction in, records of PREFIX.TENANT.NAME.in are published to devices: each has a header `topic`
-    that matches FILTER, and the stream needs the right to publish there, as a device of the name stream:NAME would.
+    Direction out: every PUBLISH that matches FILTER goes to the topic PREFIX.TENANT.NAME, and its publisher is answered when Kafka has
+    stored it. Direction in: the hub publishes the records of PREFIX.TENANT.NAME.in to devices; each record has a header `topic` that
+    matches FILTER, and access rules must allow the subject stream:NAME to publish there.
 
-    A topic that is there already is taken as it is, and told of. Exit code 4 when PREFIX belongs to another installation.
+    An existing topic is used as it is, with a warning. Exit code 4 when PREFIX belongs to another installation.
 
     Examples:
       iothub --data-dir ./hub stream create acme telemetry 'sensors/#'
@@ -136,7 +136,7 @@ def create(
         raise
     for topic in found:
         app.say(
-            f"iothub: warning: topic {topic} was there already: the stream has what is in it, and its partitions and retention"
+            f"iothub: warning: topic {topic} exists already: the stream uses it with its messages, partitions and retention"
         )
     app.done(f"created stream {name} of tenant {tenant}: topic {_topic_of(app, made)}", _row(app, made))
 
@@ -144,21 +144,22 @@ def create(
 @verb(command, "delete")
 @click.argument("tenant")
 @click.argument("name")
-@click.option("--keep-topic", "is_kept", is_flag=True, help="Leave the topic in Kafka as it is.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--keep-topic", "is_kept", is_flag=True, help="Keep the topic in Kafka.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be deleted; delete nothing.")
 def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_dry_run: bool) -> None:
     """Delete a stream, its rules, and its topic with everything in it.
 
-    Exit code 4, and nothing is deleted, when the topics of Kafka belong to another installation: add --keep-topic then.
-    Exit code 7 when Kafka does not answer: the stream is deleted, and how to delete its topic is told; again by a repetition.
+    Exit code 4 when the Kafka topics belong to another installation: nothing is deleted; use --keep-topic then.
+    Exit code 7 when Kafka does not answer: the stream is deleted, and the message says how to delete its topic; repeat the command to see
+    it again.
 
     Example:
       iothub --data-dir ./hub stream delete acme telemetry --keep-topic
     """
     stream = _to_be_deleted(app, tenant, name)
     what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
-    if not app.is_deletion_meant(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if not app.may_delete(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
         return
     topics = None if is_kept else stream_topics.reached(app)
     why_kept = None if is_kept else _require_own(app)
@@ -169,11 +170,11 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_
 
 
 def _require_own(app: App) -> UnavailableError | None:
-    """Return why Kafka does not say whose its topics are. Raises ConflictError: they belong to another installation."""
+    """Return the error of a Kafka that does not answer. Raises ConflictError: the topics belong to another installation."""
     try:
         stream_topics.owned(app).check()
     except ConflictError as error:
-        raise ConflictError(f"{error}; --keep-topic deletes the stream alone") from None
+        raise ConflictError(f"{error}; to delete the stream only, use --keep-topic") from None
     except UnavailableError as error:
         return error
     return None
@@ -187,13 +188,13 @@ def _delete_topics(app: App, topics: StreamTopics, stream: Stream, why_not: Unav
         topics.delete([stream])
     except UnavailableError as error:
         raise UnavailableError(
-            f"stream {stream.name} of tenant {stream.tenant} is deleted, its topic stays, for {error}; "
+            f"stream {stream.name} of tenant {stream.tenant} is deleted, its topic is not: {error}; "
             f"{_by_hand(topics, topics.names(stream))}"
         ) from None
 
 
 def _to_be_deleted(app: App, tenant: str, name: str) -> Stream:
-    """Raises NotFoundError, which tells of topics that an earlier deletion could not delete."""
+    """Raises NotFoundError, which names topics that an earlier deletion could not delete."""
     try:
         return streams.show(app.store(), tenant, name)
     except NotFoundError as error:
@@ -212,21 +213,21 @@ def _left_over(app: App, tenant: str, name: str) -> str:
         stream_topics.owned(app).check()
         found = topics.there([each for each in (outward, inward, refused_topic(inward)) if each not in others])
     except UnavailableError as error:
-        return f"; whether a topic of it stayed is not known: {error}"
+        return f"; whether its topic remains is unknown: {error}"
     except ConflictError:  # what is there is somebody else's
         return ""
-    return f"; a topic of that name stayed: {_by_hand(topics, found)}" if found else ""
+    return f"; a topic of that name remains: {_by_hand(topics, found)}" if found else ""
 
 
 def _by_hand(topics: StreamTopics, names: Sequence[str]) -> str:
-    return f"delete it, or a new stream of that name begins with what is in it: {topics.by_hand(names)}"
+    return f"delete it, else a new stream of that name starts with its messages: {topics.by_hand(names)}"
 
 
 def _group(app: App, stream: Stream, group: str | None) -> str | None:
     if stream.direction is Direction.OUT:
         return group
     if group is not None:
-        raise ConfigError("--consumer-group goes with direction out: a stream in is read by the hub")
+        raise ConfigError("--consumer-group is for direction out only: the hub itself reads a stream with direction in")
     from iothub_services.streams.kafka.receiver import group_of
 
     return group_of(app.loaded.config.kafka.topic_prefix)
@@ -254,7 +255,7 @@ def _row(app: App, stream: Stream) -> dict[str, object]:
 
 
 def _of_hub(app: App, tenant: str, name: str) -> dict[str, object]:
-    """What the running hub tells: state, and counts since it started."""
+    """Return the running hub's state of the stream and counts since its start."""
     if app.data_dir.holder() is None:
         return {"state": "no hub runs here"}
     try:

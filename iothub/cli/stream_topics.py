@@ -1,6 +1,6 @@
-"""Kafka's topics of streams, for commands: the way to them, and whose they are.
+"""The Kafka topics of streams, for commands: how to reach them, and which installation they belong to.
 
-Knows no stream's accounts. Kafka's library is imported where it is needed: it is an extra.
+Knows no stream of the accounts. Kafka's library is an extra, so it is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reached(app: App) -> StreamTopics:
 
 
 def owned(app: App) -> Owned:
-    """Return Kafka's topics of the prefix as stores that are somebody's. Needs what `reached` has seen."""
+    """Return the Kafka topics of the prefix as stores that an installation owns. Call `reached` before."""
     from iothub.hub.installation import installation_of
     from iothub.hub.stream_drivers import owned_topics
 

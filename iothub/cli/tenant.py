@@ -1,6 +1,6 @@
 """`iothub tenant`: tenants on the accounts store, whether or not the hub runs.
 
-Knows no store's inside: `iothub_tenants.accounts.tenants` does the work; what a deletion leaves outside the accounts is `leftovers`'.
+Knows no store's inside: `iothub_tenants.accounts.tenants` does the work; `deletion` waits for what the hub removes outside the accounts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import belongings, leftovers, output
+from iothub.cli import account_verbs, deletion, output
 from iothub.cli.app import DRY_RUN, App, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, streams, tenants, token_issuers, transfer
 from iothub_tenants.accounts.plain import plain
 from iothub_tenants.accounts.store import AccountStore
 
-command = noun("tenant", "Tenants: each one is a broker of its own, with its devices, rules, limits and topics.")
+command = noun("tenant", "Tenants: each is a broker of its own, with its devices, rules, limits and topics.")
 COLUMNS = ("name", "state", "plan", "is_protected", "client_id_policy", "created")
 
 
@@ -47,17 +47,18 @@ def show(app: App, name: str) -> None:
 
 @verb(command, "create")
 @click.argument("name")
-@click.option("--plan", help="Plan with its limits. Default: the setting tenancy.default_plan (standard).")
-@click.option("--closed", "is_closed", is_flag=True, help="Without the rule that opens all topics to all its devices.")
-@click.option("--display-name", default="", help="A name for people.")
+@click.option("--plan", help="Plan: a set of limits. Default: the setting tenancy.default_plan (standard).")
+@click.option(
+    "--closed", "is_closed", is_flag=True, help="Do not add the rule that opens all topics to all its devices."
+)
+@click.option("--display-name", default="", help="A descriptive name.")
 @click.option("--client-id-policy", help="owner, equal or prefix. Default: the setting tenancy.client_id_policy.")
 def create(
     app: App, name: str, plan: str | None, is_closed: bool, display_name: str, client_id_policy: str | None
 ) -> None:
     """Create a tenant. NAME: 2 to 32 of a-z, 0-9 and hyphen.
 
-    Its devices may use all its topics, by one rule that `iothub acl list` shows; with --closed nothing is allowed until a
-    rule allows it.
+    One rule, shown by `iothub acl list`, lets its devices use all its topics. With --closed nothing is allowed until you add a rule.
 
     Examples:
       iothub --data-dir ./hub tenant create acme
@@ -78,24 +79,35 @@ def create(
 
 @verb(command, "update")
 @click.argument("name")
-@click.option("--plan", help="Another plan; its limits are obeyed within a second.")
-@click.option("--display-name", help="A name for people.")
+@click.option("--plan", help="Another plan; its limits apply within a second.")
+@click.option("--display-name", help="A descriptive name.")
 @click.option("--client-id-policy", help="owner, equal or prefix.")
 @click.option(
     "--close-on-denied-publish/--keep-on-denied-publish",
     "is_closed_on_denied_publish",
     default=None,
-    help="What a 3.x client gets for a PUBLISH that no rule allows.",
-)
-@click.option("--queue-qos0/--no-queue-qos0", "is_qos0_queued", default=None, help="Store QoS 0 for offline sessions.")
-@click.option(
-    "--allow-network", "allowed_networks", multiple=True, help="Only these networks may connect. 'any' lifts it."
+    help="Whether a PUBLISH that no rule allows closes the connection of a 3.x client.",
 )
 @click.option(
-    "--deny-network", "denied_networks", multiple=True, help="These networks may not connect. 'none' lifts it."
+    "--queue-qos0/--no-queue-qos0",
+    "is_qos0_queued",
+    default=None,
+    help="Queue QoS 0 messages for offline sessions too.",
+)
+@click.option(
+    "--allow-network",
+    "allowed_networks",
+    multiple=True,
+    help="Allow connections from these networks only; 'any' removes the restriction.",
+)
+@click.option(
+    "--deny-network",
+    "denied_networks",
+    multiple=True,
+    help="Refuse connections from these networks; 'none' removes the restriction.",
 )
 def update(app: App, name: str, **changes: Any) -> None:
-    """Change what is given, leave the rest.
+    """Change the given settings of a tenant; the others stay.
 
     Examples:
       iothub --data-dir ./hub tenant update acme --plan unlimited
@@ -109,29 +121,29 @@ def update(app: App, name: str, **changes: Any) -> None:
     app.done(f"updated tenant {name}", plain(tenants.update(app.store(), name, settings)))
 
 
-belongings.add_change(
+account_verbs.add_change(
     command,
     "suspend name",
     tenants.suspend,
     "suspended tenant {name}",
-    """Close its connections and refuse new ones; everything stored is kept.
+    """Close a tenant's connections and refuse new ones; everything stored is kept.
 
     Example:
       iothub --data-dir ./hub tenant suspend acme
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "resume name",
     tenants.resume,
     "resumed tenant {name}",
-    """End a suspension.
+    """End a suspension: the tenant's devices may connect again.
 
     Example:
       iothub --data-dir ./hub tenant resume acme
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "protect name",
     tenants.protect,
@@ -142,12 +154,12 @@ belongings.add_change(
       iothub --data-dir ./hub tenant protect acme
     """,
 )
-belongings.add_change(
+account_verbs.add_change(
     command,
     "unprotect name",
     tenants.unprotect,
     "unprotected tenant {name}",
-    """Let `tenant delete` have this tenant again.
+    """Remove delete protection.
 
     Example:
       iothub --data-dir ./hub tenant unprotect acme
@@ -157,29 +169,29 @@ belongings.add_change(
 
 @verb(command, "delete")
 @click.argument("name")
-@click.option("--confirm", metavar="NAME", help="The tenant's name once more. Needed without a terminal.")
+@click.option("--confirm", metavar="NAME", help="Repeat the tenant's name. Required without a terminal.")
 @DRY_RUN
 def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     """Delete a tenant with everything it has: devices, rules, limits, sessions, queued and retained messages, topics of streams.
 
-    Nobody of the tenant gets in from here on. The hub removes what is stored, and the name is free after that: the hub that runs, which
-    is waited for a while, or the next one at its start. What is not done yet is told (`is_deleted` is false).
+    Its devices can no longer connect. The running hub removes what is stored; the command waits up to 10 s for it. Without a hub, the next
+    start does it. If it is not finished, the command says so (`is_deleted` is false). The name is free when all is removed.
 
     Examples:
       iothub --data-dir ./hub tenant delete acme --dry-run
       iothub --data-dir ./hub tenant delete acme --confirm acme
     """
     store = app.store()
-    belongings = _belongings(store, name)
+    content = _content(store, name)
     if is_dry_run:
-        app.record({"name": name, "is_deleted": False, **belongings})
+        app.record({"name": name, "is_deleted": False, **content})
         return
-    how_many = output.counted(belongings["devices"], "device")
+    how_many = output.counted(content["devices"], "device")
     app.confirm_by_name(name, confirm, f"tenant {name} with {how_many} and all its messages")
-    deletion = tenants.delete(store, name)
-    is_gone = leftovers.finish_deletion(app, deletion)
-    text = f"deleted tenant {name}" if is_gone else leftovers.what_follows(app, deletion)
-    app.done(text, {"name": name, "is_deleted": is_gone, **belongings})
+    marked = tenants.delete(store, name)
+    is_gone = deletion.finish_deletion(app, marked)
+    text = f"deleted tenant {name}" if is_gone else deletion.what_follows(app, marked)
+    app.done(text, {"name": name, "is_deleted": is_gone, **content})
 
 
 @verb(command, "export")
@@ -187,14 +199,14 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
 @click.option(
     "--file",
     type=NamedPath(allow_dash=True),
-    help="Write here (readable by you alone) instead of the output; -: the output.",
+    help="Write to this file, readable by you only; -: standard output (the default).",
 )
-@click.option("--force", "is_forced", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", "is_forced", is_flag=True, help="Overwrite an existing file.")
 def export(app: App, name: str, file: Path | None, is_forced: bool) -> None:
     """Write a tenant's accounts as JSON: settings, limits, devices, groups, rules, bans, token issuers; no sessions and no messages.
 
-    The text holds the hashes of passwords: treat it like the hub's own database. A file that is there is left alone (exit code 4)
-    without --force.
+    The file contains password hashes: protect it like the hub's own database. An existing file is not overwritten without --force (exit
+    code 4).
 
     Examples:
       iothub --data-dir ./hub tenant export acme --file acme-backup.json
@@ -211,13 +223,13 @@ def export(app: App, name: str, file: Path | None, is_forced: bool) -> None:
 
 @verb(command, "import")
 @click.argument("file", type=NamedPath(allow_dash=True))
-@click.option("--name", help="Create it under this name. Default: the name that it had.")
+@click.option("--name", help="Name of the new tenant. Default: the exported name.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check everything, create nothing.")
 def import_file(app: App, file: Path, name: str | None, is_dry_run: bool) -> None:
-    """Create a tenant from what `tenant export` wrote; all or nothing. FILE: a path, or - for standard input.
+    """Create a tenant from a file of `tenant export`, all or nothing. FILE: a path, or - for standard input.
 
-    Devices with generated secrets keep them only on the hub that made them; elsewhere each needs a new one. So does a
-    token issuer that shares a secret with the hub.
+    Generated secrets and shared secrets of token issuers work only on hubs with the same pepper; elsewhere each of these devices and
+    token issuers needs a new secret.
 
     Examples:
       iothub --data-dir ./hub tenant import acme.json --name acme-copy --dry-run
@@ -238,14 +250,14 @@ def import_file(app: App, file: Path, name: str | None, is_dry_run: bool) -> Non
         names = ", ".join(imported.without_secret[:10])
         how_many = output.counted(len(imported.without_secret), "device")
         command = f"`iothub device rotate-secret {imported.tenant.name} DEVICE`"
-        app.say(f"iothub: warning: a new secret is needed for {how_many} ({command}): {names}")
+        app.say(f"iothub: warning: {how_many} cannot log in without a new secret ({command}): {names}")
     if imported.issuers_without_secret:
         names = ", ".join(imported.issuers_without_secret)
         command = f"`iothub token-issuer update {imported.tenant.name} NAME --secret-file FILE`"
-        app.say(f"iothub: warning: token issuers need their secret again ({command}): {names}")
+        app.say(f"iothub: warning: token issuers do not work without a new secret ({command}): {names}")
 
 
-def _belongings(store: AccountStore, name: str) -> dict[str, int]:
+def _content(store: AccountStore, name: str) -> dict[str, int]:
     return {
         "devices": len(devices.list_all(store, name)),
         "groups": len(groups.list_all(store, name)),

@@ -1,4 +1,4 @@
-"""`iothub token-issuer`: whose tokens (JWT) the devices of a tenant may show, on the accounts store, whether or not the hub runs.
+"""`iothub token-issuer`: whose tokens (JWT) the devices of a tenant may log in with, on the accounts store, whether or not the hub runs.
 
 Knows no cryptography: `iothub_services.auth.token_keys` reads keys. A shared secret comes from standard input or a file, never from a flag.
 """
@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import belongings
+from iothub.cli import account_verbs
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
@@ -22,7 +22,7 @@ from iothub_tenants.accounts import token_issuers
 from iothub_tenants.accounts.plain import plain
 from iothub_tenants.accounts.token_issuers import Changes, Issuer
 
-command = noun("token-issuer", "Token issuers: whose tokens (JWT) may prove the devices of a tenant.")
+command = noun("token-issuer", "Token issuers: whose tokens (JWT) the devices of a tenant may log in with.")
 _PEM_LIMIT_BYTES = 16_384
 
 C = TypeVar("C", bound=Callable[..., object])
@@ -49,14 +49,14 @@ def _issuer_options(function: C) -> C:
             "--leeway",
             metavar="DURATION",
             callback=seconds,
-            help='How far its clock may differ from ours, such as "30s".',
+            help='Maximum difference between its clock and that of the hub, such as "30s".',
         ),
-        click.option("--audience", help="What `aud` must name. Without one, tokens that have an `aud` are refused."),
-        click.option("--issuer", help="What `iss` must be. Without one it is not looked at."),
+        click.option("--audience", help="Required value in `aud`. Without it, tokens that have an `aud` are refused."),
+        click.option("--issuer", help="Required value of `iss`. Without it, `iss` is not checked."),
         click.option(
             "--algorithm",
             type=click.Choice([each.value for each in TokenAlgorithm]),
-            help="How it signs. Default: what its key is for; HS256 for a secret.",
+            help="Signature algorithm. Default: the one of the key; HS256 for a secret.",
         ),
         click.option("--secret-file", type=path, help="Read the shared secret of HS256 from a file."),
         click.option("--secret-stdin", "is_stdin", is_flag=True, help="Read the shared secret from standard input."),
@@ -67,7 +67,7 @@ def _issuer_options(function: C) -> C:
     return function
 
 
-belongings.add_list(
+account_verbs.add_list(
     command,
     token_issuers.list_all,
     ("name", "algorithm", "issuer", "audience", "leeway_s", "keys"),
@@ -77,10 +77,10 @@ belongings.add_list(
       iothub --data-dir ./hub token-issuer list acme -o json
     """,
 )
-belongings.add_show(
+account_verbs.add_show(
     command,
     token_issuers.show,
-    """Show one token issuer with the fingerprints of its public keys; a secret is stored sealed and cannot be shown.
+    """Show one token issuer with the fingerprints of its public keys; a shared secret is stored encrypted and cannot be shown.
 
     Example:
       iothub --data-dir ./hub token-issuer show acme fleet
@@ -93,11 +93,11 @@ belongings.add_show(
 @click.argument("name")
 @_issuer_options
 def add(app: App, tenant: str, name: str, **options: object) -> None:
-    """Trust an issuer of tokens: a device made with `device create --jwt` is let in by one of its tokens, as MQTT password.
+    """Trust a token issuer: a device created with `device create --jwt` logs in with one of its tokens as MQTT password.
 
-    A token needs `exp`, and `sub` must be DEVICE or TENANT/DEVICE; `nbf`, `iat`, `iss` and `aud` are checked if they are there.
-    The algorithm is fixed here and never taken from a token. Keys: ES256 (EC P-256), RS256 (RSA from 2048 bits),
-    EdDSA (Ed25519), HS256 (a secret of at least 32 bytes, which can also make tokens: prefer the others).
+    A token needs `exp`, and `sub` must be DEVICE or TENANT/DEVICE; `nbf`, `iat`, `iss` and `aud` are checked if present.
+    The algorithm is set here and never taken from a token. Keys: ES256 (EC P-256), RS256 (RSA from 2048 bits),
+    EdDSA (Ed25519), HS256 (a shared secret of at least 32 bytes; who has it can make tokens, so prefer the others).
 
     Examples:
       iothub --data-dir ./hub token-issuer add acme fleet --public-key-file fleet.pem --audience iothub
@@ -118,10 +118,10 @@ def add(app: App, tenant: str, name: str, **options: object) -> None:
 @click.argument("name")
 @_issuer_options
 def update(app: App, tenant: str, name: str, **options: object) -> None:
-    """Change what is given, leave the rest. New keys replace all old ones, for the same algorithm.
+    """Change the given settings of a token issuer; the others stay. New keys replace all old ones and must be for the same algorithm.
 
-    Connections whose key is still there stay open; all of them are closed when --issuer, --audience or --leeway changes.
-    An empty --issuer or --audience lifts the demand.
+    Connections whose key is kept stay open; a change of --issuer, --audience or --leeway closes all.
+    An empty --issuer or --audience removes the check.
 
     Examples:
       iothub --data-dir ./hub token-issuer update acme login --jwks-file jwks.json
@@ -139,10 +139,10 @@ def update(app: App, tenant: str, name: str, **options: object) -> None:
 @verb(command, "remove")
 @click.argument("tenant")
 @click.argument("name")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would be removed.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be removed; remove nothing.")
 def remove(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
-    """Trust an issuer no more; connections that its tokens opened are closed within a second.
+    """Stop trusting a token issuer; connections that logged in with its tokens are closed within a second.
 
     Example:
       iothub --data-dir ./hub token-issuer remove acme fleet
@@ -151,7 +151,7 @@ def remove(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) 
     if is_dry_run:
         app.done(f"would remove token issuer {name}", record)
         return
-    app.confirm(f"Remove token issuer {name} and close what its tokens opened?", is_agreed=is_agreed)
+    app.confirm(f"Remove token issuer {name} and close the connections of its tokens?", is_agreed=is_agreed)
     token_issuers.remove(app.store(), tenant, name)
     app.done(f"removed token issuer {name}", record)
 
@@ -172,7 +172,7 @@ def _read_keys(app: App, given: _Given) -> tuple[TokenAlgorithm | None, tuple[To
     algorithm = TokenAlgorithm(given.algorithm) if given.algorithm is not None else None
     secret = app.read_secret(is_stdin=given.is_stdin, file=given.secret_file, is_prompted=False)
     if (secret is not None) != (algorithm is TokenAlgorithm.HS256) and algorithm is not None:
-        raise ConfigError("HS256 goes with --secret-stdin or --secret-file, and only with them")
+        raise ConfigError("--secret-stdin and --secret-file are for HS256 only, and HS256 needs one of them")
     if secret is not None:
         return TokenAlgorithm.HS256, (token_keys.read_shared_secret(secret, app.store().pepper),)
     if given.public_key_file is not None:
@@ -182,7 +182,7 @@ def _read_keys(app: App, given: _Given) -> tuple[TokenAlgorithm | None, tuple[To
         return token_keys.read_jwks(read_json(given.jwks_file), algorithm)
     if algorithm is not None:
         raise ConfigError(
-            "--algorithm goes with a key: use --public-key-file, --jwks-file, --secret-stdin or --secret-file"
+            "--algorithm needs a key: use --public-key-file, --jwks-file, --secret-stdin or --secret-file"
         )
     return None, None
 

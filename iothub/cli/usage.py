@@ -1,6 +1,6 @@
-"""`iothub usage`: what a tenant has used, as the job `usage` has added it up.
+"""`iothub usage`: usage of a tenant, as the job `usage` has summed it.
 
-Knows no log: figures come from the accounts database, and are as new as the job's last run.
+Knows no log: the figures come from the accounts database and are as recent as the job's last run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from iothub_tenants.accounts import job_runs, marks, usage_hours
 from iothub_tenants.accounts.job_runs import Run, moment
 from iothub_tenants.accounts.usage_hours import HOUR_MS, UsageHour
 
-command = noun("usage", "What a tenant has used, hour by hour: messages, bytes, connection time, storage.")
+command = noun("usage", "Usage of a tenant by hour: messages, bytes, connection time, storage.")
 COLUMNS = (
     "name",
     "messages_in",
@@ -61,14 +61,14 @@ def _moment(_context: click.Context, option: click.Parameter, text: str | None) 
 @verb(command, "show")
 @click.argument("tenant")
 @click.option(
-    "--from", "from_ms", metavar="WHEN", callback=_moment, help="First hour, UTC; without it a week before the last."
+    "--from", "from_ms", metavar="WHEN", callback=_moment, help="First hour, UTC. Default: a week before --to."
 )
-@click.option("--to", "to_ms", metavar="WHEN", callback=_moment, help="Hours before this one; without it up to now.")
-@click.option("--by", type=click.Choice(list(_BY)), default="day", show_default=True, help="What a line stands for.")
+@click.option("--to", "to_ms", metavar="WHEN", callback=_moment, help="End, UTC, not included. Default: now.")
+@click.option("--by", type=click.Choice(list(_BY)), default="day", show_default=True, help="Period of one row.")
 def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str) -> None:
-    """Show what a tenant has used, from the table that the job `usage` writes (`iothub job run usage`).
+    """Show the usage of a tenant, from the table that the job `usage` writes (`iothub job run usage`).
 
-    Equivalents are messages in and out in blocks of 4 KiB, every block begun.
+    `equivalents` counts messages in and out in blocks of 4 KiB, rounded up.
 
     Examples:
       iothub --data-dir ./hub usage show acme
@@ -77,7 +77,7 @@ def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str)
     until_ms = int(time.time() * 1000) if to_ms is None else to_ms
     since_ms = until_ms - _WEEK_MS if from_ms is None else from_ms
     if since_ms >= until_ms:
-        raise ConfigError("--from is not before --to: expected a stretch of time")
+        raise ConfigError("--from must be before --to")
     hours = usage_hours.hours(app.store(), tenant, since_ms, until_ms)
     app.rows([_row(name, list(some)) for name, some in groupby(hours, _BY[by])], *COLUMNS)
     if not hours:
@@ -89,12 +89,12 @@ def _why_none(app: App, tenant: str) -> str:
     ends = usage_hours.ends(app.store(), tenant)
     if ends is not None:
         first, last = map(time_of, ends)
-        return f"{tenant} has hours from {first} to {last}: choose them with --from and --to"
+        return f"no usage in this period; {tenant} has usage from {first} to {last}: set --from and --to"
     found = job_runs.summaries(app.store()).get(USAGE)
     if found is None:
-        return f"these sums are the job's, and it has not run yet: `iothub job run {USAGE}`"
+        return f"no usage yet, because the job has never run: `iothub job run {USAGE}`"
     if found.success is None:
-        return f"the job has not come to its end yet; its last run: {found.last.result}, see `iothub job show {found.last.id}`"
+        return f"no usage yet, because no run of the job has succeeded; the last run: {found.last.result}, see `iothub job show {found.last.id}`"
     return _why_none_by(app, tenant, found.success)
 
 
@@ -103,10 +103,10 @@ def _why_none_by(app: App, tenant: str, run: Run) -> str:
     begun, interval = moment(run.started_ms), format_duration(app.loaded.config.events.usage_interval_s)
     period = f"a hub writes one every {interval} (events.usage_interval)"
     if not any(upto & _UNDER for upto in marks.of_job(app.store(), USAGE, USAGE_SEEN).values()):
-        return f"no period had ended when the job ran ({begun}); {period}: run `iothub job run {USAGE}` after that"
+        return f"no usage yet, because no period had ended when the job ran ({begun}); {period}: run `iothub job run {USAGE}` after that"
     return (
-        f"the job ran last at {begun}, and up to then no period had counted anything of {tenant}; {period}, "
-        f"of tenants in which something happens: run `iothub job run {USAGE}` after that"
+        f"no usage of {tenant} up to the job's last run ({begun}); {period} "
+        f"for tenants with traffic: run `iothub job run {USAGE}` after that"
     )
 
 

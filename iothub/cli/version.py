@@ -1,4 +1,4 @@
-"""`iothub version`: which program, which twin of the message plane, which libraries.
+"""`iothub version`: the program, the twin of the message plane, the libraries.
 
 Knows no data directory.
 """
@@ -22,7 +22,7 @@ _COMPILED_SUFFIXES = (".so", ".pyd")
 @click.command("version", cls=Command)
 @click.pass_obj
 def command(app: App) -> None:
-    """Say the version, whether the message plane is compiled, and the versions of Python and the libraries.
+    """Show the version, whether the message plane is compiled, and the versions of Python and the libraries.
 
     Example:
       iothub version -o json

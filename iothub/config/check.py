@@ -1,6 +1,6 @@
-"""Look at what a configuration would start, before anything does: is there a way in, can the files that it names be used?
+"""Checks a configuration before the start: is there a listener, and can the files that it names be used?
 
-Opens no port; it says what would go wrong, in the words of the setting to change.
+Opens no port. Each message names the setting to change.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from iothub.config.sections import Config, Kafka, Listeners, Redis, TlsListener
 
 
 def check_start(config: Config) -> list[str]:
-    """Return warnings about files that can be used but should not be as they are.
+    """Return warnings, such as about a secret that others can read.
 
     Raises:
-        ConfigError: No listener is on; a file is missing, is not what it should be, or key and certificate do not belong together.
+        ConfigError: No listener is on, a file is missing or unusable, or key and certificate do not match.
     """
     _require_listener(config.listeners)
     warnings: list[str] = []
@@ -36,10 +36,10 @@ def check_start(config: Config) -> list[str]:
 
 
 def _require_listener(listeners: Listeners) -> None:
-    doors = (listeners.tcp, listeners.tls, listeners.ws, listeners.wss)
-    if all(door.port is None for door in doors):
+    each_listener = (listeners.tcp, listeners.tls, listeners.ws, listeners.wss)
+    if all(listener.port is None for listener in each_listener):
         raise ConfigError(
-            "no listener has a port, so nobody could connect: set listeners.tcp.port, listeners.tls.port, "
+            "no listener has a port, so no client can connect: set listeners.tcp.port, listeners.tls.port, "
             "listeners.ws.port or listeners.wss.port"
         )
 
@@ -56,7 +56,7 @@ def _check_redis(redis: Redis) -> list[str]:
 
 
 def _check_client(section: str, files: Mapping[str, Path | None], secrets: Mapping[str, Path | None]) -> list[str]:
-    """Look at the files with which a server is spoken to. Warns of secrets that others can read."""
+    """Check the files of a client connection. Warns of secrets that others can read."""
     for word, file in {**files, **secrets}.items():
         if file is not None:
             _require_file(f"{section}.{word}", file)
@@ -77,7 +77,7 @@ def _check_tls(name: str, listener: TlsListener) -> list[str]:
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
     except ssl.SSLError as error:
-        why = "they do not belong together" if "MISMATCH" in (error.reason or "") else "expected PEM files"
+        why = "they do not match" if "MISMATCH" in (error.reason or "") else "expected PEM files"
         raise ConfigError(f"{name}: cannot use certificate {cert} with key {key}: {why}") from None
     except ValueError:
         raise ConfigError(f"{name}.key_file: {key} is encrypted; the hub needs a key without a password") from None
@@ -93,7 +93,7 @@ def _check_authorities(name: str, file: Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=file)
     except ssl.SSLError:
-        raise ConfigError(f"{name}: {file} holds no certificate; expected a PEM file") from None
+        raise ConfigError(f"{name}: {file} contains no certificate; expected a PEM file") from None
 
 
 def _require_file(name: str, file: Path) -> None:

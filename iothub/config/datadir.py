@@ -1,4 +1,4 @@
-"""The data directory of one hub: its files by name, its lock, its pepper, and what a running hub tells about itself.
+"""The data directory of one hub: its files by name, its lock, its pepper, and the facts that a running hub writes.
 
 Knows no table and no format of the stores inside. At most one process works in it: whoever holds `lock` (flock, so that
 a killed process never leaves it behind). Accounts are the exception: they may be changed beside a running hub.
@@ -35,7 +35,7 @@ _NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who works in a data directory, as it wrote into the lock."""
+    """The process that holds the data directory, as written in the lock file."""
 
     pid: int
     command: str
@@ -98,7 +98,7 @@ class DataDir:
 
     @property
     def is_initialised(self) -> bool:
-        """Has `init` been here, to its end? Who has lost the configuration alone still has a hub."""
+        """Has `init` finished here? A missing configuration file does not matter."""
         if self._worked_in():
             return True
         return not self._is_unfinished and ((self.has_config and self._has_more) or _holds(self.accounts))
@@ -109,7 +109,7 @@ class DataDir:
             return self.config_file.exists()
 
     def lost_stores(self) -> list[Path]:
-        """Return the stores that are missing or empty although others hold something: all are made at once, by the first hub."""
+        """Return the stores that are missing or empty although others have content: the first hub makes all at once."""
         held = self._worked_in()
         return [path for path in self._stores if path not in held] if held else []
 
@@ -122,14 +122,14 @@ class DataDir:
         return [path for path in self._stores if _holds(path)]
 
     def require_fresh(self, pepper: Path | None = None) -> None:
-        """Raise ConflictError when `init` has been here before, UnavailableError when what is left must not be covered up.
+        """Raise ConflictError when `init` has run before, UnavailableError when remains of a hub must not be overwritten.
 
-        `pepper`: its file, if it is not to be here.
+        `pepper`: its file, if it is elsewhere.
         """
         self.require_directory()
         if self.has_config and self._is_done:
             raise ConflictError(
-                f"{self.path} is initialised already; to start over, move it away or choose another --data-dir"
+                f"{self.path} is initialised already; to start over, move it away or use another --data-dir"
             )
         if self._worked_in():
             self.require_accounts()
@@ -137,13 +137,13 @@ class DataDir:
 
     @property
     def _is_unfinished(self) -> bool:
-        """Did an `init` begin here, and not end?"""
+        """Did an `init` begin here without finishing?"""
         with _unavailable(self.path):
             return self.unfinished_file.exists()
 
     @property
     def _is_done(self) -> bool:
-        """Has `init` nothing left to make but the configuration? A pepper alone was copied here from another hub."""
+        """Is only the configuration left for `init` to make? A pepper without stores was copied here from another hub."""
         if self._worked_in():
             return True
         with _unavailable(self.path):
@@ -151,22 +151,22 @@ class DataDir:
 
     @property
     def _has_more(self) -> bool:
-        """Is there more of a hub than a configuration, which somebody may have written before `init`?"""
+        """Is there more than a configuration file, which may have been written before `init`?"""
         with _unavailable(self.path):
             return self.pepper_file.exists() or self.lock_file.exists() or _holds(self.accounts)
 
     def write_profile(self, profile: Profile) -> bool:
-        """Write a first configuration, and what it names; say whether that must be edited before `init` can go on. Keeps what is there.
+        """Write a first configuration and the files it names; say whether they must be edited before `init` can continue. Overwrites nothing.
 
         Raises:
-            ConflictError: There is a configuration.
+            ConflictError: A configuration exists.
             UnavailableError: It cannot be written.
         """
         self.require_directory()
         if self.has_config:
-            end = "it is initialised" if self._is_done else "run `iothub init` to go on with it"
+            end = "it is initialised" if self._is_done else "run `iothub init` to continue with it"
             raise ConflictError(
-                f"{self.config_file} is there and is not overwritten: {end}, or move it away for a new one"
+                f"{self.config_file} exists and is not overwritten: {end}, or move it away for a new one"
             )
         with _unavailable(self.path):
             self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -177,13 +177,13 @@ class DataDir:
         return is_edited_first
 
     def prepare(self, pepper: Path | None = None, *, has_accounts: bool = False) -> None:
-        """Make the directory and the pepper, here or in that file; `finish` follows when the stores are made. Repeatable after a crash.
+        """Make the directory and the pepper, here or in that file; call `finish` when the stores are made. Repeatable after a crash.
 
-        `has_accounts`: there are some already, elsewhere: their secrets need the pepper that they were made with.
+        `has_accounts`: accounts exist on a server; their secrets need the pepper that they were made with.
 
         Raises:
-            UnavailableError: The pepper is missing, or cannot be made where it is to be.
-            ConfigError: It is there and cannot be used. Either way nothing was made.
+            UnavailableError: The pepper is missing or cannot be written.
+            ConfigError: It exists but cannot be used. Nothing was made in either case.
         """
         file = pepper or self.pepper_file
         is_there = self._require_pepper(file, has_accounts=has_accounts)
@@ -204,7 +204,7 @@ class DataDir:
             raise
 
     def _require_pepper(self, file: Path, *, has_accounts: bool) -> bool:
-        """Say whether the pepper is there; if it is, it can be used. Raises UnavailableError, ConfigError."""
+        """Say whether the pepper exists; if so, it is usable. Raises UnavailableError, ConfigError."""
         with _unavailable(file):
             is_there = file.exists()
         if is_there:
@@ -214,28 +214,28 @@ class DataDir:
         return is_there
 
     def finish(self) -> None:
-        """From now on the directory is initialised. Writes the first configuration file, unless there is one."""
+        """Mark the directory as initialised. Writes the configuration file unless it exists."""
         with _unavailable(self.path):
             if not self.config_file.exists():
                 write_atomically(self.config_file, EMBEDDED.config.encode())
             self.unfinished_file.unlink(missing_ok=True)
 
     def require_initialised(self) -> None:
-        """Raise NotFoundError, with the command to run, unless `init` has been here; UnavailableError for what is no directory."""
+        """Raise NotFoundError, with the command to run, if `init` has not run; UnavailableError if the path is no directory."""
         self.require_directory()
         if not self.is_initialised:
             where = shlex.quote(str(self.path))
-            raise NotFoundError(f"{self.path} is no data directory yet; run `iothub --data-dir {where} init` first")
+            raise NotFoundError(f"{self.path} is not initialised yet; run `iothub --data-dir {where} init` first")
 
     def require_directory(self) -> None:
-        """Raise UnavailableError for a path that something else than a directory has, itself or on the way to it."""
+        """Raise UnavailableError if the path or a part of it is a file."""
         with _unavailable(self.path):
             taken = next((part for part in (self.path, *self.path.parents) if part.exists()), None)
         if taken is not None and not taken.is_dir():
-            raise UnavailableError(f"{taken} is a file, expected a directory: name another one with --data-dir")
+            raise UnavailableError(f"{taken} is a file, expected a directory: use another --data-dir")
 
     def require_accounts(self) -> None:
-        """Raise UnavailableError when the accounts, which `init` made, have gone: a new file would be a hub without tenants."""
+        """Raise UnavailableError if the accounts, which `init` made, are missing: a new file would be a hub without tenants."""
         if not _holds(self.accounts):
             how = "is empty" if self.accounts.exists() else "is missing"
             raise UnavailableError(
@@ -243,14 +243,14 @@ class DataDir:
             )
 
     def require_writable(self) -> None:
-        """Raise UnavailableError unless files can be made here; modes say little, so try it."""
+        """Raise UnavailableError unless files can be created here; tries it, because permission bits say little."""
         with _unavailable(self.path):
             descriptor, name = tempfile.mkstemp(prefix=".probe-", dir=self.path)
             os.close(descriptor)
             os.unlink(name)
 
     def require_writable_system(self) -> None:
-        """Raise UnavailableError on a read-only file system: SQLite cannot read there either, and does not say why."""
+        """Raise UnavailableError on a read-only file system: SQLite cannot read there either, without a clear error."""
         with _unavailable(self.path):
             if os.statvfs(self.path).f_flag & os.ST_RDONLY:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -275,7 +275,7 @@ class DataDir:
             raise
 
     def _take(self, descriptor: int) -> None:
-        """Take the lock, patiently: `holder` of another process takes it for an instant to see whether it is free."""
+        """Take the lock, with retries: `holder` of another process takes it for an instant to see whether it is free."""
         for attempt in range(_LOCK_ATTEMPTS):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -327,45 +327,45 @@ class DataDir:
             write_atomically(self.hub_file, (json.dumps(facts, indent=2) + "\n").encode())
 
     def read_hub(self) -> dict[str, object] | None:
-        """Return what the running hub wrote, None when there is nothing readable."""
+        """Return what the running hub wrote, None if nothing is readable."""
         return _read_note(self.hub_file)
 
     def write_obeyed(self, change: int) -> None:
-        """Note the last change of the accounts before which the sessions of every deleted device have ended here."""
+        """Save the last account change up to which the sessions of deleted devices have ended here."""
         with _unavailable(self.path):
             write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
 
     def read_obeyed(self) -> int | None:
-        """Return that change, None when no hub has noted one here yet."""
+        """Return that change, None if no hub has saved one yet."""
         note = _read_note(self.obeyed_file)
         change = None if note is None else note.get("change")
         return change if isinstance(change, int) else None
 
     def beat(self) -> None:
-        """Leave the time: a next hub learns from it until when this one lived. Nothing is promised when the disk refuses."""
+        """Save the time, from which the next hub learns when this one last ran. A failed write is ignored."""
         with suppress(OSError):
             self.heartbeat_file.touch(_SECRET_MODE)
 
     def last_beat(self) -> float | None:
-        """Return when a hub last lived here, in Unix seconds, None when none has."""
+        """Return when a hub last ran here, in Unix seconds, None if none has."""
         try:
             return self.heartbeat_file.stat().st_mtime
         except OSError:
             return None
 
     def write_member(self, incarnation: int) -> None:
-        """Note which of its node number's hubs the one here is, where several share stores. Raises UnavailableError."""
+        """Save which start of its node number this hub is, if several hubs share stores. Raises UnavailableError."""
         with _unavailable(self.path):
             write_atomically(self.member_file, (json.dumps({"incarnation": incarnation}) + "\n").encode())
 
     def read_member(self) -> int | None:
-        """Return which the last one here was; None: none."""
+        """Return that of the last hub here; None: none."""
         note = _read_note(self.member_file)
         incarnation = None if note is None else note.get("incarnation")
         return incarnation if isinstance(incarnation, int) else None
 
     def hub_id(self) -> str:
-        """Return what tells this data directory from all others, made when it is asked for first. Raises UnavailableError."""
+        """Return the id of this data directory, generated at the first call. Raises UnavailableError."""
         with _unavailable(self.path):
             known = self.id_file.read_text().strip() if self.id_file.exists() else ""
             if not _HUB_ID.fullmatch(known):
@@ -374,19 +374,19 @@ class DataDir:
         return known
 
     def write_installation(self, installation: str) -> None:
-        """Note which installation the stores here are of. Raises UnavailableError."""
+        """Save which installation the stores here belong to. Raises UnavailableError."""
         with _unavailable(self.path):
             write_atomically(self.installation_file, (json.dumps({"installation": installation}) + "\n").encode())
 
     def read_installation(self) -> str | None:
-        """Return which that is, None when no hub has noted it here yet."""
+        """Return that installation, None if no hub has saved it yet."""
         note = _read_note(self.installation_file)
         installation = None if note is None else note.get("installation")
         return installation if isinstance(installation, str) else None
 
     @contextmanager
     def admin_address(self) -> Iterator[str]:
-        """Name the local socket by an open directory: an address has 107 bytes at most, and a path may be longer. Raises OSError."""
+        """Name the local socket through an open directory: a socket address has at most 107 bytes, a path may be longer. Raises OSError."""
         directory = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield f"/proc/self/fd/{directory}/{self.admin_socket.name}"
@@ -409,22 +409,22 @@ class DataDir:
 
 
 def _holds(path: Path) -> bool:
-    """Is the file there, with something in it?"""
+    """Does the file exist with content?"""
     with _unavailable(path):
         return path.exists() and path.stat().st_size > 0
 
 
 def _no_pepper(path: Path) -> UnavailableError:
     return UnavailableError(
-        f"{path} is missing: no generated secret can be checked without it; put your copy of the file back (mode 0600), "
-        "or that of another hub with the same accounts"
+        f"{path} is missing: without it no generated secret can be checked; restore your copy of the file (mode 0600), "
+        "or copy it from another hub with the same accounts"
     )
 
 
 def _make_pepper(path: Path) -> None:
     if not path.parent.is_dir():
         raise UnavailableError(
-            f"{path}: there is no directory {path.parent}; make it first, readable by the hub's user"
+            f"{path}: the directory {path.parent} does not exist; create it first, readable by the hub's user"
         )
     with _unavailable(path.parent):
         write_atomically(path, os.urandom(PEPPER_BYTES))
@@ -432,7 +432,7 @@ def _make_pepper(path: Path) -> None:
 
 @contextmanager
 def _unavailable(path: Path) -> Iterator[None]:
-    """Say an operating-system error as one line that names the path."""
+    """Describe an operating-system error in one line that names the path."""
     try:
         yield
     except OSError as error:

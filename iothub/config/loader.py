@@ -105,8 +105,8 @@ def load(
         flags: `key=value` texts of `--set`, the last one wins.
 
     Raises:
-        ConfigError: For anything that is not exactly right, one line, with file, line and key.
-        UnavailableError: The file is there but cannot be read.
+        ConfigError: For every mistake; one line with file, line and key.
+        UnavailableError: The file exists but cannot be read.
     """
     given: dict[str, _Given] = {}
     if file is not None:
@@ -149,7 +149,7 @@ def _from_file(file: Path) -> dict[str, _Given]:
 def _read_text(file: Path) -> str:
     try:
         if file.stat().st_size > _FILE_LIMIT_BYTES:
-            raise ConfigError(f"{file}: larger than 1 MiB, which no configuration is; is this the right file?")
+            raise ConfigError(f"{file}: larger than 1 MiB, too large for a configuration; is this the right file?")
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such configuration file") from None
@@ -291,7 +291,7 @@ def _value_of(config: Config, name: str) -> object:
 
 
 def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
-    """Refuse settings that are fine alone and cannot work together."""
+    """Refuse settings that are valid alone but do not work together."""
     for name, listener in (("tls", config.listeners.tls), ("wss", config.listeners.wss)):
         if listener.port is None:
             continue
@@ -299,7 +299,7 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
             if file is None:
                 where = given[f"listeners.{name}.port"].where
                 raise ConfigError(
-                    f"{where}: listeners.{name} needs {word}; `iothub cert self-signed DIR` makes one for trying"
+                    f"{where}: listeners.{name} needs {word}; `iothub cert self-signed DIR` makes one for tests"
                 )
     _check_addresses(config, given)
     _check_kafka(config, given)
@@ -316,7 +316,7 @@ def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
 
 
 def _choice_of(config: Config, given: Mapping[str, _Given], need: str, driver: str) -> str:
-    """Say where a driver is chosen; of `queues.choices`, in which table."""
+    """Return where a driver is set; for `queues.choices`, in which table."""
     if need != "queues.choices":
         return f'{given[need].where}: {need} = "{driver}"'
     number = next(number for number, choice in enumerate(config.queues.choices, 1) if choice.driver == driver)
@@ -357,12 +357,12 @@ def _check_kafka(config: Config, given: Mapping[str, _Given]) -> None:
             f"{where}: kafka.security_protocol = {kafka.security_protocol} needs kafka.sasl_username and kafka.sasl_password_file"
         )
     if (kafka.cert_file is None) != (kafka.key_file is None):
-        raise ConfigError(f"{where}: kafka.cert_file and kafka.key_file are needed together, or neither")
+        raise ConfigError(f"{where}: kafka.cert_file and kafka.key_file must be set together")
 
 
 def _check_redis(redis: Redis, where: str) -> None:
     if (redis.cert_file is None) != (redis.key_file is None):
-        raise ConfigError(f"{where}: redis.cert_file and redis.key_file are needed together, or neither")
+        raise ConfigError(f"{where}: redis.cert_file and redis.key_file must be set together")
     if redis.username and redis.password_file is None:
         raise ConfigError(f"{where}: redis.username needs redis.password_file")
     if redis.security == "plain" and (redis.ca_file or redis.cert_file):
@@ -374,8 +374,8 @@ def _check_shared_cache(config: Config, where: str) -> None:
         raise ConfigError(f'{where}: auth.shared_cache = "redis" needs redis.addresses, such as ["127.0.0.1:6379"]')
     if config.auth.cache_s < _LEAST_CACHE_S:
         raise ConfigError(
-            f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more: as long is an answer used after the last look '
-            "at the changes"
+            f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more, because a cached answer is used '
+            "that long after the last poll for changes"
         )
 
 
@@ -396,7 +396,7 @@ def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:
         if other != section:
             where = given[f"{section}.port"].where
             raise ConfigError(
-                f"{where}: {section}.port: {bind} port {port} is taken by {other} already; choose another port"
+                f"{where}: {section}.port: {bind} port {port} is already used by {other}; choose another port"
             )
 
 

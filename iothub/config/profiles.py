@@ -1,6 +1,6 @@
-"""The configuration files that `iothub init` writes: one for each kind of place where a hub lives, with a word on every choice.
+"""The configuration files that `iothub init` writes: one for each profile, with a comment on every choice.
 
-Knows names of settings and no default of theirs; what the settings mean is `iothub.config.sections`. Each text is a valid configuration as it stands.
+Knows names of settings but no defaults; `iothub.config.sections` has those. Each text is a valid configuration as it stands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION = """
 config_version = 1
 """
 
-_DOORS = """
+_LISTENERS = """
 # Without a setting the hub listens on 127.0.0.1:1883 only. To serve other machines:
 # [listeners.tcp]
 # bind = "0.0.0.0"
@@ -34,7 +34,7 @@ _TLS = """\
 """
 
 _HTTP = """
-# /livez, /readyz, /metrics and /status, without a login: leave it on loopback, or on a network of your own.
+# /livez, /readyz, /metrics and /status, without a login: keep it on loopback or on a private network.
 [http]
 port = 8080
 """
@@ -42,23 +42,23 @@ port = 8080
 _EMBEDDED = f"""\
 {_HEAD}\
 #
-# Profile embedded: one hub, no server. Accounts, queues, retained messages, session events and states are SQLite files of this folder.
-{_VERSION}{_DOORS}"""
+# Profile embedded: one hub, no servers. Accounts, queues, retained messages, session events and states are SQLite files in this folder.
+{_VERSION}{_LISTENERS}"""
 
 _SINGLE_SERVER = f"""\
 {_HEAD}\
 #
-# Profile single-server: one hub, with Kafka and Redis on the same machine. What is owed to devices is in SQLite files of this folder, which need
-# nobody: without Kafka streams wait, without Redis nothing does. Python packages: pip install 'iothub[kafka,redis]'
-# `iothub doctor` looks at every server that is named here.
-{_VERSION}{_DOORS}{_TLS}{_HTTP}
-# Streams take what devices publish to applications, and back: `iothub stream --help`.
+# Profile single-server: one hub, with Kafka and Redis on the same machine. Accounts, queues, sessions and retained messages are SQLite files in
+# this folder. If Kafka stops, only streams wait; if Redis stops, nothing waits. Python packages: pip install 'iothub[kafka,redis]'
+# `iothub doctor` checks every server that is named here.
+{_VERSION}{_LISTENERS}{_TLS}{_HTTP}
+# Streams carry messages from devices to applications and back: `iothub stream --help`.
 [kafka]
 brokers = ["127.0.0.1:9092"]
-replication = 1  # one broker has one copy; 3 where there are three brokers
+replication = 1  # one broker holds one copy; 3 with three brokers
 
-# Session events stay in events.db, which the job `compact_events` keeps short. As topics in Kafka others could read them, but they are only
-# trimmed where the states are in HBase (profile cluster).
+# Session events are in events.db, which the job `compact_events` keeps short. In Kafka other programs can read them, but there they are trimmed
+# only if the states are in HBase (profile cluster).
 # [events]
 # driver = "kafka"
 
@@ -66,7 +66,7 @@ replication = 1  # one broker has one copy; 3 where there are three brokers
 addresses = ["127.0.0.1:6379"]
 # password_file = "redis-password"  # mode 0600
 
-# Devices that come back after a restart are found in Redis, not one by one in the accounts.
+# After a restart, devices are looked up in Redis, not one by one in the accounts.
 [auth]
 shared_cache = "redis"
 
@@ -78,30 +78,30 @@ shared_cache = "redis"
 _CLUSTER = f"""\
 {_HEAD}\
 #
-# Profile cluster: several hubs, everything that they share on servers: accounts on MariaDB, MySQL or PostgreSQL, session events in Kafka, queues,
-# states and retained messages in HBase, the cache of accounts and the quota ledger on Redis.
-# Python packages: pip install 'iothub[kafka,redis,mysql]', or postgresql in place of mysql.
+# Profile cluster: several hubs with shared servers: accounts on MariaDB, MySQL or PostgreSQL; session events in Kafka; queues, states and
+# retained messages in HBase; the account cache and the quota ledger in Redis.
+# Python packages: pip install 'iothub[kafka,redis,mysql]', or postgresql instead of mysql.
 #
-# Put your own addresses in the place of hbase-1, kafka-1 and redis-1 here and of sql-1 in {URL_FILE}. `iothub doctor` says which of them answer;
-# then `iothub init` once more makes the accounts, and `iothub hbase create-tables` the tables, once for all hubs.
+# Replace hbase-1, kafka-1 and redis-1 here, and sql-1 in {URL_FILE}, by the addresses of your servers. Check with `iothub doctor` that they answer.
+# Then `iothub init` creates the accounts, and `iothub hbase create-tables` the tables, once for all hubs.
 #
-# Every further hub: copy this file, {URL_FILE} and `pepper` (both mode 0600) into its own data directory, give it another node.name and
+# Every further hub: copy this file, {URL_FILE} and `pepper` (both mode 0600) to its own data directory, change node.name and
 # node.number, and run `iothub init` there.
 {_VERSION}
 [node]
 name = "hub-1"
-number = 1  # 0..65535; no two hubs may have the same
-{_DOORS}{_TLS}{_HTTP}
+number = 1  # 0..65535; different for every hub
+{_LISTENERS}{_TLS}{_HTTP}
 [sql]
 url_file = "{URL_FILE}"  # one line, mode 0600: mysql+pymysql://USER:PASSWORD@HOST/DATABASE or postgresql+psycopg://...
 
 [auth]
 shared_cache = "redis"
-# The key of all secrets is `pepper` beside this file, the same for every hub. Where it comes from a secret store:
+# The key of all secrets is the file `pepper` beside this one, the same for every hub. To read it from another place:
 # pepper_file = "..."
 
 [quota]
-ledger = "redis"  # the hubs share every limit, if each of them has this
+ledger = "redis"  # the hubs share every limit; set it on all of them
 
 [redis]
 addresses = ["redis-1:6379"]  # a master and its replicas; or the Sentinels, usually with port 26379
@@ -109,7 +109,7 @@ addresses = ["redis-1:6379"]  # a master and its replicas; or the Sentinels, usu
 # password_file = "redis-password"  # mode 0600
 
 [queues]
-driver = "hbase"  # its region servers need the iothub-hbase jar; where it may not be loaded: "redis"
+driver = "hbase"  # its region servers need the iothub-hbase jar; if you cannot install it: "redis"
 
 [state]
 driver = "hbase"
@@ -119,21 +119,21 @@ driver = "hbase"
 
 [hbase]
 thrift = ["hbase-1:9090", "hbase-2:9090"]  # Thrift 1 gateways, framed
-# namespace = "iothub"  # another one for another installation in the same HBase
-# admin_program = "hbase"  # what `iothub hbase create-tables` runs, with our jar on its class path (HBASE_CLASSPATH)
+# namespace = "iothub"  # different for another installation in the same HBase
+# admin_program = "hbase"  # the program for `iothub hbase create-tables`, with the iothub-hbase jar on its class path (HBASE_CLASSPATH)
 
 # The log of session events. The job `compact_events` keeps it short: `iothub job schedule --help`.
 [events]
 driver = "kafka"
 
 # [jobs]
-# at = "02:30"  # UTC; when your timer starts the jobs
+# at = "02:30"  # UTC; the time at which your timer starts the jobs
 
 [kafka]
 brokers = ["kafka-1:9092", "kafka-2:9092", "kafka-3:9092"]
 replication = 3  # copies of every record; not more than there are brokers
-partitions = 16  # decides where a session's events are: never change it
-# topic_prefix = "iothub"  # another one for another installation in the same Kafka
+partitions = 16  # never change it: it determines the partition of each session
+# topic_prefix = "iothub"  # different for another installation in the same Kafka
 """
 
 _URL = "mysql+pymysql://iothub:PASSWORD@sql-1:3306/iothub\n"
@@ -141,7 +141,7 @@ _URL = "mysql+pymysql://iothub:PASSWORD@sql-1:3306/iothub\n"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A place to live in. `config`: the file; `url`: the line of `URL_FILE`, to be edited first, where accounts are on a server."""
+    """A kind of installation. `config`: the file; `url`: the line of `URL_FILE`, to be edited first, with accounts on a server."""
 
     name: str
     config: str

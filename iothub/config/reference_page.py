@@ -1,6 +1,6 @@
-"""The reference page of all settings, made from their declarations: `iothub config show --reference`.
+"""The reference page of all settings, generated from their declarations: `iothub config show --reference`.
 
-Knows no values: the page is the same for every hub. A test holds `docs/reference/configuration.md` equal to it.
+Knows no values: the page is the same for every hub. A test compares `docs/reference/configuration.md` with it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ _INTRODUCTION = """\
 
 This page is generated: `iothub config show --reference > docs/reference/configuration.md`.
 
-A value comes from the first of these that has it:
+The first of these sources that has a value wins:
 
 1. a flag: `iothub serve --set listeners.tcp.port=1884`
 2. the environment: `IOTHUB_LISTENERS__TCP__PORT=1884` (only `IOTHUB_` names that contain `__` are settings)
-3. the file: `iothub.toml` in the data directory, or the one given with `--config`; it begins with `config_version = 1` (assumed when it is not there)
+3. the file: `iothub.toml` in the data directory, or the one given with `--config`; it begins with `config_version = 1` (assumed if missing)
 4. the default
 
-An unknown key stops the start with exit code 2 and names file, line, key and the nearest known key.
-`iothub config check` says the same without starting; `iothub config show --origin` says where each value comes from.
-A listener, or `http`, without a port is off. Without any setting `listeners.tcp` is on, on 127.0.0.1:1883; it stays on
+An unknown key stops the start with exit code 2; the message names file, line, key and the most similar known key.
+`iothub config check` reports the same without starting the hub; `iothub config show --origin` shows the source of each value.
+A listener, or `http`, without a port is off. By default `listeners.tcp` is on, on 127.0.0.1:1883; it stays on
 when other listeners are turned on, until it gets `port = "off"`. Port 0 takes any free port; `hub.json` in the data
-directory and `iothub status` tell which. Without any listener `iothub serve` does not start (exit code 2): nobody could
-connect. A relative file name in the file is relative to the file's folder, elsewhere
+directory and `iothub status` show which. Without any listener `iothub serve` does not start (exit code 2), because no client
+could connect. A relative file name in the file is relative to the file's folder, elsewhere
 to the working directory. Limits of tenants (packet sizes, rates, counts) are quotas, not settings: `iothub quota --help`.
 """
 

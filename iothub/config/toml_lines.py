@@ -1,4 +1,4 @@
-"""On which line of a TOML file a setting stands, for messages only: `tomllib` keeps no positions, and people write these forms.
+"""The line of each setting in a TOML file, for messages only: `tomllib` keeps no positions. Finds the usual ways of writing.
 
 Knows no setting. A list of tables has a name for each of them, too: `queues.choices[2]`, `queues.choices[2].tenants`.
 """

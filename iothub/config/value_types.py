@@ -38,7 +38,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
 _NONE_REMOVED: Mapping[str, str] = {}
-_EXPIRES_WITHIN_REMOVED = "expires_within was removed, since all queues of a tenant are with one driver: choose by tenants, or remove the table"
+_EXPIRES_WITHIN_REMOVED = (
+    "expires_within was removed, because all queues of a tenant use one driver: choose by tenants, or remove the table"
+)
 
 
 class TableError(ValueError):
@@ -109,7 +111,7 @@ def size(least: int, most: int) -> Kind[int]:
 
 
 def choice(*words: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[str]:
-    """One word of a few. `removed`: words that were allowed once, and what to do instead."""
+    """One word of a few. `removed`: words of earlier versions, with what to use instead."""
 
     def read(raw: object) -> str:
         if isinstance(raw, str) and raw in removed:
@@ -122,7 +124,7 @@ def choice(*words: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[str]
 
 
 def choices(*words: str) -> Kind[tuple[str, ...]]:
-    """Some words of a few, at least one."""
+    """A list of words of a few, at least one."""
 
     def read(raw: object) -> tuple[str, ...]:
         chosen = _strings(raw)
@@ -215,7 +217,7 @@ def _read_percent(raw: object) -> int:
 
 
 def queue_choices(*drivers: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[tuple[QueueChoice, ...]]:
-    """Tables that choose a driver for tenants; the first one that fits counts, so each must be able to."""
+    """Tables that choose a driver for tenants; the first match applies, so each table must be able to match."""
 
     def read(raw: object) -> tuple[QueueChoice, ...]:
         if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
@@ -226,7 +228,7 @@ def queue_choices(*drivers: str, removed: Mapping[str, str] = _NONE_REMOVED) -> 
         return read
 
     return Kind(
-        f"tables with driver ({', '.join(drivers)}) and tenants; the last one perhaps with driver alone",
+        f"tables with driver ({', '.join(drivers)}) and tenants; the last one may have driver only",
         read,
         _list_from_text,
         lambda choices: f"[{', '.join(map(_written_choice, choices))}]",
@@ -245,7 +247,7 @@ def _read_queue_choice(
     if isinstance(driver, str) and driver in removed:
         raise TableError(number, f"{driver} was removed: {removed[driver]}", "driver")
     if driver not in drivers:
-        found = "and it has none" if driver is None else f"not {driver!r:.64}"
+        found = "and it is missing" if driver is None else f"not {driver!r:.64}"
         what = f"expected driver to be one of {', '.join(drivers)}, {found}"
         raise TableError(number, what, "driver")
     tenants = _read_tenants(number, table["tenants"]) if "tenants" in table else ()
@@ -254,7 +256,7 @@ def _read_queue_choice(
 
 def _read_tenants(number: int, raw: object) -> tuple[str, ...]:
     if not isinstance(raw, list) or not raw or not all(isinstance(name, str) for name in raw):
-        what = f'expected tenants to be a list of names, such as ["acme", "beta"], or not there: for all tenants; got {raw!r:.64}'
+        what = f'expected tenants to be a list of names, such as ["acme", "beta"], or missing for all tenants; got {raw!r:.64}'
         raise TableError(number, what, "tenants")
     for name in raw:
         if TENANT_NAME.fullmatch(name) is None:
@@ -263,18 +265,18 @@ def _read_tenants(number: int, raw: object) -> tuple[str, ...]:
 
 
 def _require_reached(choices: Sequence[QueueChoice]) -> None:
-    """Raise TableError when the last of these choices is about nothing that the ones before have not taken."""
+    """Raise TableError when the choices before cover every tenant of the last one."""
     *before, choice = choices
     number = len(choices)
     takers = [_taker(before, tenant) for tenant in choice.tenants or ("",)]
     if all(takers):
         tables = [str(taker) for taker in sorted(set(takers))]
-        by = f"table {tables[0]} takes" if len(tables) == 1 else f"tables {', '.join(tables)} take"
-        raise TableError(number, f"it can never be chosen: {by} all that it is about; move it up, or remove it")
+        by = f"table {tables[0]} matches" if len(tables) == 1 else f"tables {', '.join(tables)} match"
+        raise TableError(number, f"it never applies: {by} all its tenants; move it up or remove it")
 
 
 def _taker(before: Sequence[QueueChoice], tenant: str) -> int:
-    """Return the number of the first choice that is about a tenant; 0: none is."""
+    """Return the number of the first choice that matches a tenant; 0: none."""
     return next((number for number, each in enumerate(before, 1) if each.fits(tenant)), 0)
 
 

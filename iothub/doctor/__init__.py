@@ -1,1 +1,1 @@
-"""`iothub doctor`: everything that a hub of this configuration needs, looked at with timing. Nothing here changes a store."""
+"""`iothub doctor`: checks of everything that a hub with this configuration needs, with timing. Changes no store."""

@@ -1,4 +1,4 @@
-"""The accounts database: does it answer, and does its schema fit this program? Of a server `sql` tells more.
+"""The accounts database: does it answer, and does its schema fit this program? `sql` checks the settings of a server.
 
 Knows no table.
 """
@@ -40,7 +40,7 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
                 yield of_probe(_NAME, found, beside=where)
                 return
             yield from _database(store, settings)
-    except ConfigError as error:  # its text says what to do, and not where
+    except ConfigError as error:  # its text says what to do, but not in which file
         yield Finding(_NAME, State.FAIL, str(error), where)
 
 
@@ -51,8 +51,8 @@ def _database(store: AccountStore, settings: Config) -> Iterator[Finding]:
             yield from sql.look(store.engine, SystemClock().wall(), settings.sql.connections)
     told = f"{store.engine.dialect.name}, schema {state.value}"
     if state is SchemaState.FRESH:
-        yield Finding(_NAME, State.FAIL, told, "make the accounts: iothub init", seconds)
+        yield Finding(_NAME, State.FAIL, told, "create the accounts: iothub init", seconds)
     elif state is SchemaState.OLD:
-        yield Finding(_NAME, State.FAIL, told, "bring it up to date: iothub db upgrade", seconds)
+        yield Finding(_NAME, State.FAIL, told, "stop the hub and upgrade the schema: iothub db upgrade", seconds)
     else:
         yield Finding(_NAME, State.OK, told, seconds=seconds)

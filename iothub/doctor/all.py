@@ -1,4 +1,4 @@
-"""Which looks a configuration needs: the parts that it uses, and no others.
+"""The checks for a configuration: of the parts that it uses, and no others.
 
 Knows the parts by name.
 """
@@ -34,7 +34,7 @@ from iothub_services.state.sqlite.store import SCHEMA as STATES
 
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
-    """Before `init` there are no files and no accounts to look at, but servers."""
+    """Return the checks; before `init` there are no files and no accounts, only servers."""
     libraries.load(data_dir, settings)
     chosen = listeners.looks(data_dir, settings)
     chosen.append(accounts.look(data_dir, settings))

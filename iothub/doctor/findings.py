@@ -1,6 +1,6 @@
-"""What a look at one part of a hub's surroundings finds, and how many looks are taken side by side.
+"""The result of a check of one part that the hub needs, and how checks run in parallel.
 
-Knows no part. A look that takes too long is left to itself and reported; one that raises is a finding, too.
+Knows no part. A check that takes too long is abandoned and reported; an exception is a finding, too.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class State(Enum):
-    """How a part is."""
+    """State of a part."""
 
     OK = "ok"
-    WARN = "warn"  # it works; somebody should look at it
+    WARN = "warn"  # it works, but needs attention
     FAIL = "FAIL"  # the hub does not start with it, or refuses work
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. `advice`: what to do; `seconds`: how long the part took to answer, None where nothing was asked."""
+    """One line. `advice`: what to do; `seconds`: how long the part took to answer, None if it was not asked."""
 
     name: str
     state: State
@@ -39,14 +39,14 @@ class Finding:
 
 
 class Look(NamedTuple):
-    """One look: blocking, in a thread of its own. `name` stands for it while it has found nothing."""
+    """One check, which blocks and runs in its own thread. `name` is shown if it finds nothing in time."""
 
     name: str
     take: Callable[[], Iterable[Finding]]
 
 
 def take(looks: Sequence[Look], limit_s: float) -> Iterator[Finding]:
-    """Take all looks side by side and yield what they find, as it comes; after `limit_s` the rest is given up."""
+    """Run all checks in parallel and yield findings as they come; after `limit_s` the remaining ones are abandoned."""
     answers: SimpleQueue[tuple[Look, list[Finding]]] = SimpleQueue()
     for look in looks:
         threading.Thread(target=lambda each=look: answers.put((each, _taken(each))), daemon=True).start()
@@ -60,18 +60,18 @@ def take(looks: Sequence[Look], limit_s: float) -> Iterator[Finding]:
         missing.remove(look)
         yield from findings
     for look in missing:
-        yield Finding(look.name, State.FAIL, f"no answer within {limit_s:g} s", "see whether it hangs", limit_s)
+        yield Finding(look.name, State.FAIL, f"no answer within {limit_s:g} s", "check whether it hangs", limit_s)
 
 
 def of_probe(name: str, found: Probe, state: State = State.FAIL, beside: str = "") -> Finding:
-    """Say what a probe has found. `state`: of a server that is not reached; `beside`: what follows from that."""
+    """Return the finding of a probe. `state`: for a server that is not reached; `beside`: the consequence."""
     if found.is_reached:
         return Finding(name, State.OK, found.words, seconds=found.seconds)
     return Finding(name, state, found.words, f"{found.advice}; {beside}" if beside else str(found.advice))
 
 
 def unless_away(look: Look) -> Look:
-    """A look at what a server holds, where another look tells whether the server answers: one that is away is told as one failure."""
+    """A check of a server's content. If the server does not answer, this is only a warning: another check reports the failure."""
 
     def taken() -> Iterator[Finding]:
         try:
@@ -79,13 +79,13 @@ def unless_away(look: Look) -> Look:
         except BackendError as error:
             if not error.retryable:
                 raise
-            yield Finding(look.name, State.WARN, f"not known: {error}", "look again when that answers")
+            yield Finding(look.name, State.WARN, f"not checked: {error}", "run iothub doctor again when it answers")
 
     return Look(look.name, taken)
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """Return what a call returns, and its seconds."""
+    """Return the result of a call and its duration in seconds."""
     began = time.perf_counter()
     return call(), time.perf_counter() - began
 
@@ -97,6 +97,6 @@ def _taken(look: Look) -> list[Finding]:
         findings.extend(look.take())  # what was found before an error stays
     except IotHubError as error:
         findings.append(Finding(look.name, State.FAIL, str(error), seconds=time.perf_counter() - began))
-    except Exception as error:  # edge: a defect of one look must not hide what the others find
+    except Exception as error:  # edge: a defect of one check must not hide the findings of the others
         findings.append(Finding(look.name, State.FAIL, f"defect: {error!r}", "please report it"))
     return findings

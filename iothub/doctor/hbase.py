@@ -1,6 +1,6 @@
-"""HBase: each gateway's answer, our tables, a read, and whether the queue coprocessor is loaded.
+"""HBase: each gateway's answer, the hub's tables, a read, and whether the queue coprocessor is loaded.
 
-Knows tables and calls; rows are read where nobody is, nothing is written.
+Knows tables and calls; reads a row key that no data has, and writes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def looks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Look]:
 
 
 def _gateway(gateway: Endpoint, settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]:
-    """A question that reaches the master, and a read that reaches a region server. One of several gateways may be away."""
+    """Ask something that reaches the master, and read from a region server. With several gateways, one that is down is a warning."""
     name = f"HBase gateway {gateway}"
     with from_settings.direct_caller(replace(settings, thrift=(gateway,))) as caller:
         found = probe(caller)
@@ -68,11 +68,11 @@ def _tables(settings: HBase, wanted: Sequence[TableLayout]) -> Iterator[Finding]
 def _table(status: TableStatus) -> Finding:
     name = f"HBase table {status.name}"
     if status.state is TableState.MISSING:
-        return Finding(name, State.FAIL, "is missing", CREATE_TABLES)
+        return Finding(name, State.FAIL, "does not exist", CREATE_TABLES)
     if problems := told_problems(status):
         advice = "alter or drop it in HBase's shell, or choose another hbase.namespace"
         return Finding(name, State.FAIL, "; ".join(problems), advice)
-    return Finding(name, State.OK, f"as it should be, {status.regions} regions")
+    return Finding(name, State.OK, f"layout is correct, {status.regions} regions")
 
 
 def _coprocessor(caller: Caller, table: bytes) -> Finding:
@@ -82,4 +82,6 @@ def _coprocessor(caller: Caller, table: bytes) -> Finding:
     row, seconds = timed(lambda: caller.call(get))
     if row is not None and hbase_requests.DUE in row.cells:
         return Finding(name, State.OK, "answers", seconds=seconds)
-    return Finding(name, State.FAIL, f"{table.decode()} answers without it", COPROCESSOR_MISSING, seconds)
+    return Finding(
+        name, State.FAIL, f"table {table.decode()} answers, but without the coprocessor", COPROCESSOR_MISSING, seconds
+    )

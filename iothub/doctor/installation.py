@@ -1,6 +1,6 @@
-"""Whose the stores are: those of these accounts, or those of others.
+"""Whether the stores belong to these accounts or to another installation.
 
-Knows no store: `iothub.hub.installation` asks them. Nothing is taken here, that is the hub's.
+Knows no store: `iothub.hub.installation` asks them. Claims nothing; only the hub does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     installation = installation_of(settings, data_dir)
     installation.check_directory(data_dir)
-    yield Finding(_NAME, State.OK, f"{installation.id}, the accounts and the files beside them")
+    yield Finding(_NAME, State.OK, f"{installation.id}: accounts and files match")
 
 
 def _tables(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def _queues(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
 
 
 def _topics(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
-    """Topics of others are no matter to a hub that has nothing in Kafka, until somebody makes a stream."""
+    """Topics of another installation matter only to a hub that has something in Kafka, or when a stream is created."""
     name = f"{_NAME}, Kafka"
     require_extra("kafka.brokers", "kafka", "kafka", "crc32c")
     try:
@@ -63,9 +63,9 @@ def _topics(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     except ConflictError as error:
         if streams.need_kafka(data_dir, settings):
             raise
-        yield Finding(name, State.WARN, str(error), "no stream can be made until then")
+        yield Finding(name, State.WARN, str(error), "until then no stream can be created")
 
 
 def _seen(name: str, owned: Owned) -> Finding:
     _, seconds = timed(owned.check)
-    return Finding(name, State.OK, "its stores are those of these accounts, or nobody's yet", seconds=seconds)
+    return Finding(name, State.OK, "its stores belong to these accounts or to nobody yet", seconds=seconds)

@@ -1,6 +1,6 @@
 """The Kafka cluster of session log and streams: each broker's port, the cluster itself, the topics of the log.
 
-Knows these topics and no event. Nothing is made: that is the hub's.
+Knows these topics and no event. Creates nothing; only the hub does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = "Kafka"
 
 
 def looks(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> list[Look]:
-    """`has_log`: the session log is there; else only streams are. `is_needed`: whether the hub has anything there; it may block."""
+    """`has_log`: Kafka has the session log; else only streams. `is_needed`: whether the hub uses Kafka at all; it may block."""
     return [
         *(Look(f"Kafka broker {each}", partial(_broker, each, settings)) for each in settings.brokers),
         Look(_NAME, lambda: _cluster(settings, has_log=has_log, is_needed=is_needed)),
@@ -31,7 +31,7 @@ def looks(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> l
 
 
 def _broker(broker: Endpoint, settings: Kafka) -> Iterator[Finding]:
-    """A broker that is not there is no failure of the cluster."""
+    """A broker that does not answer is a warning: the cluster may work without it."""
     name = f"Kafka broker {broker}"
     try:
         connection, seconds = timed(lambda: socket.create_connection(broker, settings.timeout_s))
@@ -69,12 +69,12 @@ def _cluster(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -
 
 def _answer(told: str, brokers: int, copies: int, seconds: float) -> Finding:
     if brokers < copies:
-        what = f"{told}; {brokers} of the {copies} brokers that kafka.replication asks for"
+        what = f"{told}; {brokers} of the {copies} brokers that kafka.replication needs"
         return Finding(
             _NAME,
             State.WARN,
             what,
-            "start more brokers: no topic can be made until then; or lower kafka.replication",
+            "start more brokers or lower kafka.replication; until then no topic can be created",
             seconds,
         )
     return Finding(_NAME, State.OK, told, seconds=seconds)

@@ -1,7 +1,6 @@
-"""The client libraries of the servers that are looked at, imported before the looks are taken.
+"""Imports the client libraries of the servers before the checks run.
 
-Several looks need one library. Some of these consist of modules that import each other in circles; where two threads begin at different ends, one of
-them is refused with a deadlock.
+Several checks need one library, and some libraries have circular imports: if two threads import them at the same time, Python reports a deadlock.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ REDIS = ("iothub_services.redis.from_settings", "iothub_services.queues.redis.st
 
 
 def load(data_dir: DataDir, settings: Config) -> None:
-    """Import what these settings need and is installed; what is not, a look tells."""
+    """Import what these settings need and is installed; a check reports what is not."""
     modules = (KAFKA if settings.kafka.brokers else ()) + (REDIS if settings.redis.addresses else ())
     for name in modules:
         with suppress(ImportError):

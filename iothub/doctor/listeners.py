@@ -1,4 +1,4 @@
-"""The hub's own doors: are its ports free, or is it the hub that listens there; do certificates and keys fit, and how long?
+"""The hub's listeners: are the ports free or used by the hub itself, do certificates and keys match, and when do they expire?
 
 Knows no connection.
 """
@@ -23,7 +23,7 @@ _DAY_S = 86400.0
 
 
 def looks(data_dir: DataDir, settings: Config) -> list[Look]:
-    """One for each port that is set, one for the files that the configuration names, one for each certificate."""
+    """One check for each port, one for the files that the configuration names, one for each certificate."""
     ours = data_dir.read_hub() if data_dir.holder() is not None else None
     return [
         Look("configuration", lambda: _files(settings)),
@@ -40,25 +40,25 @@ def _files(settings: Config) -> Iterator[Finding]:
     for warning in warnings:
         yield Finding("configuration", State.WARN, warning)
     if not warnings:
-        yield Finding("configuration", State.OK, "valid, and the files that it names can be used")
+        yield Finding("configuration", State.OK, "valid, and its files can be used")
 
 
 def _ports(settings: Config) -> Iterator[tuple[str, str, int]]:
     listeners = settings.listeners
-    doors = {
+    addresses = {
         "listener tcp": (listeners.tcp.bind, listeners.tcp.port),
         "listener tls": (listeners.tls.bind, listeners.tls.port),
         "listener ws": (listeners.ws.bind, listeners.ws.port),
         "listener wss": (listeners.wss.bind, listeners.wss.port),
         "http": (settings.http.bind, settings.http.port),
     }
-    for name, (bind, port) in doors.items():
+    for name, (bind, port) in addresses.items():
         if port:
             yield name, bind, port
 
 
 def _port(name: str, bind: str, port: int, ours: Mapping[str, object]) -> Iterator[Finding]:
-    """Bind as the hub would. `ours`: what the running hub noted about itself."""
+    """Bind as the hub would. `ours`: what the running hub wrote in `hub.json`."""
     where = f"{bind} port {port}"
     if ours.get(name.removeprefix("listener ")) == f"{bind}:{port}":
         yield Finding(name, State.OK, f"{where}: the running hub listens there")
@@ -76,23 +76,23 @@ def _port(name: str, bind: str, port: int, ours: Mapping[str, object]) -> Iterat
 
 def _advice(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"end the program that uses it (`ss -ltnp sport = :{port}`), or choose another port"
+        return f"stop the program that uses it (`ss -ltnp sport = :{port}`) or choose another port"
     if error.errno == errno.EACCES:
-        return "ports below 1024 need a right: CAP_NET_BIND_SERVICE, or choose another port"
-    return "choose an address of this machine"
+        return "ports below 1024 need the capability CAP_NET_BIND_SERVICE; grant it or choose another port"
+    return "set an address of this machine"
 
 
 def certificate(name: str, file: Path, settings: Config, now: float) -> Iterator[Finding]:
-    """How long a listener's certificate is good."""
+    """Check how long a listener's certificate is valid."""
     shown = f"certificate {name}"
     try:
         left_s = probes.certificate_end(file) - now
     except (OSError, ValueError) as error:
-        yield Finding(shown, State.FAIL, f"{file}: {error}", "name a PEM file with the server's certificate")
+        yield Finding(shown, State.FAIL, f"{file}: {error}", "set a PEM file with the server's certificate")
         return
     if left_s <= 0:
-        yield Finding(shown, State.FAIL, f"{file}: ended {-left_s / _DAY_S:.0f} days ago", "renew it")
+        yield Finding(shown, State.FAIL, f"{file}: expired {-left_s / _DAY_S:.0f} days ago", "renew it")
     elif left_s < settings.alarms.cert_expiry_s:
-        yield Finding(shown, State.WARN, f"{file}: ends in {left_s / _DAY_S:.0f} days", "renew it")
+        yield Finding(shown, State.WARN, f"{file}: expires in {left_s / _DAY_S:.0f} days", "renew it")
     else:
-        yield Finding(shown, State.OK, f"{file}: good for {left_s / _DAY_S:.0f} days")
+        yield Finding(shown, State.OK, f"{file}: valid for {left_s / _DAY_S:.0f} days")

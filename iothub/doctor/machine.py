@@ -1,4 +1,4 @@
-"""What the machine offers: the data directory and its files, room and speed of its disk, the clock, the pepper.
+"""The machine: the data directory and its files, free space and speed of its disk, the clock, the pepper.
 
 Knows names of files and no table. The files of a running hub are opened read-only.
 """
@@ -43,7 +43,7 @@ def looks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> lis
 
 
 def looks_before(data_dir: DataDir) -> list[Look]:
-    """What can be looked at while there is a configuration alone."""
+    """The checks that are possible with a configuration only."""
     return [
         Look(_DIRECTORY, lambda: _directory_before(data_dir)),
         Look("disk sync", lambda: _sync(data_dir.path)),
@@ -53,8 +53,8 @@ def looks_before(data_dir: DataDir) -> list[Look]:
 
 def _directory_before(data_dir: DataDir) -> Iterator[Finding]:
     data_dir.require_writable()
-    told = f"{data_dir.path}: a configuration, and no hub yet"
-    yield Finding(_DIRECTORY, State.FAIL, told, "as soon as the accounts answer: iothub init")
+    told = f"{data_dir.path}: has a configuration, but is not initialised"
+    yield Finding(_DIRECTORY, State.FAIL, told, "when the accounts answer, run: iothub init")
 
 
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
@@ -65,20 +65,28 @@ def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     told = f"{path}: {format_size_roughly(free)} free"
     if free < settings.alarms.disk_free:
         wanted = format_size(settings.alarms.disk_free)
-        yield Finding(name, State.WARN, told, f"free some space: below {wanted} there is an alarm (alarms.disk_free)")
+        yield Finding(
+            name, State.WARN, told, f"free some disk space; the hub raises an alarm below {wanted} (alarms.disk_free)"
+        )
     else:
         yield Finding(name, State.OK, told)
     holder = data_dir.holder()
-    yield Finding("hub", State.OK, f"runs: {holder}" if holder is not None else "none runs on this data directory")
+    yield Finding("hub", State.OK, f"running: {holder}" if holder is not None else "not running on this data directory")
 
 
 def _sync(path: Path) -> Iterator[Finding]:
-    """What every acknowledgement of a durable message waits for, where the stores are files."""
+    """Measure a disk sync, which every acknowledgement of a durable message waits for, if the stores are files."""
     took = [_one_sync(path) for _ in range(_SYNCS)]
     median = statistics.median(took)
-    told = f"{_SYNCED_BYTES} bytes, the median of {_SYNCS}; the longest took {max(took) * 1000:.1f} ms"
+    told = f"{_SYNCED_BYTES} bytes, median of {_SYNCS}; the slowest took {max(took) * 1000:.1f} ms"
     if median > SLOW_SYNC_S:
-        yield Finding("disk sync", State.WARN, told, "expect few durable messages a second on this disk", median)
+        yield Finding(
+            "disk sync",
+            State.WARN,
+            told,
+            "use a faster disk; this one allows only few durable messages per second",
+            median,
+        )
     else:
         yield Finding("disk sync", State.OK, told, seconds=median)
 
@@ -94,19 +102,25 @@ def _one_sync(path: Path) -> float:
 
 
 def clock(last_beat: float | None, now: float, is_synchronised: Callable[[], bool | None]) -> Iterator[Finding]:
-    """Expiry and bans go by the wall clock, message ids and events carry it."""
+    """Expiry and bans use the wall clock, and message ids and events contain it."""
     if last_beat is not None and last_beat > now + _AHEAD_S:
         behind = last_beat - now
-        yield Finding("clock", State.WARN, f"{behind:.0f} s behind the last life sign of a hub here", "set the clock")
+        yield Finding(
+            "clock", State.WARN, f"{behind:.0f} s behind the time at which a hub last ran here", "set the clock"
+        )
         return
-    told = {True: "synchronised", False: "not synchronised with a time server", None: "the system does not say"}
+    told = {
+        True: "synchronised",
+        False: "not synchronised with a time server",
+        None: "the system does not say whether it is synchronised",
+    }
     answer = is_synchronised()
-    advice = "run a time service (chrony, systemd-timesyncd)" if answer is False else ""
+    advice = "start a time service (chrony, systemd-timesyncd)" if answer is False else ""
     yield Finding("clock", State.WARN if answer is False else State.OK, told[answer], advice)
 
 
 def _is_clock_synchronised() -> bool | None:
-    """Ask the kernel; None where it does not say."""
+    """Ask the kernel; None if it does not say."""
     try:
         answer = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     except (AttributeError, OSError):
@@ -116,12 +130,14 @@ def _is_clock_synchronised() -> bool | None:
 
 def _pepper(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     data_dir.pepper(settings.auth.pepper_file)
-    yield Finding("pepper", State.OK, f"{settings.auth.pepper_file or data_dir.pepper_file}: readable by the hub alone")
+    yield Finding(
+        "pepper", State.OK, f"{settings.auth.pepper_file or data_dir.pepper_file}: readable by its owner only"
+    )
 
 
 def _file(path: Path, known: int) -> Iterator[Finding]:
     if not path.exists():
-        yield Finding(path.name, State.OK, "not there yet: the first `iothub serve` makes it")
+        yield Finding(path.name, State.OK, "does not exist yet: the first `iothub serve` creates it")
         return
     try:
         seen, seconds = timed(partial(look, path))
@@ -141,7 +157,7 @@ def _file(path: Path, known: int) -> Iterator[Finding]:
 
 
 def format_size_roughly(size_bytes: int) -> str:
-    """Write bytes for a person who wants no digits that do not matter."""
+    """Write a number of bytes with one decimal."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"

@@ -1,6 +1,6 @@
-"""The choices of queue drivers by tenant: is there a tenant of each name?
+"""The choices of queue drivers by tenant: does each named tenant exist?
 
-Knows no queue. One that does not exist is no failure: it may be created later.
+Knows no queue. A missing tenant is a warning: it may be created later.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
         with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
             missing, seconds = timed(lambda: tenants.missing(store, named))
     except BackendError as error:  # whether the accounts answer is another look
-        yield Finding(_NAME, State.WARN, f"not known: {error}", "look again when the accounts answer")
+        yield Finding(_NAME, State.WARN, f"not checked: {error}", "run iothub doctor again when the accounts answer")
         return
     for name in missing:
         yield Finding(
             _NAME,
             State.WARN,
             f"table {named[name]} is for tenant {name}, which does not exist",
-            f"correct the name, or make it: iothub tenant create {name}",
+            f"correct the name, or create the tenant: iothub tenant create {name}",
             seconds,
         )
     if not missing:
-        yield Finding(_NAME, State.OK, f"every tenant that they name exists: {', '.join(named)}", seconds=seconds)
+        yield Finding(_NAME, State.OK, f"all named tenants exist: {', '.join(named)}", seconds=seconds)

@@ -1,6 +1,6 @@
-"""The quota ledger: do the hubs of this installation share the limits now, and how many are they?
+"""The quota ledger: do the hubs of this installation share the limits now, and how many hubs are there?
 
-Knows no limit and no count; nothing is written. Whether Redis answers at all is another look.
+Knows no limit and no count; writes nothing. Another check says whether Redis answers at all.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
 
 def _finding(found: overview.Overview, seconds: float) -> Finding:
     if found.settling_ms:
-        text = "hubs declare what they have, nothing more is granted"
+        text = "initialising: the Redis ledger is empty; hubs report current usage; no new grants until done"
         return Finding(_NAME, State.WARN, text, f"wait {found.settling_ms / 1000:.1f} s", seconds)
     if not found.hubs:
-        text = "no hub has been there" if found.is_empty else "no hub holds a lease"
+        text = "no hub has used it yet" if found.is_empty else "no hub holds a lease"
         return Finding(_NAME, State.OK, text, seconds=seconds)
     numbers = ", ".join(sorted((place.partition("-")[0] for place in found.places), key=int))
     return Finding(_NAME, State.OK, f"the limits are shared by the hubs with node.number {numbers}", seconds=seconds)

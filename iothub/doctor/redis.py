@@ -1,6 +1,6 @@
-"""Redis: whether it answers, how fast, which version, and what of its own settings speaks against us.
+"""Redis: whether it answers, how fast, which version, and whether its settings suit the hub.
 
-Knows no key: nothing is written.
+Knows no key; writes nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from iothub.hub.drivers import require_extra
 from iothub_services.redis.calls import command
 
 _NAME = "Redis"
-_WITHOUT_LEDGER = "until then hubs refuse whoever needs more of a limit than they were granted (quota.ledger)"
-_WITHOUT_CACHE = "until then the cache there is by-passed"
+_WITHOUT_LEDGER = "until then each hub refuses what exceeds its last share of the limits (quota.ledger)"
+_WITHOUT_CACHE = "until then the hub works without this cache"
 _OLDEST = (6, 2)
 _ASKED = 5  # the fastest of so many counts: the first ones are colder
 _SLOW_S = 0.01
@@ -23,7 +23,7 @@ _LOSSLESS = "noeviction"
 
 
 def looks(settings: Redis, *, has_ledger: bool = False) -> list[Look]:
-    """`has_ledger`: the quota ledger is there, without which new connections are refused; a cache is by-passed."""
+    """`has_ledger`: Redis has the quota ledger, without which new connections may be refused; without a cache the hub only gets slower."""
     return [Look(_NAME, lambda: _look(settings, has_ledger=has_ledger))]
 
 
@@ -48,7 +48,7 @@ def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
 
 
 def _facts(answers: Sequence[object]) -> dict[str, str]:
-    """Read the lines of INFO. A user who may not ask for them is told nothing."""
+    """Read the lines of INFO; empty for a user without the right to it."""
     facts: dict[str, str] = {}
     for answer in answers:
         if isinstance(answer, bytes):
@@ -60,34 +60,36 @@ def _facts(answers: Sequence[object]) -> dict[str, str]:
 def _answer(facts: Mapping[str, str], seconds: float) -> Finding:
     version = facts.get("redis_version")
     if version is None:
-        return Finding(_NAME, State.OK, "answers; its user may not ask for its version and settings", seconds=seconds)
+        return Finding(
+            _NAME, State.OK, "answers; its user has no right to read its version and settings", seconds=seconds
+        )
     text = f"version {version}, {facts.get('used_memory_human', '?')} in use"
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
-        return Finding(_NAME, State.WARN, text, "upgrade it: 6.2 or newer is tested", seconds)
+        return Finding(_NAME, State.WARN, text, "upgrade it to 6.2 or newer; older ones are not tested", seconds)
     if seconds > _SLOW_S:
-        return Finding(_NAME, State.WARN, text, "look at the way to it: an answer should take less than 10 ms", seconds)
+        return Finding(_NAME, State.WARN, text, "check the network; an answer should take less than 10 ms", seconds)
     return Finding(_NAME, State.OK, text, seconds=seconds)
 
 
 def _remarks(facts: Mapping[str, str]) -> Iterator[Finding]:
-    """What its own settings mean for what we keep there."""
+    """Check its settings for persistence and memory."""
     if not facts:
         return
     if facts.get("aof_enabled") == "0":
         yield Finding(
             "Redis persistence",
             State.WARN,
-            "appendonly is off: a restart forgets what is there",
-            "set appendonly yes, unless only the cache is on it",
+            "appendonly is off: a restart loses its content",
+            "set appendonly yes, unless Redis holds only the cache",
         )
     else:
         yield Finding("Redis persistence", State.OK, "appendonly is on")
     policy, most = facts.get("maxmemory_policy", "?"), facts.get("maxmemory", "0")
     if most == "0":
-        advice = "set maxmemory, so that the machine never runs out of memory"
+        advice = "set maxmemory, so that the machine does not run out of memory"
         yield Finding("Redis memory", State.WARN, f"maxmemory is not set, policy {policy}", advice)
     elif policy != _LOSSLESS and not policy.startswith("volatile"):
-        advice = "set maxmemory-policy volatile-lru (or noeviction), unless only the cache is on it"
+        advice = "set maxmemory-policy volatile-lru (or noeviction), unless Redis holds only the cache"
         yield Finding("Redis memory", State.WARN, f"policy {policy} removes keys that do not expire", advice)
     else:
         yield Finding("Redis memory", State.OK, f"at most {facts.get('maxmemory_human', most)}, policy {policy}")

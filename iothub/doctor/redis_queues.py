@@ -1,6 +1,6 @@
-"""Queues on Redis: does the server keep what it is given, as the hub wants it?
+"""Queues in Redis: does the server store messages as durably as the hub needs?
 
-Knows no key: nothing is written. Whether Redis answers at all is another look.
+Knows no key; writes nothing. Another check says whether Redis answers at all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub.hub.drivers import redis_queues
 
 _NAME = "Redis queues"
-_UNTIL_THEN = "until then the hub stores nothing there"
+_UNTIL_THEN = "until then the hub stores no messages there"
 _KEPT = {
-    "disk": "what is acknowledged is on the disk",
-    "memory": 'what is acknowledged is in memory alone (queues.redis_durability = "memory")',
+    "disk": "acknowledged messages are on disk",
+    "memory": 'acknowledged messages are in memory only (queues.redis_durability = "memory")',
 }
 
 
@@ -37,7 +37,7 @@ def _look(settings: Config) -> Iterator[Finding]:
         try:
             _, seconds = timed(queues.require_kept)
         except BackendError as error:
-            yield Finding(_NAME, State.FAIL, error.fact, f"set it in redis.conf and by CONFIG SET; {_UNTIL_THEN}")
+            yield Finding(_NAME, State.FAIL, error.fact, f"set it in redis.conf and with CONFIG SET; {_UNTIL_THEN}")
             return
     state = State.OK if durability == "disk" else State.WARN
     yield Finding(_NAME, state, _KEPT[durability], seconds=seconds)

@@ -1,6 +1,6 @@
-"""What the running hub says of itself: whether it is ready, and each of its alarms with what to do.
+"""The running hub: whether it is ready, and each of its alarms with the remedy.
 
-Knows no way to the hub: `iothub status` asks it, and what it found is given here.
+Does not ask the hub itself: gets the facts of `iothub status`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ def _readiness(facts: Mapping[str, object]) -> Finding:
     reasons, state = facts.get("reasons"), facts["state"]
     why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
     if state == "starting":
-        return Finding(NAME, State.WARN, f"starting: {why}", "it goes on by itself; the other lines say what is away")
+        return Finding(
+            NAME,
+            State.WARN,
+            f"starting: {why}",
+            "the hub continues by itself; the other lines show what does not answer",
+        )
     if facts.get("ready"):
         is_whole = state == "running"
-        told = "ready" if is_whole else f"ready, but it takes no commands: {facts.get('problem')}"
+        told = "ready" if is_whole else f"ready, but does not answer commands: {facts.get('problem')}"
         return Finding(NAME, State.OK if is_whole else State.WARN, told)
     if why:
-        return Finding(NAME, State.FAIL, f"not ready: {why}", "see the alarms, and its log")
-    return Finding(NAME, State.FAIL, f"does not answer: {facts.get('problem')}", "see its log")
+        return Finding(NAME, State.FAIL, f"not ready: {why}", "check the alarms and its log")
+    return Finding(NAME, State.FAIL, f"does not answer: {facts.get('problem')}", "check its log")

@@ -1,6 +1,6 @@
-"""A SQL server of accounts: which one, how fast it answers, and what of its settings speaks against us.
+"""The SQL server of the accounts: version, response time, and whether its settings suit the hub.
 
-Knows no table: nothing is written. That it answers at all, and that the schema fits, is `accounts`' business.
+Knows no table; writes nothing. `accounts` checks that it answers and that the schema fits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FACTS = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a server says of itself. `is_durable`: a commit is on its disk when it is answered."""
+    """Facts from the server. `is_durable`: a commit is on its disk before it is answered."""
 
     kind: str
     version: str
@@ -44,7 +44,7 @@ class Facts:
 
 
 def look(engine: Engine, now_s: float, connections: int) -> Iterator[Finding]:
-    """`now_s`: the time here; `connections`: how many one hub may open."""
+    """`now_s`: the local time; `connections`: maximum number that one hub opens."""
     with engine.connect() as connection:
         connection.execute(text("SELECT 1"))
         seconds = min(timed(lambda: connection.execute(text("SELECT 1")))[1] for _ in range(_ASKED))
@@ -71,30 +71,32 @@ def _read(connection: Connection) -> Facts:
 def _answer(facts: Facts, seconds: float) -> Finding:
     told = f"{facts.kind} {facts.version}, {facts.used_connections} of {facts.most_connections} connections in use"
     if seconds > _SLOW_S:
-        return Finding(_NAME, State.WARN, f"{told}: slow", "look at the network and at its load", seconds)
+        return Finding(_NAME, State.WARN, f"{told}: slow", "check the network and the server's load", seconds)
     return Finding(_NAME, State.OK, told, seconds=seconds)
 
 
 def remarks(facts: Facts, now_s: float, connections: int) -> Iterator[Finding]:
-    """Say what speaks against these facts."""
+    """Return what is wrong with these facts."""
     oldest = _OLDEST.get(facts.kind, (0, 0))
     if _numbers(facts.version) < oldest:
         wanted = ".".join(map(str, oldest))
-        yield _warning(f"version {facts.version} is older than {wanted}", "upgrade it: nobody has tried the hub on it")
+        yield _warning(f"version {facts.version} is older than {wanted}", "upgrade it; the hub is not tested with it")
     if not facts.encoding.lower().startswith("utf8") or facts.encoding.lower() == "utf8mb3":
         yield _warning(
-            f"the database's character set is {facts.encoding}", "make the database with utf8mb4 (PostgreSQL: UTF8)"
+            f"the database's character set is {facts.encoding}", "create the database with utf8mb4 (PostgreSQL: UTF8)"
         )
     if facts.used_connections + connections > _HEADROOM * facts.most_connections:
         yield _warning(
-            f"{facts.used_connections} of {facts.most_connections} connections are in use, and a hub may open {connections}",
+            f"{facts.used_connections} of {facts.most_connections} connections are in use, and one hub opens up to {connections}",
             "raise max_connections, or lower sql.connections",
         )
     if abs(facts.clock_s - now_s) > _CLOCK_S:
-        yield _warning(f"its clock differs from the one here by {abs(facts.clock_s - now_s):.0f} s", "set both by NTP")
+        yield _warning(
+            f"its clock differs from the local one by {abs(facts.clock_s - now_s):.0f} s", "synchronise both with NTP"
+        )
     if not facts.is_durable:
         setting = "fsync = on" if facts.kind == "postgresql" else "innodb_flush_log_at_trx_commit = 1"
-        yield _warning("a crash of its machine may take commits with it", f"set {setting}")
+        yield _warning("a crash of its machine may lose commits", f"set {setting}")
 
 
 def _warning(what: str, advice: str) -> Finding:

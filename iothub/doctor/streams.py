@@ -1,6 +1,6 @@
-"""The streams: does Kafka have the topic of each, where there are any?
+"""The streams: does Kafka have the topic of each?
 
-Knows no message. Nothing is made: that is the hub's.
+Knows no message. Creates nothing; only the hub does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def look(data_dir: DataDir, settings: Config) -> Look:
 def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     found = known(data_dir, settings)
     if not found:
-        yield Finding(_NAME, State.OK, "there are none")
+        yield Finding(_NAME, State.OK, "there are no streams")
         return
     require_extra("streams", "kafka", "kafka", "crc32c")
     missing, seconds = timed(lambda: _missing(settings, found))
@@ -37,11 +37,11 @@ def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
             _NAME,
             State.WARN,
             f"Kafka has no topic {missing[0]}" + (f", and {len(missing) - 1} more are missing" if missing[1:] else ""),
-            "the hub makes a topic with its first message; look who has deleted it",
+            "the hub creates it with the next message; find out who deleted it",
             seconds,
         )
     else:
-        yield Finding(_NAME, State.OK, f"{len(found)}, and Kafka has the topic of each", seconds=seconds)
+        yield Finding(_NAME, State.OK, f"{len(found)}, Kafka has all their topics", seconds=seconds)
 
 
 def known(data_dir: DataDir, settings: Config) -> list[Stream]:
@@ -51,7 +51,7 @@ def known(data_dir: DataDir, settings: Config) -> list[Stream]:
 
 
 def need_kafka(data_dir: DataDir, settings: Config) -> bool:
-    """Whether a hub refuses work, or does not start, while Kafka is away. Where the accounts do not tell, it may."""
+    """Whether a hub refuses work or does not start without Kafka. True if the accounts do not answer."""
     if settings.events.driver == "kafka":
         return True
     try:

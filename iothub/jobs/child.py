@@ -1,7 +1,7 @@
-"""The process of one run: started in a process group of its own, heard line by line, and ended with its group.
+"""The process of one run: started in its own process group, read line by line, and ended with its group.
 
-Knows no job and no history. Should this process be killed, the child sees the end of its standard input and ends itself (`--lifeline` of
-`iothub_spark`); Spark's Java ends with the Python that started it, and Spark's Python workers end with their Java.
+Knows no job and no history. If this process is killed, the child sees the end of its standard input and exits (`--lifeline` of
+`iothub_spark`); Spark's Java exits with the Python that started it, and Spark's Python workers exit with their Java.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class Child:
         for source in (self._process.stdout, self._process.stderr):
             assert source is not None  # noqa: S101  piped
             self._selector.register(source, selectors.EVENT_READ, data=source)
-        self.is_over = False  # it has ended, and what it said was heard
+        self.is_over = False  # it has ended, and all its output was read
 
     @property
     def code(self) -> int | None:
         """Its exit code, negative for a signal; None: it has not ended."""
         return self._process.poll()
 
-    def hear(self, timeout_s: float) -> list[Said]:
-        """Wait for output, at most so long, and return what it says."""
+    def read(self, timeout_s: float) -> list[Said]:
+        """Wait up to `timeout_s` for output and return its reports."""
         has_ended = self.code is not None  # asked first: what it wrote before its end is read below
         ready = self._ready(0.0 if has_ended else timeout_s)
         self.is_over = has_ended and not ready  # its Java may hold the pipes open a little longer
         return [said for pipe in ready for said in self._read(pipe)]
 
     def end(self, grace_s: float = GRACE_S) -> None:
-        """End it and its process group: politely for `grace_s`, then not."""
+        """End it and its process group: with SIGTERM, after `grace_s` with SIGKILL."""
         deadline = time.monotonic() + grace_s
         try:
             self._signal(signal.SIGTERM)
@@ -83,7 +83,7 @@ class Child:
                     each.close()
 
     def _signal(self, number: int) -> bool:
-        """Send a signal to the group; False: there is none any more."""
+        """Send a signal to the group; False: the group is gone."""
         try:
             os.killpg(self._process.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -91,7 +91,7 @@ class Child:
         return True
 
     def _kill(self) -> None:
-        """Kill what is left of the group. One that has ended but that nobody waits for, as in some containers, counts for a second at most."""
+        """Kill the rest of the group. A zombie that nobody reaps, as in some containers, is waited for a second at most."""
         for _ in range(_KILLS):
             is_left = self._signal(signal.SIGKILL)
             self._process.wait()
@@ -112,7 +112,7 @@ class Child:
         return []
 
     def _said(self, octets: bytes) -> list[Said]:
-        """Return what the lines say that are whole now; what says nothing goes to the log, as a line does that is too long."""
+        """Return the reports of all complete lines; other lines, and those that are too long, go to the log."""
         *lines, self._begun = (self._begun + octets).split(b"\n")
         if not octets or len(self._begun) > LINE_LIMIT_BYTES:
             lines.append(self._begun)

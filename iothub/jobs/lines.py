@@ -1,6 +1,6 @@
-"""What a job's process says on its standard output, one JSON object per line, read into values.
+"""The reports of a job's process on its standard output, one JSON object per line, read into values.
 
-Knows no process. A line that is none of these is nobody's answer: it goes to the run's log.
+Knows no process. Any other line belongs to the run's log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LINE_LIMIT_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How far a stage is. `of` 0: nobody knows how much there is."""
+    """Progress of a stage. `of` 0: the total is unknown."""
 
     name: str
     done: int
@@ -24,21 +24,21 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that a person should read."""
+    """A message for a person."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is done."""
+    """The job succeeded."""
 
     figures: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It is not. `kind`: conflict, unavailable, corrupt, config or died."""
+    """The job failed. `kind`: conflict, unavailable, corrupt, config or died."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ Said = Stage | Note | Done | Failed
 
 
 def read_line(line: bytes) -> Said | None:
-    """Return what a line says; None: it is not one of the job's."""
+    """Return what a line reports; None: it is no report."""
     if not line.startswith(b"{") or len(line) > LINE_LIMIT_BYTES:
         return None
     try:
@@ -71,7 +71,7 @@ def read_line(line: bytes) -> Said | None:
 
 
 def as_object(said: Said) -> dict[str, object]:
-    """Return the JSON object of a line, as it was or as it would have been."""
+    """Return the JSON object of a report."""
     if isinstance(said, Stage):
         return {"event": "stage", "name": said.name, "done": said.done, "of": said.of, "unit": said.unit}
     if isinstance(said, Note):

@@ -1,6 +1,6 @@
-"""Where runs keep things in a data directory: a log of each of the last runs, and a folder of its own for the one under way.
+"""The files of runs in a data directory: a log of each of the last runs, and a temporary folder for the current one.
 
-Knows no job. The folder has what must not stay: what the run is told, and Spark's own files.
+Knows no job. The folder has the run's spec and Spark's own files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO
 from iothub.base.errors import NotFoundError, UnavailableError
 
 KEPT_LOGS = 20
-LOG_LIMIT_BYTES = 2 << 20  # half of what is kept of one run: its newest lines
+LOG_LIMIT_BYTES = 2 << 20  # two files of this size are kept of one run: its newest lines
 _MODE = 0o700
 
 
@@ -28,7 +28,7 @@ class Places:
         return self._path / f"run-{run_id}.log"
 
     def read_log(self, run_id: int) -> bytes:
-        """Return what is kept of a run's log. Raises NotFoundError."""
+        """Return the kept part of a run's log. Raises NotFoundError."""
         file = self.log_file(run_id)
         parts = []
         for part in (_older(file), file):
@@ -36,13 +36,13 @@ class Places:
                 parts.append(part.read_bytes())
         if not parts:
             raise NotFoundError(
-                f"{file}: there is no such log: it is on the machine where the run was, or was one too many"
+                f"{file}: not found: the log is on the machine of the run, or is too old and was deleted"
             )
         return b"".join(parts)
 
     @contextmanager
     def scratch(self, run_id: int) -> Iterator[Path]:
-        """Make a run's folder, which is removed in the end; folders that killed runs have left are removed first."""
+        """Create a run's folder and remove it at the end; folders of killed runs are removed first."""
         folder = self._path / f"run-{run_id}"
         try:
             self._path.mkdir(mode=_MODE, exist_ok=True)
@@ -50,14 +50,14 @@ class Places:
             self._drop_logs()
             folder.mkdir(mode=_MODE)
         except OSError as error:
-            raise UnavailableError(f"{folder}: cannot be made: {error.strerror}") from None
+            raise UnavailableError(f"{folder}: cannot be created: {error.strerror}") from None
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _remove_left(self) -> None:
-        """Whoever is here has the lease: no other run of this data directory is under way."""
+        """The lease is held, so no other run of this data directory is active."""
         for folder in self._path.glob("run-*/"):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -69,7 +69,7 @@ class Places:
 
 
 class RunLog:
-    """One run's log: everything is written to it, and it keeps the newest. `last`: its last line that says something."""
+    """One run's log, which keeps the newest part. `last`: its last line that is not empty."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -81,7 +81,7 @@ class RunLog:
             raise UnavailableError(f"{file}: cannot be written: {error.strerror}") from None
 
     def write(self, octets: bytes) -> None:
-        """Add to it. A disk that takes nothing ends no run."""
+        """Append. A full disk does not end the run."""
         with suppress(OSError):
             lines = [line for line in octets.decode("utf-8", "replace").splitlines() if line.strip()]
             self.last = lines[-1].strip()[:500] if lines else self.last

@@ -1,6 +1,6 @@
-"""One run of a job from its begin to its row in the history: waits for its turn, starts the process, listens, ends it in time.
+"""One run of a job from its begin to its row in the history: waits for the lease, starts the process, reads its reports, ends it in time.
 
-Knows no job's inside. It holds the lease that `iothub_tenants.accounts.job_runs` describes by a heartbeat, and ends its process when it cannot.
+Knows no job. A heartbeat renews the lease (`iothub_tenants.accounts.job_runs`); if that fails, the process is ended.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _EXIT_S = 60.0  # from the last word of a process to its end: Spark stops its Ja
 _SYSTEM_CLOCK = SystemClock()
 
 Start = Callable[[Run, Path], tuple[list[str], dict[str, str]]]
-"""From a run and its folder to command line and environment of its process."""
+"""Returns command line and environment of the process, from a run and its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things may take, in seconds, and the clock that tells."""
+    """Time limits in seconds, and the clock."""
 
     wait_s: float = 0.0
     max_runtime_s: float = 6 * 3600.0
@@ -58,7 +58,7 @@ class _Outcome:
 
 
 class Runner:
-    """Runs jobs for one data directory. `on_said` is called with what a run says."""
+    """Runs jobs for one data directory. `on_said` is called with each report of a run."""
 
     def __init__(self, store: AccountStore, places: Places, on_said: Callable[[Said], None], timing: Timing) -> None:
         self._store = store
@@ -68,16 +68,16 @@ class Runner:
         self._renewed_at = 0.0
 
     def run(self, job: str, options: Mapping[str, object], start: Start) -> Run:
-        """Run it and return its row, whatever came of it.
+        """Run the job and return the run's row, whatever its result.
 
         Raises:
-            RunningError: Another run is under way.
+            RunningError: Another run is active.
             InterruptedWorkError: Ctrl-C or a signal to stop; process and Java have ended, and the history has it.
-            IotHubError: The run could not begin, or the accounts database is gone; process and Java have ended.
+            IotHubError: The run could not begin, or the accounts database does not answer; process and Java have ended.
         """
         with _stopping_as_by_hand():
             run = self._begin(job, options)
-            outcome = _Outcome(Result.INTERRUPTED, "", "interrupted before it was done; what was there before counts")
+            outcome = _Outcome(Result.INTERRUPTED, "", "interrupted; the results of earlier runs stay")
             try:
                 outcome = self._do(run, start)
             except Exception as error:
@@ -85,14 +85,14 @@ class Runner:
                 raise
             except KeyboardInterrupt:
                 raise InterruptedWorkError(
-                    f"interrupted: {job} has ended, nothing of it counts; run it again when you like (run {run.id})"
+                    f"interrupted: {job} was stopped and changed nothing; run it again when you like (run {run.id})"
                 ) from None
             finally:
                 self._note_end(run, outcome)
         return job_runs.show(self._store, run.id)
 
     def _begin(self, job: str, options: Mapping[str, object]) -> Run:
-        """Wait for the lease, at most as long as was asked for. Raises RunningError."""
+        """Wait for the lease, up to the requested time. Raises RunningError."""
         clock, owner = self._timing.clock, _this_process()
         until = clock.monotonic() + self._timing.wait_s
         is_said = False
@@ -112,9 +112,7 @@ class Runner:
             self._store, run.id, outcome.result, kind=outcome.kind, figures=outcome.figures, text=outcome.text
         )
         if not is_noted and outcome.result is Result.DONE:
-            raise ConflictError(
-                f"run {run.id} is done, but its lease had expired before: see `iothub job show {run.id}`"
-            )
+            raise ConflictError(f"run {run.id} is done, but its lease had expired: see `iothub job show {run.id}`")
 
     def _do(self, run: Run, start: Start) -> _Outcome:
         with self._places.scratch(run.id) as folder:
@@ -134,21 +132,21 @@ class Runner:
         clock = self._timing.clock
         self._renewed_at = clock.monotonic()
         until = self._renewed_at + self._timing.max_runtime_s
-        last_words: Done | Failed | None = None
+        last_report: Done | Failed | None = None
         figures: Mapping[str, object] = {}
         while not child.is_over and clock.monotonic() < until:
             self._renew(run)
-            for said in child.hear(_TURN_S):
+            for said in child.read(_TURN_S):
                 if isinstance(said, Done):
                     figures = said.figures
                 if isinstance(said, Done | Failed):
-                    last_words = said
+                    last_report = said
                     until = min(until, clock.monotonic() + _EXIT_S)
                 self._on_said(said)
-        return self._judge(child.code, last_words, figures, log)
+        return self._judge(child.code, last_report, figures, log)
 
     def _renew(self, run: Run) -> None:
-        """Write a heartbeat when it is time for one. Raises ConflictError, BackendError: others may take the lease, so the run must end."""
+        """Write a heartbeat when it is due. Raises ConflictError, BackendError: another run may take the lease, so this one must end."""
         now = self._timing.clock.monotonic()
         late_s = now - self._renewed_at
         if late_s < self._timing.heartbeat_s:
@@ -161,29 +159,31 @@ class Runner:
             return
         if not is_ours:
             raise ConflictError(
-                f"run {run.id} has lost its lease: there was no heartbeat for {LEASE_S:.0f} s; it is ended"
+                f"run {run.id} is stopped: it lost its lease, because it wrote no heartbeat for {LEASE_S:.0f} s; run the job again"
             )
         self._renewed_at = now
 
     def _judge(
-        self, code: int | None, last_words: Done | Failed | None, figures: Mapping[str, object], log: RunLog
+        self, code: int | None, last_report: Done | Failed | None, figures: Mapping[str, object], log: RunLog
     ) -> _Outcome:
-        """Say what came of a run: its exit code does, and its last words say why."""
-        if isinstance(last_words, Failed):
+        """Return the outcome: the exit code decides, the last report says why."""
+        if isinstance(last_report, Failed):
             return _Outcome(
-                kind=last_words.kind or DIED, text=last_words.text or "it failed and did not say why", figures=figures
+                kind=last_report.kind or DIED,
+                text=last_report.text or "the job failed without a reason; see its log",
+                figures=figures,
             )
         if code == 0:
             return _Outcome(Result.DONE, "", "", figures)
-        if code is None and last_words is not None:  # the work is done and durable; only Spark has not let go
+        if code is None and last_report is not None:  # the work is done and durable; only Spark has not let go
             return _Outcome(
-                Result.DONE, "", f"its process had to be ended, {_EXIT_S:.0f} s after its last word", figures
+                Result.DONE, "", f"done, but its process did not exit and was killed after {_EXIT_S:.0f} s", figures
             )
         if code is None:
-            text = f"ended: it took longer than jobs.max_runtime ({self._timing.max_runtime_s:.0f} s)"
+            text = f"stopped, because it took longer than jobs.max_runtime ({self._timing.max_runtime_s:.0f} s); raise that setting if it needs more"
             return _Outcome(kind=TIMED_OUT, text=text)
-        how = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
-        last = f"; its last line: {log.last}" if log.last else ""
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+        last = f"; last line of its log: {log.last}" if log.last else ""
         return _Outcome(text=f"its process {how}{last}", figures=figures)
 
 
@@ -197,7 +197,7 @@ def _this_process() -> Owner:
 
 @contextmanager
 def _file_named(folder: Path) -> Iterator[None]:
-    """A write that fails does not say of itself where: a full disk is told with the run's folder at least."""
+    """Name the run's folder in an error that has no file name, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -213,12 +213,12 @@ def _signal(number: int) -> str:
 
 @contextmanager
 def _stopping_as_by_hand() -> Iterator[None]:
-    """SIGTERM, of a service manager, and SIGHUP, of a closed terminal (but for `nohup`), mean what Ctrl-C does."""
+    """Treat SIGTERM (a service manager) and SIGHUP (a closed terminal, unless `nohup` ignores it) like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _interrupt) for number in heard}
+    handled = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in handled}
     try:
         yield
     finally:

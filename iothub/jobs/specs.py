@@ -1,6 +1,6 @@
-"""From the configuration to what a job's process is told, and to the command that starts it.
+"""Makes the spec of a job's process from the configuration, and the command that starts it.
 
-Knows no job's inside and opens nothing.
+Knows no job and opens no store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ASK_S = 60.0  # a Python may start slowly where much else runs
 
 
 def entry_of(job: str) -> JobEntry:
-    """Return what is known of a job. Raises NotFoundError."""
+    """Return the catalogue entry of a job. Raises NotFoundError."""
     if job not in CATALOGUE:
         raise NotFoundError(f"there is no job {job!r}: expected one of {', '.join(CATALOGUE)}")
     return CATALOGUE[job]
@@ -44,7 +44,7 @@ def read_options(entry: JobEntry, given: Sequence[str], *, is_full: bool, is_dry
     """Return the options of one run: the two flags, and `NAME=VALUE` texts.
 
     Raises:
-        ConfigError: The job has no such option, or the value is none; or it wants one that is not given.
+        ConfigError: The job has no such option, its value is invalid, or a required option is missing.
     """
     options: dict[str, Option] = {}
     for name, is_asked in (("full", is_full), ("dry_run", is_dry_run)):
@@ -57,7 +57,7 @@ def read_options(entry: JobEntry, given: Sequence[str], *, is_full: bool, is_dry
         options[name] = _value(entry, name, value)
     for option in entry.options:
         if option.is_required and option.name not in options:
-            raise ConfigError(f"job {entry.name} wants --option {option.name}=VALUE: {option.sentence}")
+            raise ConfigError(f"job {entry.name} needs --option {option.name}=VALUE: {option.sentence}")
     return options
 
 
@@ -80,7 +80,7 @@ def _value(entry: JobEntry, name: str, text: str) -> Option:
 def make_spec(
     settings: Config, data_dir: DataDir, entry: JobEntry, options: Mapping[str, Option], run_id: int, folder: Path
 ) -> Spec:
-    """Return what one run is told. `folder`: the run's own, for what must not stay."""
+    """Return the spec of one run. `folder`: the run's temporary folder."""
     path = data_dir.path.absolute()
     url_file = _url_file(settings, path / data_dir.accounts.name, folder)
     on_hbase = _on_hbase(settings)
@@ -104,7 +104,7 @@ def make_spec(
 
 
 def checkpoints_of(settings: Config, data_dir: DataDir) -> SqliteFile | HBaseTables:
-    """Return where checkpoints and marks of jobs are; a file may not be there yet."""
+    """Return where checkpoints and marks of jobs are; a file need not exist yet."""
     file = data_dir.path.absolute() / data_dir.checkpoints.name
     return SqliteFile(file) if settings.state.driver == "sqlite" else _on_hbase(settings)
 
@@ -114,10 +114,10 @@ def _on_hbase(settings: Config) -> HBaseTables:
 
 
 def _url_file(settings: Config, accounts: Path, folder: Path) -> Path:
-    """Return the file with the URL of the accounts; one that is configured may hold a password, and is not copied."""
+    """Return the file with the URL of the accounts; a configured one may contain a password and is not copied."""
     url = accounts_url(
         settings.sql.url_file, accounts
-    )  # read in any case: what is wrong is said before anything is started
+    )  # read in any case, to report an error before anything is started
     if settings.sql.url_file is not None:
         return settings.sql.url_file.absolute()
     file = folder / "accounts-url"
@@ -126,7 +126,7 @@ def _url_file(settings: Config, accounts: Path, folder: Path) -> Path:
 
 
 def archive_of(settings: Config, data_dir: DataDir) -> Path:
-    """Return the folder of the archive, which may not be there yet."""
+    """Return the folder of the archive, which need not exist yet."""
     return (settings.spark.archive or data_dir.path / "archive").absolute()
 
 
@@ -173,9 +173,9 @@ def python_of(settings: Config) -> Path:
 
 
 def require_spark(settings: Config, environment: Mapping[str, str]) -> None:
-    """Say what is missing before a run begins.
+    """Check what a run needs.
 
-    Raises ConfigError: there is no master, no Java, or no Python with what a job imports.
+    Raises ConfigError: no master, no Java, or no Python with the packages of a job.
     """
     if not settings.spark.master:
         raise ConfigError('spark.master is empty: expected "local[*]" or the URL of a cluster')
@@ -194,7 +194,7 @@ def _require_packages(python: Path, environment: Mapping[str, str]) -> None:
         raise ConfigError(f"spark.python: {python}: cannot be started: {error.strerror}") from None
     except subprocess.SubprocessError as error:
         how = f"exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else "no answer"
-        raise ConfigError(f"spark.python: {python}: is no Python that works: {how}") from None
+        raise ConfigError(f"spark.python: {python}: is not a working Python: {how}") from None
     if missing := asked.stdout.split():
         raise ConfigError(f"spark.python: {python} lacks {', '.join(missing)}: {python} -m pip install 'iothub[spark]'")
 
@@ -204,4 +204,4 @@ def _require_java(environment: Mapping[str, str]) -> None:
     program = str(Path(home) / "bin/java") if home else "java"
     if shutil.which(program, path=environment.get("PATH", os.defpath)) is None:
         where = f"JAVA_HOME ({home}) has no bin/java" if home else "there is no java in PATH"
-        raise ConfigError(f"jobs need Java 17 or later, and {where}: install it, such as openjdk-17-jre-headless")
+        raise ConfigError(f"jobs need Java 17 or later, but {where}: install it, such as openjdk-17-jre-headless")

@@ -1,6 +1,6 @@
-"""When the jobs of the night are due, and the files by which systemd or cron start them.
+"""When the nightly jobs are due, and the files with which systemd or cron start them.
 
-Knows no clock and no file: the time comes in, texts go out. All times are UTC, which has no hour twice and none that is missing.
+Knows no clock and writes no file. All times are UTC, which has no repeated and no missing hour.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _USER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where things are on the machine that the files are for.
+    """Paths and user on the machine that runs the jobs.
 
-    Raises ConfigError: the name is no user's, or a path has what no line of a file can hold.
+    Raises ConfigError: the user name is invalid, or a path has a character that the files cannot contain.
     """
 
     program: Path
@@ -40,14 +40,14 @@ class Installation:
     def __post_init__(self) -> None:
         if _USER.fullmatch(self.user) is None:
             raise ConfigError(
-                f"--user {self.user!r}: is no user's name; expected at most 64 of letters, digits, `_`, `.`, `@` and `-`, "
-                "with a letter or `_` first"
+                f"--user {self.user!r}: not a user name: expected at most 64 letters, digits, `_`, `.`, `@` and `-`, "
+                "beginning with a letter or `_`"
             )
         for name in ("program", "data_dir", "config", "archive"):
             path = getattr(self, name)
             if path is not None and not str(path).isprintable():
                 raise ConfigError(
-                    f"{str(path)!a}: has characters that cannot be written into a unit or a crontab, such as a line's end; "
+                    f"{str(path)!a}: a unit or a crontab cannot contain this path, because of a character such as a newline; "
                     "move it to another path"
                 )
 
@@ -68,17 +68,17 @@ class Installation:
 
 
 def next_at(minutes: int, now_s: float) -> int:
-    """Return when it is next so many minutes after midnight, in Unix seconds; now counts as gone."""
+    """Return the next time `minutes` after midnight, in Unix seconds, strictly after now."""
     today = int(now_s) // _DAY_S * _DAY_S + minutes * _MINUTE_S
     return today if today > now_s else today + _DAY_S
 
 
 def systemd_timer(minutes: int) -> str:
-    """Return `iothub-jobs.timer`. A night that the machine has slept through is made up for."""
+    """Return `iothub-jobs.timer`. A run missed while the machine was off is made up for."""
     return f"""\
 # /etc/systemd/system/{NAME}.timer - then: systemctl enable --now {NAME}.timer
 [Unit]
-Description=iothub: the jobs of the night
+Description=iothub: nightly jobs
 
 [Timer]
 OnCalendar=*-*-* {format_time_of_day(minutes)}:00 UTC
@@ -91,13 +91,13 @@ WantedBy=timers.target
 
 
 def systemd_service(installation: Installation) -> str:
-    """Return `iothub-jobs.service`: one run of all jobs of the night, behind the hub in everything that it takes."""
+    """Return `iothub-jobs.service`: one run of all nightly jobs, at a lower priority than the hub."""
     command = " ".join(_quoted(word).replace("$", "$$") for word in installation.command())
     writable = [installation.data_dir, *([installation.archive] if installation.archive else [])]
     return f"""\
-# /etc/systemd/system/{NAME}.service - by hand: systemctl start {NAME}.service; what it says: journalctl -u {NAME}
+# /etc/systemd/system/{NAME}.service - start now: systemctl start {NAME}.service; log: journalctl -u {NAME}
 [Unit]
-Description=iothub: the jobs of the night (those of jobs.nightly)
+Description=iothub: nightly jobs (those of jobs.nightly)
 After=network-online.target
 Wants=network-online.target
 
@@ -105,7 +105,7 @@ Wants=network-online.target
 Type=oneshot
 User={installation.user}
 ExecStart={command}
-# SIGTERM is Ctrl-C: Spark is stopped and the history says "interrupted".
+# SIGTERM works like Ctrl-C: Spark stops and the history has the run as "interrupted".
 KillMode=mixed
 TimeoutStopSec=60
 Nice=10
@@ -125,12 +125,12 @@ LockPersonality=true
 
 
 def cron_line(minutes: int, installation: Installation) -> str:
-    """Return a file for /etc/cron.d. Cron has the machine's time, so it is told to have UTC."""
+    """Return a file for /etc/cron.d. Cron uses local time unless CRON_TZ sets UTC."""
     command = " ".join(shlex.quote(word) for word in installation.command()).replace("%", "\\%")
     minute, hour = minutes % 60, minutes // 60
     return f"""\
-# /etc/cron.d/{NAME} - times are UTC by CRON_TZ; a cron that does not know it takes the machine's time.
-# What the jobs say goes to the mail of MAILTO, and is in `iothub job history` and `iothub job logs`.
+# /etc/cron.d/{NAME} - times are UTC by CRON_TZ; a cron without CRON_TZ uses local time.
+# The output goes to the mail of MAILTO and to `iothub job history` and `iothub job logs`.
 CRON_TZ=UTC
 PATH=/usr/local/bin:/usr/bin:/bin
 {minute} {hour} * * * {installation.user} {command}
@@ -138,6 +138,6 @@ PATH=/usr/local/bin:/usr/bin:/bin
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a unit, where `%` means something, too."""
+    """Quote a word for a unit, where `%` is special too."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text}"' if any(mark in word for mark in " \t'\"\\") else text

@@ -1,6 +1,6 @@
-"""The jobs by name: what each is for and which options it takes, for those who start jobs and never load Spark.
+"""The jobs by name, with their purpose and options, for code that starts jobs without loading Spark.
 
-Knows nothing of how a job works; `iothub_spark.jobs` has one entry for each name here.
+`iothub_spark.jobs` has one module for each name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ OptionKind = Literal["flag", "text", "number"]
 
 @dataclass(frozen=True, slots=True)
 class JobOption:
-    """One option: as key of the spec's `options`, and what it does."""
+    """One option of a job, a key of the spec's `options`."""
 
     name: str
     kind: OptionKind
@@ -33,29 +33,31 @@ class JobEntry:
         return next((option for option in self.options if option.name == name), None)
 
 
-FULL = JobOption("full", "flag", "From the beginning of the log, not from where the last run ended.")
-DRY_RUN = JobOption("dry_run", "flag", "Only say what would be done.")
-FROM_STATE = JobOption("from_state", "flag", "From the live session states, when the log alone does not tell all.")
+FULL = JobOption("full", "flag", "Start at the beginning of the log, not where the last run ended.")
+DRY_RUN = JobOption("dry_run", "flag", "Show what would be done; change nothing.")
+FROM_STATE = JobOption(
+    "from_state", "flag", "Build the checkpoint from the live session states, if the log is incomplete."
+)
 COMPACTION = "compact_events"
 USAGE = "usage"
-USAGE_SEEN = "analytics seen"  # a mark that holds nothing: the end of what was added up
+USAGE_SEEN = "analytics seen"  # a mark that holds no log: the end of what was summed
 
 CATALOGUE: dict[str, JobEntry] = {
     entry.name: entry
     for entry in (
         JobEntry(
             COMPACTION,
-            "Fold the session-event log into a new checkpoint, so that a hub starts fast.",
+            "Fold the session-event log into a new checkpoint, so that hubs start fast.",
             (FULL, DRY_RUN, FROM_STATE),
         ),
-        JobEntry("verify", "Prove that checkpoint, log and live session states say the same."),
-        JobEntry(USAGE, "Add up what each tenant used, by the hour.", (FULL, DRY_RUN)),
-        JobEntry("insights", "Write a report of what the tenants' devices did."),
-        JobEntry("archive", "Copy the events to Parquet files, by tenant and day.", (FULL, DRY_RUN)),
+        JobEntry("verify", "Check that checkpoint, log and live session states agree."),
+        JobEntry(USAGE, "Sum the usage of each tenant by hour.", (FULL, DRY_RUN)),
+        JobEntry("insights", "Write a report of the activity of the tenants' devices."),
+        JobEntry("archive", "Copy the events to Parquet files by tenant and day.", (FULL, DRY_RUN)),
         JobEntry(
             "erase",
-            "Remove a purged tenant from archive and checkpoints.",
-            (JobOption("tenant_id", "number", "The number that the deleted tenant had.", is_required=True), DRY_RUN),
+            "Remove a deleted tenant from archive and checkpoints.",
+            (JobOption("tenant_id", "number", "Number of the deleted tenant.", is_required=True), DRY_RUN),
         ),
     )
 }

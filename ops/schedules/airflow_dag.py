@@ -1,4 +1,4 @@
-"""An Airflow DAG of the jobs of the night: one task for each, in their order, each whatever became of the one before, and one that fails with any.
+"""An Airflow DAG of the nightly jobs: one task per job, in order, even after a failure, and a last task that fails if any job did.
 
 Knows no job: every task is a command, on a worker that has `iothub[spark]`, Java 17 and the hub's configuration. Airflow 3.
 Copy it into the folder of your DAGs and change the constants.
@@ -30,7 +30,7 @@ with DAG(
     for job in JOBS:
         task = BashOperator(
             task_id=job,
-            # `exec`: Airflow's SIGTERM reaches the command, which ends Spark and notes "interrupted".
+            # `exec`: Airflow's SIGTERM reaches the command, which stops Spark and saves the run as "interrupted".
             bash_command=f"exec {PROGRAM} --data-dir {DATA_DIR} --no-input job run {job} --wait 2h -o jsonl",
             trigger_rule="all_done",
             append_env=True,
@@ -38,5 +38,5 @@ with DAG(
         if tasks:
             tasks[-1] >> task
         tasks.append(task)
-    # A run is what its last task is: this one wants every job, so that no failure hides behind the success of `insights`.
+    # Airflow judges a run by its last task: this one needs every job, so that a success of `insights` hides no failure.
     tasks >> EmptyOperator(task_id="whole_night")

@@ -1,4 +1,4 @@
-"""`python -m ops.services`: the real servers from the command line. Knows the words only; `house` does the work."""
+"""`python -m ops.services`: the real servers from the command line; `house` does the work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(words: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        sys.stderr.write("services: interrupted; what was started goes on, `make services` picks it up again\n")
+        sys.stderr.write("services: interrupted; started servers keep running, `make services` finds them again\n")
         return 130
 
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, sentence in (
-        ("up", "start what does not run, wait until each answers"),
+        ("up", "start the servers that do not run, wait until each answers"),
         ("down", "stop in good order"),
         ("restart", "stop in good order and start again"),
     ):
@@ -53,19 +53,19 @@ def _parser() -> argparse.ArgumentParser:
             "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all but the gateway"
         )
     for verb, sentence in (
-        ("kill", "end one as a crash would (SIGKILL)"),
-        ("pause", "stop one where it is (SIGSTOP)"),
-        ("resume", "let a paused one go on (SIGCONT)"),
-        ("log", "show the end of one's log"),
+        ("kill", "kill one, as a crash would (SIGKILL)"),
+        ("pause", "pause one (SIGSTOP)"),
+        ("resume", "resume a paused one (SIGCONT)"),
+        ("log", "show the last lines of a server's log"),
     ):
         verbs.add_parser(verb, help=sentence).add_argument("name", choices=NAMES)
-    tool = verbs.add_parser("java", help="run a Java class of a server's jars, on its settings")
+    tool = verbs.add_parser("java", help="run a Java class from a server's jars with its settings")
     tool.add_argument("name", choices=NAMES)
     tool.add_argument("main", nargs=argparse.REMAINDER, metavar="CLASS [ARGUMENT...]")
-    verbs.add_parser("status", help="say what runs; exit code 0 when all but the gateway do, 7 otherwise")
+    verbs.add_parser("status", help="show what runs; exit code 0 if all but the gateway run, else 7")
     verbs.add_parser("wipe", help="stop all and remove their data")
-    verbs.add_parser("fetch", help="fetch and build what a start needs, and start nothing")
-    verbs.add_parser("build", help="build our jar for HBase")
+    verbs.add_parser("fetch", help="fetch and build what a start needs; start nothing")
+    verbs.add_parser("build", help="build the iothub-hbase jar")
     return parser
 
 

@@ -115,19 +115,19 @@ class Services:
         """Let a server hold its breath (SIGSTOP): connections stay open and nothing answers."""
         process = self._process(name)
         if not process.pause():
-            raise ServicesError(f"{name} does not run, so it cannot be paused")
+            raise ServicesError(f"{name} cannot be paused: it does not run")
         until(lambda: process.state() == "paused", STOP_LIMIT_S)
 
     def resume(self, name: str) -> None:
         """Let a paused server go on (SIGCONT)."""
         if not self._process(name).resume():
-            raise ServicesError(f"{name} does not run, so it cannot go on")
+            raise ServicesError(f"{name} cannot be resumed: it does not run")
 
     def java(self, name: str, *main: str) -> int:
         """Run one of a server's own tools on its settings, with our input and output; returns its exit code."""
         server = self._describe(name)
         if not server.tool:
-            raise ServicesError(f"{name} is not in Java; its own programs are on the PATH")
+            raise ServicesError(f"{name} is not written in Java; its own programs are on the PATH")
         folder = self.places.of(name)
         if not (folder / "fingerprint").exists():
             raise ServicesError(f"{name} has never been started here; start it first: make services")
@@ -172,7 +172,7 @@ class Services:
         self.places.folder.mkdir(parents=True, exist_ok=True)
         with self.places.lock.open("a") as lock:
             if not _locked(lock.fileno()):
-                self._say("somebody else is starting or stopping these servers; waiting ...")
+                self._say("another process is starting or stopping these servers; waiting ...")
                 if not until(lambda: _locked(lock.fileno()), _LOCK_LIMIT_S):
                     raise ServicesError(
                         f"{self.places.lock} was held by another program for {_LOCK_LIMIT_S:.0f} s; see `fuser {self.places.lock}`"
@@ -185,11 +185,11 @@ class Services:
         state = process.state()
         if state != "down" and told.fingerprint() == server.fingerprint():
             if state == "paused":
-                self._say(f"{server.name} was paused; it goes on")
+                self._say(f"{server.name} was paused; resuming it")
                 process.resume()
             return
         if state != "down":
-            self._say(f"{server.name} runs with other settings or an older jar; starting it anew")
+            self._say(f"{server.name} runs with old settings or an old jar; restarting it")
             self._stop(server.name)
         self._require_free(server.name, server.ports)
         told.write(server)
@@ -219,7 +219,7 @@ class Services:
             now = time.monotonic()
             if process.state() == "down":
                 raise ServicesError(
-                    f"{server.name} ended while it was starting; the end of its log:\n{self.log_tail(server.name)}"
+                    f"{server.name} stopped during its start; the end of its log:\n{self.log_tail(server.name)}"
                 )
             if now - began > START_LIMIT_S:
                 raise ServicesError(
@@ -236,9 +236,7 @@ class Services:
             return
         self._say(f"stopping {name} ...")
         if not process.stop(STOP_LIMIT_S):
-            self._say(
-                f"{name} did not stop within {STOP_LIMIT_S:.0f} s and was killed; what it had acknowledged is kept"
-            )
+            self._say(f"{name} did not stop within {STOP_LIMIT_S:.0f} s and was killed; acknowledged data is kept")
 
     def log_tail(self, name: str) -> str:
         """Return the last lines of what a server logged and printed."""

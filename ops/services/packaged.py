@@ -207,7 +207,7 @@ def _program(name: str, say: Say) -> str:
         found = _found(wanted.program)
     if found is None:
         raise ServicesError(
-            f"{name} needs {wanted.program}, which is not on this machine. "
+            f"{name} needs {wanted.program}, which is not installed. "
             f"Install it (Debian: apt-get install {wanted.package}), or start others only: python3 -m ops.services up hbase kafka"
         )
     return found
@@ -229,7 +229,7 @@ def _beside(program: str, name: str) -> str:
     beside = Path(program).parent / name
     found = str(beside) if beside.exists() else _found(name)
     if found is None:
-        raise ServicesError(f"{program} is there, but not {name} of the same package; install it again")
+        raise ServicesError(f"{program} exists, but {name} of the same package is missing; reinstall the package")
     return found
 
 
@@ -242,4 +242,4 @@ def _run(command: Sequence[str], folder: Path | None = None, given: str = "") ->
     except subprocess.TimeoutExpired:
         raise ServicesError(f"{command[0]} did not end within {_PROGRAMS_S:.0f} s") from None
     if done.returncode != 0:
-        raise ServicesError(f"{' '.join(command)} failed; it said:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+        raise ServicesError(f"{' '.join(command)} failed; its output:\n{(done.stdout + done.stderr).strip()[-2000:]}")

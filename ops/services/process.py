@@ -121,9 +121,7 @@ class ServerProcess:
         for each in family:
             _send(each, signal.SIGKILL)
         if not until(lambda: self.pid() is None and not any(map(_is_alive, family)), _KILL_S):
-            raise ServicesError(
-                f"{self.name} (process {self.pid()}) does not end; is its disk hanging? Look at `dmesg`"
-            )
+            raise ServicesError(f"{self.name} (process {self.pid()}) does not end; check `dmesg` for a hanging disk")
 
     def has_ended(self, limit_s: float) -> bool:
         """Wait for its end, at most so long."""

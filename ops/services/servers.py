@@ -98,7 +98,9 @@ def _format(folder: Path, jars: Path, tools: Tools) -> None:
     except subprocess.TimeoutExpired:
         raise ServicesError(f"Kafka did not format its log folder within {_FORMAT_S:.0f} s") from None
     if done.returncode != 0:
-        raise ServicesError(f"Kafka could not format its log folder; it said:\n{(done.stdout + done.stderr).strip()}")
+        raise ServicesError(
+            f"Kafka could not format its log folder; its output:\n{(done.stdout + done.stderr).strip()}"
+        )
 
 
 def _hbase(name: str, places: Places, ports: Ports, tools: Tools, say: Say) -> Server:

@@ -56,7 +56,7 @@ class Tools:
         lines = [line for line in said.splitlines() if line.strip()]
         shown = "\n".join(lines[:_ERROR_LINES])
         raise ServicesError(
-            f"Maven failed for {project.relative_to(ROOT)}; does it reach its repository? It said:\n{shown}"
+            f"Maven failed for {project.relative_to(ROOT)}; can it reach its repository? Its output:\n{shown}"
         )
 
 
@@ -109,7 +109,7 @@ def coprocessor(tools: Tools, say: Say, *, is_forced: bool = False) -> Path:
     jar = ROOT / "build" / "hbase" / f"iothub-hbase-{version[1]}.jar"
     sources = [pom("hbase"), *(ROOT / "ops/hbase/src").rglob("*.java")]
     if is_forced or not jar.exists() or any(source.stat().st_mtime > jar.stat().st_mtime for source in sources):
-        say("building our jar for HBase with Maven ...")
+        say("building the iothub-hbase jar with Maven ...")
         jar.unlink(missing_ok=True)
         tools.run_maven(pom("hbase"), "package")
     return jar
@@ -178,7 +178,7 @@ def _run(command: Sequence[str], limit_s: float, environment: dict[str, str]) ->
             check=False,
         )
     except FileNotFoundError:
-        return 127, f"{command[0]} is not there"
+        return 127, f"{command[0]} does not exist"
     except subprocess.TimeoutExpired:
         return 124, f"{command[0]} did not end within {limit_s:.0f} s"
     return done.returncode, _COLOURS.sub("", done.stdout)

@@ -32,8 +32,8 @@ def check_rows(spark: SparkSession, spec: Spec, pointer: Pointer, picks: int = 0
     if (found.rows, found.checksum) != (pointer.rows, pointer.checksum):
         raise CorruptRecordError(
             f"checkpoint {pointer.version} has {found.rows} rows with checksum {found.checksum:016x}, "
-            f"expected were {pointer.rows} with {pointer.checksum:016x}: "
-            "`iothub job run compact_events --full` makes it again"
+            f"expected {pointer.rows} rows with {pointer.checksum:016x}: "
+            "make a new one with `iothub job run compact_events --full`"
         )
     return found.picked
 
@@ -53,7 +53,7 @@ def check_sample(log: Log, checkpoints: Checkpoints, plan: Plan, version: int, p
         state = states.get(key)
         if state is None or encode_state(state) != written.get(key):
             raise CorruptRecordError(
-                f"checkpoint {version}: session {key[0]}/{key[1]}, folded again, is not what was written: it does not count"
+                f"checkpoint {version}: session {key[0]}/{key[1]} differs when it is computed again: the checkpoint is discarded"
             )
     return len(sample)
 

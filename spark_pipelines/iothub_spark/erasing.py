@@ -14,7 +14,7 @@ def tenant_of(spec: Spec) -> int:
     """Return the number that the tenant had. Raises ConfigError: there is none."""
     tenant_id = spec.options.get("tenant_id")
     if not isinstance(tenant_id, int) or isinstance(tenant_id, bool) or tenant_id <= 0:
-        raise ConfigError("options.tenant_id: is missing, expected the number that the deleted tenant had")
+        raise ConfigError("options.tenant_id is missing: expected the number of the deleted tenant")
     return tenant_id
 
 
@@ -22,6 +22,4 @@ def require_gone(accounts: Accounts, tenant_id: int) -> None:
     """Raises ConflictError: the tenant is not deleted."""
     name = accounts.tenants().get(tenant_id)
     if name is not None:
-        raise ConflictError(
-            f"tenant {name} has the number {tenant_id} and is there: delete it first, then erase what it left"
-        )
+        raise ConflictError(f"tenant {name} (number {tenant_id}) still exists: delete it first, then run erase again")

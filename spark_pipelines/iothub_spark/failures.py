@@ -24,8 +24,8 @@ _MADE = {each.__name__: each for each in (ConfigError, ConflictError, CorruptRec
 _WORDS = 400  # characters of a foreign error
 _CALLED = "An error occurred while calling "  # py4j's line above Java's
 _ADVICE = (
-    "if Java or a Python worker was killed or out of memory, raise spark.driver_memory or lower spark.master, "
-    "and look into `dmesg` for the kernel's out-of-memory killer"
+    "if Java or a Python worker ran out of memory or was killed (see `dmesg`), "
+    "raise spark.driver_memory or use fewer cores in spark.master"
 )
 _FULL = "No space left on device"
 _FULL_FILE = re.compile(rf"(/[^\s:'\"()]+) \({_FULL}\)|{_FULL}: '([^']+)'")  # as Java says it, and Python
@@ -64,7 +64,7 @@ def _no_space(text: str) -> UnavailableError:
     """Of a file that Spark wanted to write: what does not fit into memory lies below the run's folder."""
     found = _FULL_FILE.search(text)
     where = (found[1] or found[2]) if found else "Spark's files below the run's folder"
-    return UnavailableError(f"{where}: no space is left on the disk: make room, then run the job again")
+    return UnavailableError(f"{where}: the disk is full: free some space, then run the job again")
 
 
 def _made(name: str, text: str) -> IotHubError:

@@ -58,11 +58,11 @@ def _run(spec: Spec, report: Report) -> int:
 def _spec(arguments: Sequence[str]) -> Spec:
     parser = argparse.ArgumentParser(prog="iothub_spark", description="Run one job over the event log.")
     parser.add_argument("job", choices=sorted(JOBS))
-    parser.add_argument("--spec", required=True, type=Path, help="the file that `iothub job run` writes")
+    parser.add_argument("--spec", required=True, type=Path, help="the spec file that `iothub job run` writes")
     given = parser.parse_args(arguments)
     spec = read_spec(given.spec)
     if spec.job != given.job:
-        raise ConfigError(f"{given.spec}: it is the spec of {spec.job}, not of {given.job}")
+        raise ConfigError(f"{given.spec}: this is the spec of job {spec.job}, expected one of {given.job}")
     _check_options(spec)
     return spec
 
@@ -73,7 +73,7 @@ def _check_options(spec: Spec) -> None:
         option = entry.option(name)
         if option is None:
             known = ", ".join(option.name for option in entry.options) or "none"
-            raise ConfigError(f"options.{name}: {spec.job} has no such option; it knows {known}")
+            raise ConfigError(f"options.{name}: job {spec.job} has no such option; it has {known}")
         if not _is_of(option.kind, value):
             raise ConfigError(f"options.{name}: expected a {option.kind}, got {value!r}")
 

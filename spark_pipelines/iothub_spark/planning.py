@@ -19,7 +19,7 @@ from iothub_spark.stores.opened import opened_states
 from iothub_spark.stores.rows import Checkpoints
 
 _REMEDY = (
-    "restore both from one backup, or make the first checkpoint of this log from the live session states: "
+    "restore both from one backup, or make a new checkpoint from the live session states: "
     "`iothub job run compact_events --option from_state=true`"
 )
 
@@ -55,7 +55,7 @@ def plan_copy(log: Log, after: Offsets | None, topic: Topic, name: str) -> LogRa
         return range_after(log, after, topic)
     except ConflictError as error:
         raise ConflictError(
-            f"the archive of {name}: {error}; `iothub job run archive --full` goes on from where the log begins"
+            f"the archive of {name}: {error}; `iothub job run archive --full` continues at the beginning of the log"
         ) from error
 
 
@@ -89,7 +89,7 @@ def require_comparable(log: Log, pointer: Pointer | None, applied: Offsets) -> N
     begin = log.begin()
     if pointer is None and not is_whole(begin):
         raise ConflictError(
-            f"the log begins at offset {shown(begin)} and there is no checkpoint: nothing to compare with"
+            f"the log begins at offset {shown(begin)} and there is no checkpoint, so there is nothing to compare"
         )
     for offsets in (() if pointer is None else pointer.offsets, applied):
         if offsets:
@@ -109,7 +109,7 @@ def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = N
         try:
             behind = range_after(log, pointer.offsets)
         except ConflictError as error:
-            raise ConflictError(f"checkpoint {pointer.version} does not fit the log: {error}; {_REMEDY}") from None
+            raise ConflictError(f"checkpoint {pointer.version} does not match the log: {error}; {_REMEDY}") from None
         if not is_full:
             return _without_holes(log, Plan(pointer, pointer, behind, begin))
     if older is not None and not is_whole(begin) and reaches(begin, older.offsets):
@@ -123,7 +123,7 @@ def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = N
 def plan_from_states(log: Log, pointer: Pointer | None, applied: Offsets) -> Plan:
     """The same, from the live session states and what is behind them. Call before the states are read: they only go on."""
     if not applied:
-        raise ConflictError("the session states include nothing of the log yet: start the hub once")
+        raise ConflictError("the session states have no events of the log yet: start the hub once")
     return _without_holes(log, Plan(pointer, None, range_after(log, applied), log.begin()))
 
 
@@ -139,17 +139,17 @@ def require_whole(begin: Offsets) -> None:
     """Raise ConflictError unless the log is there from its very first event on."""
     if not is_whole(begin):
         raise ConflictError(
-            f"the log begins at offset {shown(begin)}, not at its first event: sessions cannot be made from it alone; {_REMEDY}"
+            f"the log begins at offset {shown(begin)}, not at its first event, so sessions cannot be computed from it alone; {_REMEDY}"
         )
 
 
 def _nothing_to_begin_at(begin: Offsets, pointer: Pointer) -> str:
     """Say why there is no `--full` here, though nothing is wrong."""
     return (
-        f"the log begins at offset {shown(begin)}, behind its first event, and there is no older checkpoint that --full could begin at "
-        f"(`erase` leaves one alone). Nothing is wrong: checkpoint {pointer.version} has what came before and fits the log, "
-        "so a run without --full goes on from it. Only if that checkpoint is damaged: "
-        "`iothub job run compact_events --option from_state=true` makes it from the live session states"
+        f"--full is not possible: the log begins at offset {shown(begin)}, not at its first event, and there is no older checkpoint "
+        f"(`erase` keeps one only). Run the job without --full: it continues from checkpoint {pointer.version}, which matches the log. "
+        "Only if that checkpoint is damaged, make a new one from the live session states: "
+        "`iothub job run compact_events --option from_state=true`"
     )
 
 

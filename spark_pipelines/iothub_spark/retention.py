@@ -63,9 +63,9 @@ def _trimmed(spec: Spec, upto: Offsets) -> int:
 def _trimmable(spec: Spec, older: Pointer | None, pointer: Pointer) -> tuple[Offsets, str]:
     """Return up to where the session log may be trimmed, and who holds the rest."""
     if not isinstance(spec.events, SqliteFile) and isinstance(spec.state, SqliteFile):
-        return (), "perhaps other hubs: session states in a file are of one hub alone, those in HBase of all"
+        return (), "perhaps other hubs (session states in a file belong to one hub only)"
     if older is None:
-        return (), "there is only one checkpoint"
+        return (), "later runs (there is only one checkpoint)"
     wanted: list[tuple[Offsets, str]] = [(each.offsets, f"checkpoint {each.version}") for each in (older, pointer)]
     with opened_accounts(spec.sql_url_file) as accounts:
         wanted += [(offsets, f"job {job}") for job, offsets in accounts.marks(LOGS[Topic.SESSIONS]).items()]

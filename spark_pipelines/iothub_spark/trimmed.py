@@ -45,4 +45,4 @@ def moment(at_ms: int) -> str:
 
 def told(topic: Topic, at_ms: int) -> str:
     """Say it to a person."""
-    return f"{_WORDS[topic]} before {moment(at_ms)} are trimmed and not in the archive"
+    return f"{_WORDS[topic]} before {moment(at_ms)} were trimmed before they were archived"

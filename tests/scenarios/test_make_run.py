@@ -92,5 +92,5 @@ def test_port_that_is_none_is_one_clear_line(word: str) -> None:
 
     assert done.returncode != 0
     assert done.stderr.splitlines() == [
-        f"make run: PORT={word} is no port: expected a number from 1 to 65535, such as make run PORT=1884"
+        f"make run: PORT={word} is not a port: expected a number from 1 to 65535, such as make run PORT=1884"
     ]

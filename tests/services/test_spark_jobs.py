@@ -113,7 +113,7 @@ def test_hub_and_job_share_the_table_and_marks_are_not_rows(services: Services, 
         assert marks.kept(job.driver) == []
         assert len(job.driver.get(3, [(1, "client-00003"), (1, "no")])) == 1
 
-    with pytest.raises(BackendError, match=r"no gateway of HBase answers at 127\.0\.0\.1:1"):
+    with pytest.raises(BackendError, match=r"no HBase gateway answers at 127\.0\.0\.1:1"):
         HBaseCheckpoints(HBaseTables((nobody,), tables.namespace, timeout_s=1))
 
 
@@ -181,7 +181,7 @@ def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
             assert pointer is not None
             append_to_kafka(kafka, list(mill.events(300)))
             log.trim(tuple(offset + 20 for offset in pointer.offsets))
-            with pytest.raises(ConflictError, match="does not fit the log: the log begins at offset"):
+            with pytest.raises(ConflictError, match="does not match the log: the log begins at offset"):
                 compact_events.run(spark, spec, Quiet())
 
 

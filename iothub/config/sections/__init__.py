@@ -1,4 +1,4 @@
-"""Every setting of a hub: one frozen dataclass per section, in the room it belongs to, and for each key its kind, its default and a sentence.
+"""Every setting of a hub: one frozen dataclass per section, and for each key its kind, its default and a sentence.
 
 Knows no file, no environment and no command line: `iothub.config.loader` reads those into these classes. Limits of tenants
 (packet sizes, rates, counts) are not settings but quotas of plans: they differ per tenant and change at run time.

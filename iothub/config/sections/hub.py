@@ -1,4 +1,4 @@
-"""The hub itself: who it is, what it writes, how many it lets in, when it says no or raises an alarm."""
+"""The hub itself: its name, log, protocol and authentication, overload limits and alarm levels."""
 # ruff: noqa: RUF009 - `key` is evaluated once per class, as `field` is; its defaults are immutable
 
 from __future__ import annotations
@@ -15,186 +15,196 @@ RESERVED_WORDS = ("global", "null", "none", "undefined", "system", "_internal")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """This hub among others."""
+    """Identity of this hub."""
 
     name: str = key(value_types.name, "hub-1", "Name of this node in logs, events and status.")
-    number: int = key(value_types.integer(0, 65535), 0, "The node's field of every message id; differs between nodes.")
+    number: int = key(
+        value_types.integer(0, 65535), 0, "Number of this node, part of every message id; different for every hub."
+    )
     stop_timeout_s: float = key(
-        value_types.duration(1, 600), 10.0, "How long a stop may take to say goodbye and to write what is pending."
+        value_types.duration(1, 600),
+        10.0,
+        "Maximum time of a stop, to send DISCONNECT packets and to write what is pending.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What is written to standard error."""
+    """The log on standard error."""
 
-    level: str = key(
-        value_types.choice("debug", "info", "warning", "error"), "info", "The least level that is written."
-    )
+    level: str = key(value_types.choice("debug", "info", "warning", "error"), "info", "Lowest level that is written.")
     format: str = key(
         value_types.choice("auto", "json", "text"),
         "auto",
-        "One JSON object per line, or text; auto: text on a terminal.",
+        "json: one object per line; auto: text on a terminal, else JSON.",
     )
     rate_limit: Rate | None = key(
-        value_types.rate, Rate(100, 10.0), "How often one message text may appear; the surplus is counted and reported."
+        value_types.rate,
+        Rate(100, 10.0),
+        "Maximum rate of lines with the same text; suppressed lines are counted and reported.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """Names and policies that all tenants share."""
+    """Names and policies for all tenants."""
 
-    reserved: tuple[str, ...] = key(value_types.words, RESERVED_WORDS, "Words that no tenant may have as its name.")
+    reserved: tuple[str, ...] = key(value_types.words, RESERVED_WORDS, "Names that no tenant may have.")
     client_id_policy: str = key(
         value_types.choice("owner", "equal", "prefix"),
         "owner",
         "Client Identifier policy of new tenants: owner (the session remembers its device), "
         "equal (Client Identifier = device name) or prefix (it begins with the device name).",
     )
-    default_plan: str = key(value_types.name, "standard", "Plan of a tenant that is created without one.")
+    default_plan: str = key(value_types.name, "standard", "Plan of a tenant created without --plan.")
 
 
 @dataclass(frozen=True, slots=True)
 class Mqtt:
-    """The protocol, as far as it does not differ between tenants."""
+    """Protocol settings for all tenants."""
 
     versions: tuple[str, ...] = key(
-        value_types.choices("3.1", "3.1.1", "5"), ("3.1", "3.1.1", "5"), "Protocol versions that are spoken."
+        value_types.choices("3.1", "3.1.1", "5"), ("3.1", "3.1.1", "5"), "Protocol versions that clients may use."
     )
     connect_timeout_s: float = key(
-        value_types.duration(0.5, 300), 10.0, "From accept to a complete CONNECT; whoever takes longer is closed."
+        value_types.duration(0.5, 300),
+        10.0,
+        "Maximum time from accepting a connection to its complete CONNECT; then it is closed.",
     )
     connect_bytes: int = key(
-        value_types.size(1 << 10, 1 << 20), 128 << 10, "Largest CONNECT packet: nobody has been authenticated yet."
+        value_types.size(1 << 10, 1 << 20),
+        128 << 10,
+        "Largest CONNECT packet; small, because the client is not authenticated yet.",
     )
     max_inflight: int = key(
         value_types.integer(1, 65535),
         64,
-        "Unacknowledged QoS 1 and 2 messages towards a 3.x client (5.0: its Receive Maximum).",
+        "Maximum number of unacknowledged QoS 1 and 2 messages to a 3.x client (5.0: its Receive Maximum).",
     )
     max_keepalive_s: float = key(
-        value_types.duration(1, 65535), 64800.0, "Longest Keep Alive; 5.0 clients are told, 3.x clients are held to it."
+        value_types.duration(1, 65535),
+        64800.0,
+        "Maximum Keep Alive. 5.0 clients get it as Server Keep Alive; for 3.x clients the hub applies it silently.",
     )
     sys_interval_s: float = key(value_types.duration(1, 3600), 10.0, "How often $SYS topics are published.")
 
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """Who a device is."""
+    """Authentication of devices."""
 
     failure_reply_ms: int = key(
         value_types.integer(0, 10_000),
         250,
-        "Every failed CONNECT is answered this long after its arrival, whatever the cause.",
+        "Delay of the answer to every failed CONNECT, counted from its arrival, whatever the cause.",
     )
     hash_pool: int = key(
-        value_types.integer(1, 64), 2, "Threads that check chosen passwords (argon2id) and tokens (JWT)."
+        value_types.integer(1, 64),
+        2,
+        "Threads that check passwords (argon2id) and tokens (JWT); generated secrets need none.",
     )
     hash_waiting: int = key(
         value_types.integer(1, 100_000),
         256,
-        "Checks of passwords and tokens that may wait for a thread; the next is refused.",
+        "Maximum number of checks that wait for such a thread; further ones are refused.",
     )
-    cache_s: float = key(value_types.duration(0, 3600), 60.0, "How long an answer of the account store is remembered.")
-    cache_entries: int = key(value_types.integer(16, 10_000_000), 100_000, "Answers that are remembered at once (LRU).")
+    cache_s: float = key(value_types.duration(0, 3600), 60.0, "How long an answer of the account store is cached.")
+    cache_entries: int = key(value_types.integer(16, 10_000_000), 100_000, "Maximum number of cached answers (LRU).")
     shared_cache: str = key(
         value_types.choice("off", "redis"),
         "off",
-        "A second level behind that: answers of the account store in Redis (section `redis`), for all hubs and for one that was just started.",
+        "Second-level cache of the account store, in Redis (section `redis`), shared by all hubs; it helps a hub that has just started.",
     )
     shared_cache_ttl_s: float = key(
         value_types.duration(10, 30 * 86400),
         86400.0,
-        "How long they lie there; what has changed since is not used, however long. Answers that somebody is unknown: a minute.",
+        "How long an answer stays in Redis; an outdated one is never used. The answer that a device is unknown stays one minute.",
     )
     pepper_file: Path | None = key(
         value_types.path,
         None,
-        "Key of the secrets' HMAC; without it `pepper` in the data directory. Must be readable by the hub alone. `iothub init` makes it "
-        "where no accounts need it yet.",
+        "File with the HMAC key of all secrets. Default: `pepper` in the data directory. Only the hub may be able to read it. "
+        "`iothub init` creates it if there are no accounts yet.",
     )
     failures: Rate | None = key(
         value_types.rate,
         Rate(10, 60.0),
-        "Failed logins of one device from one address that lead to a ban; off for plan `unlimited`.",
+        "Rate of failed logins of one device from one address that leads to a ban; plan `unlimited` has no such bans.",
     )
-    ban_s: float = key(value_types.duration(1, 30 * 86400), 900.0, "How long such a ban lasts.")
+    ban_s: float = key(value_types.duration(1, 30 * 86400), 900.0, "Duration of such a ban.")
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Health and metrics: /livez /readyz /metrics /metrics/tenants /status. They know no login, hence loopback."""
+    """Health and metrics: /livez /readyz /metrics /metrics/tenants /status. They have no login, so the default is loopback."""
 
     bind: str = key(value_types.address, "127.0.0.1", "Address to listen on.")
-    port: int | None = key(value_types.port, None, '0 takes any free port; without a port, or "off", there is no HTTP.')
+    port: int | None = key(value_types.port, None, '0 takes any free port; "off" or no value turns HTTP off.')
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaLedger:
-    """Where hubs count what tenants use. The limits themselves are quotas, not settings."""
+    """Where usage is counted against limits. The limits themselves are quotas, not settings."""
 
     ledger: str = key(
         value_types.choice("local", "redis"),
         "local",
-        '"redis": the hubs with these accounts share the limits (guide: Quotas); "local": each hub grants all.',
+        '"redis": limits hold over all hubs with these accounts together (guide: Quotas); "local": each hub grants the full limit.',
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmLevels:
-    """When the hub raises an alarm."""
+    """Thresholds of alarms."""
 
-    memory_high: int = key(value_types.percent, 70, "Share of `overload.memory_limit` in use.")
-    disk_free: int = key(
-        value_types.size(0, 1 << 50), 1 << 30, "Free space under the data directory below which there is an alarm."
-    )
-    reactor_lag_s: float = key(value_types.duration(0.01, 60), 0.25, "How late the hub's own clock tick may be.")
+    memory_high: int = key(value_types.percent, 70, "Alarm above this share of `overload.memory_limit`.")
+    disk_free: int = key(value_types.size(0, 1 << 50), 1 << 30, "Alarm below this free space under the data directory.")
+    reactor_lag_s: float = key(value_types.duration(0.01, 60), 0.25, "Alarm when the reactor runs later than this.")
     cert_expiry_s: float = key(
-        value_types.duration(0, 3650 * 86400), 30 * 86400.0, "How long before it ends a certificate is reported."
+        value_types.duration(0, 3650 * 86400), 30 * 86400.0, "Alarm when a certificate expires within this time."
     )
     checkpoint_age_s: float = key(
         value_types.duration(60, 3650 * 86400),
         26 * 3600.0,
-        "How long ago the last good `compact_events` may be, where it is scheduled (`jobs.at`) or was ever run.",
+        "Alarm when the last successful `compact_events` is older, if it is scheduled (`jobs.at`) or was ever run.",
     )
     job_mark_age_s: float = key(
         value_types.duration(60, 3650 * 86400),
         7 * 86400.0,
-        "How long ago a job that holds a log from being trimmed (`archive`, `usage`) may have run.",
+        "Alarm when a job that a log waits for (`archive`, `usage`) has not run for this time: the log is not trimmed.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """Where the hub as a whole says no."""
+    """Limits of the whole hub."""
 
     memory_limit: int = key(
         value_types.size(64 << 20, 1 << 44),
         1 << 30,
-        "Resident memory above which new connections are refused; the hub itself must fit.",
+        "Resident memory above which new connections are refused; includes the hub's own.",
     )
     buffered_bytes: int = key(
         value_types.size(1 << 20, 1 << 40),
         256 << 20,
-        "All out-buffers, backlogs and incomplete packets together; QoS 0 is dropped first, then publishers pause.",
+        "Limit for all out-buffers, backlogs and incomplete packets together; above it QoS 0 is dropped, then publishers are paused.",
     )
     connection_buffer_bytes: int = key(
         value_types.size(16 << 10, 1 << 30),
         4 << 20,
-        "Out-buffer of one connection; above it QoS 0 is dropped, and a client that never reads is closed.",
+        "Limit for the out-buffer of one connection; above it QoS 0 is dropped, and a client that does not read is closed.",
     )
     session_backlog_bytes: int = key(
-        value_types.size(16 << 10, 1 << 30), 1 << 20, "Messages that wait in memory for one session's window."
+        value_types.size(16 << 10, 1 << 30), 1 << 20, "Limit for messages in memory that wait for one session's window."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What /metrics shows."""
+    """The metrics pages."""
 
     tenant_series_max: int = key(
         value_types.integer(0, 10_000_000),
         20_000,
-        "Series on one page of /metrics/tenants; the rest is counted and left out.",
+        "Maximum number of series on /metrics/tenants; the rest is omitted and counted.",
     )

@@ -1,4 +1,4 @@
-"""Where clients connect."""
+"""The listeners that clients connect to."""
 # ruff: noqa: RUF009 - `key` is evaluated once per class, as `field` is; its defaults are immutable
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from iothub.config.sections.key import key
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What every listener has. A listener without a port is off."""
+    """Settings of every listener. A listener without a port is off."""
 
     bind: str = key(value_types.address, "127.0.0.1", 'Address to listen on; "0.0.0.0" or "::" for every interface.')
     port: int | None = key(value_types.port, None, '0 takes any free port; "off" turns the listener off.')
     max_connections: int = key(
-        value_types.integer(1, 10_000_000), 20_000, "Connections at once; further ones are refused."
+        value_types.integer(1, 10_000_000), 20_000, "Maximum number of open connections; further ones are refused."
     )
     max_handshakes: int = key(
         value_types.integer(1, 1_000_000),
         1000,
-        "TLS and WebSocket handshakes at once; further connections are refused.",
+        "Maximum number of TLS and WebSocket handshakes at once; further connections are refused.",
     )
-    backlog: int = key(value_types.integer(1, 65535), 4096, "Connections that may wait in the kernel to be accepted.")
+    backlog: int = key(
+        value_types.integer(1, 65535), 4096, "Maximum number of connections that wait in the kernel's accept queue."
+    )
     accept_rate: Rate | None = key(
-        value_types.rate, None, "New connections per time; the surplus waits in the kernel's queue."
+        value_types.rate, None, "Maximum rate of new connections; the others wait in the accept queue."
     )
     proxy_trusted: tuple[Network, ...] = key(
         value_types.networks,
         (),
-        "Addresses of proxies that must send a PROXY protocol header (v1 or v2); nobody else may.",
+        "Addresses of proxies; these must send a PROXY protocol header (v1 or v2), others must not.",
     )
     allow: tuple[Network, ...] = key(value_types.networks, (), "If not empty, only these addresses may connect.")
     deny: tuple[Network, ...] = key(
@@ -48,7 +50,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class TcpListener(Listener):
-    """MQTT over TCP: the one listener that is on without any setting."""
+    """MQTT over TCP; on by default."""
 
     port: int | None = key(value_types.port, 1883, '0 takes any free port; "off" turns the listener off.')
 
@@ -57,31 +59,35 @@ class TcpListener(Listener):
 class TlsListener(Listener):
     """MQTT over TLS."""
 
-    cert_file: Path | None = key(value_types.path, None, "Certificate chain in PEM, the server's own first. Needed.")
-    key_file: Path | None = key(value_types.path, None, "Private key in PEM; readable by the hub alone. Needed.")
-    client_ca_file: Path | None = key(
-        value_types.path, None, "If set, clients must show a certificate signed by one of these (PEM)."
+    cert_file: Path | None = key(
+        value_types.path, None, "Certificate chain in PEM, the server's certificate first. Required."
     )
-    min_tls: str = key(value_types.choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.")
+    key_file: Path | None = key(
+        value_types.path, None, "Private key in PEM; only the hub should be able to read it. Required."
+    )
+    client_ca_file: Path | None = key(
+        value_types.path, None, "If set, clients must present a certificate signed by one of these authorities (PEM)."
+    )
+    min_tls: str = key(value_types.choice("1.2", "1.3"), "1.2", "Minimum TLS version.")
 
 
 @dataclass(frozen=True, slots=True)
 class WsListener(Listener):
     """MQTT over WebSocket."""
 
-    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; any other is answered 404.")
+    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.")
 
 
 @dataclass(frozen=True, slots=True)
 class WssListener(TlsListener):
     """MQTT over WebSocket over TLS."""
 
-    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; any other is answered 404.")
+    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.")
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The four ways in."""
+    """The four listeners."""
 
     tcp: TcpListener = field(default_factory=TcpListener)
     tls: TlsListener = field(default_factory=TlsListener)

@@ -1,6 +1,6 @@
-"""Alarms: named conditions that somebody should look at, raised once and cleared once.
+"""Alarms: named conditions that an operator should know, raised once and cleared once.
 
-Knows no threshold and no cause: whoever sees a condition raises its alarm by name. An alarm never stops the hub.
+Knows no threshold and no cause: the code that detects a condition raises its alarm by name. An alarm never stops the hub.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Severity = Literal["warning", "critical"]
 class AlarmName(Enum):
     """Every alarm: (name, severity, what to do)."""
 
-    DISK_LOW = ("disk_low", "warning", "Free some space under the data directory.")
-    DISK_FULL = ("disk_full", "critical", "Free some space; until then durable messages are not acknowledged.")
+    DISK_LOW = ("disk_low", "warning", "Free disk space under the data directory.")
+    DISK_FULL = ("disk_full", "critical", "Free disk space; until then durable messages are not acknowledged.")
     STORE_FAILED = (
         "store_failed",
         "critical",
-        "Look at the store's disk or servers; what needs it is not acknowledged until it writes again.",
+        "Check the store's disk or servers; until it can write again, messages that need it are not acknowledged.",
     )
     STORE_CORRUPT = (
         "store_corrupt",
@@ -34,59 +34,72 @@ class AlarmName(Enum):
     RECORD_DAMAGED = (
         "record_damaged",
         "critical",
-        "The hub goes on without it. The detail names the first such record of the store, the log each one; "
-        "restore a backup if you miss what was lost.",
+        "The hub skips the damaged record. The detail names the first one of the store, the log each one. "
+        "To get back what was lost, restore a backup.",
     )
-    STORE_LOST = ("store_lost", "critical", "Stop the hub and restore a backup if you miss what the store held.")
+    STORE_LOST = (
+        "store_lost",
+        "critical",
+        "The store's content is lost. To get it back, stop the hub and restore a backup.",
+    )
     ACCOUNTS_UNREACHABLE = (
         "accounts_unreachable",
         "critical",
-        "Repair the account store; unknown devices are refused.",
+        "Repair the account store; until it answers, devices that are not cached are refused.",
     )
     REDIS_UNREACHABLE = (
         "redis_unreachable",
         "warning",
-        "Repair Redis; until it answers, what is on it is by-passed: the guide's page on Redis says what that means.",
+        "Repair Redis; until it answers, the hub works without it. See the guide, page Redis, for the effects.",
     )
     CACHE_FORGED = (
         "cache_forged",
         "critical",
-        "Entries in Redis are not used that somebody without this hub's pepper wrote: a hub with another `auth.pepper_file`, or an intruder.",
+        "Redis has cache entries that were not made with this hub's pepper; they are ignored. "
+        "Find who wrote them: a hub with another `auth.pepper_file`, or an intruder.",
     )
     QUOTA_DEGRADED = (
         "quota_degraded",
         "warning",
-        "Repair Redis; until the ledger answers every hub keeps its last share of the tenants' limits.",
+        "Repair Redis; until its quota ledger answers, every hub keeps its last share of the tenants' limits.",
     )
     STREAMS_FAILED = (
         "streams_failed",
         "critical",
-        "Look at Kafka: until it takes messages again, publishers to streams are not read, and streams to devices stand still.",
+        "Check Kafka; until it accepts messages again, publishers to streams are paused, and streams to devices stop.",
     )
-    MEMORY_HIGH = ("memory_high", "warning", "Look for slow consumers, or raise `overload.memory_limit`.")
+    MEMORY_HIGH = ("memory_high", "warning", "Find slow consumers, or raise `overload.memory_limit`.")
     OVERLOAD = (
         "overload",
         "critical",
-        "New connections are refused until less memory is in use; see `overload.memory_limit`.",
+        "New connections are refused until memory use falls; find slow consumers, or raise `overload.memory_limit`.",
     )
-    REACTOR_LAG = ("reactor_lag", "warning", "The hub's turns take too long; look at load and plug-ins.")
-    CERTIFICATE_EXPIRING = ("certificate_expiring", "warning", "Replace the listener's certificate and reload.")
-    CERTIFICATE_BAD = ("certificate_bad", "critical", "The new certificate cannot be used; the old one still is.")
+    REACTOR_LAG = ("reactor_lag", "warning", "The reactor is blocked too long; check load and plug-ins.")
+    CERTIFICATE_EXPIRING = (
+        "certificate_expiring",
+        "warning",
+        "Replace the listener's certificate, then reload (SIGHUP).",
+    )
+    CERTIFICATE_BAD = (
+        "certificate_bad",
+        "critical",
+        "The new certificate cannot be used, the old one stays in use; correct the file, then reload (SIGHUP).",
+    )
     CHECKPOINT_STALE = (
         "checkpoint_stale",
         "warning",
-        "Look at `iothub job history compact_events`; starts take longer and the log grows until it succeeds.",
+        "Check `iothub job history compact_events`; until a run succeeds, the log grows and starts take longer.",
     )
     CHECKPOINT_UNUSED = (
         "checkpoint_unused",
         "warning",
-        "The start went on from the session states; `iothub job run compact_events` makes a checkpoint that serves, "
-        "with `--option from_state=true` where the log has lost something.",
+        "The start used the session states instead of the checkpoint. Make a new one with `iothub job run compact_events`, "
+        "or with `--option from_state=true` if the log is incomplete.",
     )
     JOB_MARK_STALE = (
         "job_mark_stale",
         "warning",
-        "Run the named job again, or let go of what it holds with `iothub job forget NAME`; until then that log is not trimmed.",
+        "The log waits for this job and is not trimmed. Run the job again, or if you no longer need it, `iothub job forget NAME`.",
     )
 
     def __init__(self, word: str, severity: Severity, advice: str) -> None:
@@ -111,7 +124,7 @@ Listener = Callable[[Alarm, bool], None]
 class Alarms:
     """The raised alarms of this hub.
 
-    Invariants: (name, subject) is raised at most once; log and listeners hear of changes only.
+    Invariants: (name, subject) is raised at most once; log and listeners get changes only.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -125,7 +138,7 @@ class Alarms:
         self._listeners.append(listener)
 
     def set(self, name: AlarmName, is_raised: bool, *, subject: str = "", detail: str = "") -> None:
-        """Raise or clear, whichever the condition says; nothing happens when nothing changes."""
+        """Raise or clear the alarm; does nothing without a change."""
         if is_raised:
             self.raise_(name, subject=subject, detail=detail)
         else:
@@ -137,17 +150,17 @@ class Alarms:
         alarm = Alarm(name, subject, detail, self._clock.wall())
         self._raised[name, subject] = alarm
         self._log.warning("alarm raised", alarm=name.word, subject=subject, detail=detail, advice=name.advice)
-        self._tell(alarm, True)
+        self._notify(alarm, True)
 
     def clear(self, name: AlarmName, *, subject: str = "") -> None:
         alarm = self._raised.pop((name, subject), None)
         if alarm is None:
             return
         self._log.info("alarm cleared", alarm=name.word, subject=subject)
-        self._tell(alarm, False)
+        self._notify(alarm, False)
 
     def active(self) -> list[Alarm]:
-        """Return what is raised now, oldest first."""
+        """Return the raised alarms, oldest first."""
         return sorted(self._raised.values(), key=lambda alarm: alarm.since)
 
     def counts(self) -> dict[str, int]:
@@ -157,6 +170,6 @@ class Alarms:
             counts[alarm.name.severity] += 1
         return counts
 
-    def _tell(self, alarm: Alarm, is_raised: bool) -> None:
+    def _notify(self, alarm: Alarm, is_raised: bool) -> None:
         for listener in self._listeners:
             listener(alarm, is_raised)

@@ -1,6 +1,6 @@
 """Every metric of the hub, declared once: name, kind, sentence, labels, and the label sets that begin at 0.
 
-Knows no values: whoever has one feeds it through `iothub_services.metrics.exposition.Registry`. A client id, a topic or a device
+Knows no values: these come through `iothub_services.metrics.exposition.Registry`. A client id, a topic or a device
 is never a label; a tenant is one only in the metrics whose name begins with `iothub_tenant_`.
 """
 
@@ -90,37 +90,39 @@ def _histogram(name: str, sentence: str, buckets: tuple[float, ...], labels: tup
 
 
 # Build and process
-BUILD_INFO = _gauge("iothub_build_info", "Always 1; what runs here.", ("version", "python", "twin"))
-START_TIME = _gauge("iothub_start_time_seconds", "When the hub was started (Unix time).")
+BUILD_INFO = _gauge(
+    "iothub_build_info", "Always 1; the labels describe the running program.", ("version", "python", "twin")
+)
+START_TIME = _gauge("iothub_start_time_seconds", "Start time of the hub (Unix time).")
 
 # Reactor
 REACTOR_TICK = _histogram(
     "iothub_reactor_tick_duration_seconds",
-    "How late the heartbeat, ten times a second, was: what the reactor kept others waiting.",
+    "Delay of the reactor, sampled ten times a second.",
     _TICKS_S,
 )
-REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "How late the last heartbeat was.")
+REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "Delay of the reactor at the last sample.")
 ENGINE_TURNS = _counter("iothub_engine_turns_total", "Turns of the message plane.")
 LAST_RELOAD_GOOD = _gauge(
-    "iothub_config_last_reload_successful", "1: the last reload (SIGHUP) did what was asked; 0: what was there is kept."
+    "iothub_config_last_reload_successful", "1: the last reload (SIGHUP) succeeded; 0: it failed and changed nothing."
 )
 LAST_RELOAD = _gauge(
     "iothub_config_last_reload_success_timestamp_seconds",
-    "When the last good reload was (Unix time); at first: the start.",
+    "Time of the last successful reload (Unix time); before the first one: of the start.",
 )
-ENGINE_EVENTS = _counter("iothub_engine_events_total", "Readable and writable sockets that turns have handled.")
+ENGINE_EVENTS = _counter("iothub_engine_events_total", "Readable and writable sockets handled by turns.")
 
 # Connections
 CONNECTIONS = _gauge("iothub_connections", "Open connections.", ("listener",), _LISTENERS)
-CONNECTIONS_LIMIT = _gauge("iothub_connections_limit", "Open connections that are allowed.", ("listener",))
-CONNECTIONS_PRE_AUTH = _gauge("iothub_connections_pre_auth", "Open connections that have not been admitted yet.")
+CONNECTIONS_LIMIT = _gauge("iothub_connections_limit", "Maximum number of open connections.", ("listener",))
+CONNECTIONS_PRE_AUTH = _gauge("iothub_connections_pre_auth", "Open connections that are not authenticated yet.")
 CONNECTS = _counter(
     "iothub_connects_total",
     "CONNECT packets by protocol version and result.",
     ("protocol", "result"),
     tuple((protocol, result) for protocol in PROTOCOLS for (result,) in _RESULTS),
 )
-DISCONNECTS = _counter("iothub_disconnects_total", "Ended connections by reason.", ("reason",), _REASONS)
+DISCONNECTS = _counter("iothub_disconnects_total", "Closed connections by reason.", ("reason",), _REASONS)
 ACCEPTS_REFUSED = _counter(
     "iothub_accepts_refused_total", "Connections closed before their first byte was read.", ("listener",), _LISTENERS
 )
@@ -128,51 +130,56 @@ ACCEPTS_REFUSED = _counter(
 # Authentication and authorisation
 AUTHENTICATIONS = _counter(
     "iothub_authentications_total",
-    "Looked at credentials: accepted, or why not.",
+    "Authentication attempts by result.",
     ("result",),
     tuple((word,) for word in ("accepted", *LOGIN_CAUSES)),
 )
 AUTHORIZATIONS_DENIED = _counter(
-    "iothub_authorizations_denied_total", "Requests that no rule allows.", ("action",), _ACTIONS
+    "iothub_authorizations_denied_total", "Requests denied by access rules.", ("action",), _ACTIONS
 )
 AUTH_CACHE = _counter(
-    "iothub_authz_cache_requests_total", "Look-ups of accounts and rules.", ("result",), (("hit",), ("miss",))
+    "iothub_authz_cache_requests_total",
+    "Lookups of accounts and rules in the hub's cache.",
+    ("result",),
+    (("hit",), ("miss",)),
 )
 BANS = _gauge(
     "iothub_bans",
-    "Bans in force; failures: made by the hub after failed logins.",
+    "Bans in force by kind; failures: bans after failed logins.",
     ("kind",),
     tuple((word,) for word in ("device", "client_id", "address", "failures")),
 )
-HOOK_FAILURES = _counter("iothub_hook_failures_total", "Calls of plug-ins that failed.")
+HOOK_FAILURES = _counter("iothub_hook_failures_total", "Failed calls of plug-ins.")
 
 # Packets
 PACKETS_RECEIVED = _counter(
-    "iothub_packets_received_total", "Control Packets read.", ("type",), tuple((name,) for name in PACKET_TYPES)
+    "iothub_packets_received_total", "Control Packets received.", ("type",), tuple((name,) for name in PACKET_TYPES)
 )
 PACKETS_SENT = _counter(
-    "iothub_packets_sent_total", "Control Packets written.", ("type",), tuple((name,) for name in PACKET_TYPES)
+    "iothub_packets_sent_total", "Control Packets sent.", ("type",), tuple((name,) for name in PACKET_TYPES)
 )
-BYTES_RECEIVED = _counter("iothub_bytes_received_total", "MQTT bytes read, framing and encryption not counted.")
-BYTES_SENT = _counter("iothub_bytes_sent_total", "MQTT bytes written, framing and encryption not counted.")
-MALFORMED_PACKETS = _counter("iothub_malformed_packets_total", "Packets that are none.")
-PROTOCOL_ERRORS = _counter("iothub_protocol_errors_total", "Packets that were not allowed then and there.")
+BYTES_RECEIVED = _counter("iothub_bytes_received_total", "MQTT bytes received, without framing and encryption.")
+BYTES_SENT = _counter("iothub_bytes_sent_total", "MQTT bytes sent, without framing and encryption.")
+MALFORMED_PACKETS = _counter("iothub_malformed_packets_total", "Malformed packets received.")
+PROTOCOL_ERRORS = _counter("iothub_protocol_errors_total", "Packets refused as Protocol Errors.")
 
 # Messages
-MESSAGES_RECEIVED = _counter("iothub_messages_received_total", "PUBLISH packets taken.", ("qos",), _QOS)
+MESSAGES_RECEIVED = _counter("iothub_messages_received_total", "PUBLISH packets accepted.", ("qos",), _QOS)
 MESSAGES_DELIVERED = _counter("iothub_messages_delivered_total", "PUBLISH packets sent.", ("qos",), _QOS)
-MESSAGES_DROPPED = _counter("iothub_messages_dropped_total", "Messages, or deliveries, dropped.", ("reason",), _DROPS)
+MESSAGES_DROPPED = _counter(
+    "iothub_messages_dropped_total", "Dropped messages and deliveries by reason.", ("reason",), _DROPS
+)
 
 # Sessions
 SESSIONS = _gauge("iothub_sessions", "Sessions by state.", ("state",), (("connected",), ("offline",)))
 SESSION_EVENTS = _counter(
     "iothub_session_events_total",
-    "What happened to persistent sessions.",
+    "Changes of persistent sessions by kind.",
     ("event",),
     tuple((word,) for word in SESSION_WORDS),
 )
 SESSION_EVENTS_LOST = _counter(
-    "iothub_session_events_lost_total", "Session events that the log does not have: it was too far behind."
+    "iothub_session_events_lost_total", "Session events that are not in the log, because it was too far behind."
 )
 DAMAGED_RECORDS = _counter(
     "iothub_damaged_records_total",
@@ -181,153 +188,160 @@ DAMAGED_RECORDS = _counter(
     (("events",), ("state",), ("retained",)),
 )
 ANALYTICS_EVENTS = _counter(
-    "iothub_analytics_events_total", "Events for statistics (usage, samples, drops, refusals) in the log."
+    "iothub_analytics_events_total", "Events for statistics (usage, samples, drops, refusals) written to the log."
 )
 ANALYTICS_EVENTS_LOST = _counter(
-    "iothub_analytics_events_lost_total", "Events for statistics that the log did not take; usage is never among them."
+    "iothub_analytics_events_lost_total", "Events for statistics that are not in the log; usage is never lost this way."
 )
 QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
 QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
 BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers, backlogs and incomplete packets.")
 
 # Stores
-STORE_COMMITS = _counter("iothub_store_commits_total", "Group commits, each with its sync.", ("store",))
+STORE_COMMITS = _counter("iothub_store_commits_total", "Group commits, each with one sync.", ("store",))
 STORE_COMMIT_DURATION = _histogram(
     "iothub_store_commit_duration_seconds", "Duration of one group commit.", _LATENCIES_S, ("store",)
 )
-STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Messages on their way to disk.")
+STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Bytes of messages that wait to be stored.")
 
 # HBase, where a store is on it
 HBASE_REQUESTS = _counter(
     "iothub_hbase_requests_total",
-    "Calls that were sent: answered (with a refusal, too), lost with their connection, or not answered in time.",
+    "Calls to HBase by result: answered (also with an error), lost with their connection, or timed out.",
     ("op", "result"),
 )
 HBASE_REQUEST_DURATION = _histogram(
-    "iothub_hbase_request_duration_seconds", "From sending a call to its outcome.", _LATENCIES_S, ("op",)
+    "iothub_hbase_request_duration_seconds", "Time from sending a call to its result.", _LATENCIES_S, ("op",)
 )
-HBASE_CONNECTIONS = _gauge("iothub_hbase_connections", "Connections to the gateways.", ("state",), (("up",), ("down",)))
+HBASE_CONNECTIONS = _gauge(
+    "iothub_hbase_connections", "Connections to the gateways by state.", ("state",), (("up",), ("down",))
+)
 HBASE_GATEWAY_UP = _gauge(
     "iothub_hbase_gateway_up",
-    "Whether a gateway answers, as far as this hub knows: 0 once it cannot be reached or does not say that it is there.",
+    "1: the gateway answers this hub; 0: it does not.",
     ("gateway",),
 )
-HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls that wait for their answers.")
-HBASE_BODIES_SWEPT = _counter(
-    "iothub_hbase_bodies_swept_total", "Bodies that no queue referred to any more, deleted by this hub."
-)
+HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls without an answer yet.")
+HBASE_BODIES_SWEPT = _counter("iothub_hbase_bodies_swept_total", "Unreferenced message bodies deleted by this hub.")
 
 # Redis, where something is on it
 REDIS_CALLS = _counter(
     "iothub_redis_calls_total",
-    "Calls: answered, refused, lost with their connection or in a time-out, or by-passed because Redis does not answer.",
+    "Calls to Redis by result: answered, refused, lost (connection or timeout), or bypassed while Redis does not answer.",
     ("result",),
     (("answered",), ("refused",), ("lost",), ("bypassed",)),
 )
-REDIS_PIPELINES = _counter("iothub_redis_pipelines_total", "Pipelines that were sent; calls are gathered in them.")
+REDIS_PIPELINES = _counter("iothub_redis_pipelines_total", "Pipelines sent to Redis; each carries several calls.")
 REDIS_PIPELINE_DURATION = _histogram(
-    "iothub_redis_pipeline_duration_seconds", "From handing a pipeline to its thread to its last answer.", _LATENCIES_S
+    "iothub_redis_pipeline_duration_seconds",
+    "Time from handing a pipeline to its thread to its last answer.",
+    _LATENCIES_S,
 )
 REDIS_RECORDS = _counter(
     "iothub_redis_records_total",
-    "Look-ups of tenants and devices in Redis: found; not there; changed since; not written by us; no answer. All but the first go to SQL.",
+    "Lookups of tenants and devices in Redis by result; stale: outdated; forged: not written by a hub; failed: no answer. All but hit go on to SQL.",
     ("result",),
     (("hit",), ("miss",), ("stale",), ("forged",), ("failed",)),
 )
-REDIS_UP = _gauge("iothub_redis_up", "1: Redis answers; 0: it is by-passed until it does.")
+REDIS_UP = _gauge("iothub_redis_up", "1: Redis answers; 0: the hub works without it until it does.")
 QUOTA_LEDGER_UP = _gauge(
-    "iothub_quota_ledger_up", "1: limits hold over all hubs; 0: every hub keeps its last share of them."
+    "iothub_quota_ledger_up",
+    "1: limits hold over all hubs; 0: the ledger is unavailable, and every hub keeps its last share.",
 )
-QUOTA_LEDGER_HUBS = _gauge(
-    "iothub_quota_ledger_hubs", "Hubs that hold a lease in the quota ledger, this one among them."
-)
+QUOTA_LEDGER_HUBS = _gauge("iothub_quota_ledger_hubs", "Hubs with a lease in the quota ledger, including this one.")
 QUOTA_LEDGER_ASKED = _counter(
-    "iothub_quota_ledger_questions_total", "Counts that the quota ledger was asked for or told."
+    "iothub_quota_ledger_questions_total", "Counts requested from or reported to the quota ledger."
 )
 QUOTA_LEDGER_RETURNS = _counter(
     "iothub_quota_ledger_returns_total",
-    "How often this hub had to come back to the quota ledger and declare what it has.",
+    "Times this hub registered again at the quota ledger and reported its usage.",
 )
-REDIS_WAITING = _gauge("iothub_redis_waiting_calls", "Calls that wait for their answers.")
+REDIS_WAITING = _gauge("iothub_redis_waiting_calls", "Calls without an answer yet.")
 
 # Routing
-SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions.", ("kind",), (("plain",), ("shared",)))
+SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions by kind.", ("kind",), (("plain",), ("shared",)))
 RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")
 RETAINED_BYTES = _gauge("iothub_retained_bytes", "Bytes of retained messages.")
 
 # Quotas and overload
-QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "What quotas have refused.", ("quota",))
+QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "Requests rejected by quotas.", ("quota",))
 OVERLOAD_LEVEL = _gauge(
-    "iothub_overload_level", "0: none; 1: QoS 0 is dropped; 2: publishers pause; 3: no new connections."
+    "iothub_overload_level", "0: none; 1: QoS 0 is dropped; 2: publishers are paused; 3: new connections are refused."
 )
 
 # Streams to and from Kafka
 STREAM_MESSAGES = _counter(
     "iothub_stream_messages_total",
-    "Messages that Kafka has acknowledged, or that came from it.",
+    "Stream messages by direction: out: acknowledged by Kafka; in: read from Kafka.",
     ("direction",),
     _DIRECTIONS,
 )
-STREAM_BYTES = _counter("iothub_stream_bytes_total", "Bytes of them.", ("direction",), _DIRECTIONS)
+STREAM_BYTES = _counter("iothub_stream_bytes_total", "Bytes of these stream messages.", ("direction",), _DIRECTIONS)
 STREAM_REFUSED = _counter(
     "iothub_stream_refused_total",
-    "Messages that cannot go to Kafka, and records from it that were put aside.",
+    "out: messages that Kafka cannot accept; in: records moved to the topic for refused records.",
     ("direction",),
     _DIRECTIONS,
 )
 STREAM_GIVEN_UP = _counter(
-    "iothub_stream_given_up_total", "Messages whose publisher was told that Kafka has not taken them in time."
+    "iothub_stream_given_up_total", "Messages that Kafka did not accept in time; their publishers got an error."
 )
-STREAM_PENDING = _gauge("iothub_stream_pending_bytes", "Bytes on their way to Kafka.")
+STREAM_PENDING = _gauge("iothub_stream_pending_bytes", "Bytes of messages that wait for Kafka.")
 STREAMS = _gauge("iothub_streams", "Streams of active tenants.", ("direction",), _DIRECTIONS)
 
 # Jobs, wherever they run; a job that never ran has no series
 JOB_LAST_SUCCESS = _gauge(
-    "iothub_job_last_success_timestamp_seconds", "When the job last did what it should (Unix time).", ("job",)
+    "iothub_job_last_success_timestamp_seconds", "Time of the job's last successful run (Unix time).", ("job",)
 )
-JOB_DURATION = _gauge("iothub_job_duration_seconds", "How long the job's last run took.", ("job",))
-JOB_LAST_RESULT = _gauge("iothub_job_last_result", "1: the job's last run is done; 0: it failed.", ("job",))
-JOB_RUNNING = _gauge(
-    "iothub_job_running", "1: the job is under way; a run that was killed counts for a minute more.", ("job",)
-)
+JOB_DURATION = _gauge("iothub_job_duration_seconds", "Duration of the job's last run.", ("job",))
+JOB_LAST_RESULT = _gauge("iothub_job_last_result", "1: the job's last run succeeded; 0: it failed.", ("job",))
+JOB_RUNNING = _gauge("iothub_job_running", "1: the job is running; a killed run still counts for a minute.", ("job",))
 
 # Operations
 ALARMS_ACTIVE = _gauge(
-    "iothub_alarms_active", "Alarms that are raised now.", ("severity",), (("warning",), ("critical",))
+    "iothub_alarms_active", "Active alarms by severity.", ("severity",), (("warning",), ("critical",))
 )
 CERTIFICATE_EXPIRY = _gauge(
-    "iothub_certificate_expiry_timestamp_seconds", "When the listener's certificate ends (Unix time).", ("listener",)
+    "iothub_certificate_expiry_timestamp_seconds",
+    "Expiry time of the listener's certificate (Unix time).",
+    ("listener",),
 )
 DISK_FREE = _gauge("iothub_disk_free_bytes", "Free space under the data directory.")
-HTTP_REQUESTS = _counter("iothub_http_requests_total", "Requests for health and metrics.", ("route", "status"))
-LOG_SUPPRESSED = _counter("iothub_log_messages_suppressed_total", "Log lines left out by the rate limit.")
+HTTP_REQUESTS = _counter("iothub_http_requests_total", "HTTP requests for health and metrics.", ("route", "status"))
+LOG_SUPPRESSED = _counter("iothub_log_messages_suppressed_total", "Log lines suppressed by the rate limit.")
 TENANTS = _gauge("iothub_tenants", "Tenants with a broker in memory.")
-SERIES_DROPPED = _counter("iothub_metrics_series_dropped_total", "Series left out of /metrics/tenants by its cap.")
+SERIES_DROPPED = _counter(
+    "iothub_metrics_series_dropped_total", "Series omitted from /metrics/tenants because of metrics.tenant_series_max."
+)
 
 # Per tenant; the label `tenant` comes first
 TENANT_CONNECTIONS = _gauge("iothub_tenant_connections", "Open connections.")
 TENANT_SESSIONS = _gauge("iothub_tenant_sessions", "Sessions, connected or not.")
 TENANT_SUBSCRIPTIONS = _gauge("iothub_tenant_subscriptions", "Subscriptions.")
-TENANT_MESSAGES_RECEIVED = _counter("iothub_tenant_messages_received_total", "PUBLISH packets taken.", ("qos",), _QOS)
+TENANT_MESSAGES_RECEIVED = _counter(
+    "iothub_tenant_messages_received_total", "PUBLISH packets accepted.", ("qos",), _QOS
+)
 TENANT_MESSAGES_DELIVERED = _counter("iothub_tenant_messages_delivered_total", "PUBLISH packets sent.", ("qos",), _QOS)
 TENANT_MESSAGES_DROPPED = _counter(
-    "iothub_tenant_messages_dropped_total", "Messages, or deliveries, dropped.", ("reason",)
+    "iothub_tenant_messages_dropped_total", "Dropped messages and deliveries by reason.", ("reason",)
 )
-TENANT_BYTES_RECEIVED = _counter("iothub_tenant_bytes_received_total", "MQTT bytes read.")
-TENANT_BYTES_SENT = _counter("iothub_tenant_bytes_sent_total", "MQTT bytes written.")
-TENANT_AUTHENTICATIONS = _counter("iothub_tenant_authentications_total", "Checked credentials.", ("result",), _RESULTS)
-TENANT_DENIED = _counter("iothub_tenant_authorizations_denied_total", "Requests that no rule allows.", ("action",))
+TENANT_BYTES_RECEIVED = _counter("iothub_tenant_bytes_received_total", "MQTT bytes received.")
+TENANT_BYTES_SENT = _counter("iothub_tenant_bytes_sent_total", "MQTT bytes sent.")
+TENANT_AUTHENTICATIONS = _counter(
+    "iothub_tenant_authentications_total", "Authentication attempts by result.", ("result",), _RESULTS
+)
+TENANT_DENIED = _counter("iothub_tenant_authorizations_denied_total", "Requests denied by access rules.", ("action",))
 TENANT_QUEUED_BYTES = _gauge("iothub_tenant_queued_bytes", "Bytes in virtual queues.")
 TENANT_QUEUED_MESSAGES = _gauge("iothub_tenant_queued_messages", "Messages in virtual queues.")
 TENANT_RETAINED_MESSAGES = _gauge("iothub_tenant_retained_messages", "Retained messages.")
 TENANT_RETAINED_BYTES = _gauge("iothub_tenant_retained_bytes", "Bytes of retained messages.")
 TENANT_QUOTA_LIMIT = _gauge("iothub_tenant_quota_limit", "Limit in force.", ("quota",))
-TENANT_QUOTA_USED = _gauge("iothub_tenant_quota_used", "Use of a counted limit.", ("quota",))
-TENANT_QUOTA_REJECTIONS = _counter("iothub_tenant_quota_rejections_total", "What quotas have refused.", ("quota",))
+TENANT_QUOTA_USED = _gauge("iothub_tenant_quota_used", "Usage of a counted limit.", ("quota",))
+TENANT_QUOTA_REJECTIONS = _counter("iothub_tenant_quota_rejections_total", "Requests rejected by quotas.", ("quota",))
 TENANT_QUOTA_TRIALS = _counter(
-    "iothub_tenant_quota_trials_total", "What limits on trial (dry-run) would have refused or held back.", ("quota",)
+    "iothub_tenant_quota_trials_total", "Requests that dry-run limits would have rejected or delayed.", ("quota",)
 )
 
 DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 NOT_ALWAYS_FED = ("iothub_tenant_", "iothub_hbase_", "iothub_redis_", "iothub_quota_ledger_")
-"""How the names of metrics begin that have a page of their own, or are fed only where a back end is used."""
+"""Prefixes of metrics that have their own page or exist only with a back end."""

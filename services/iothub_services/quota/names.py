@@ -1,6 +1,6 @@
-"""Every name of a limit, once: one Enum that grammar, ledger, engine and docs share (tenancy page, section 3).
+"""Every name of a limit, in one Enum for grammar, ledger, engine and docs.
 
-Knows no tenant and no figure in use: what a name means, not how much of it is left.
+Knows no tenant and no usage: what a name means, not how much of it is left.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Scope(Enum):
-    """What one limit is counted for."""
+    """Whose usage a limit counts."""
 
     TENANT = "tenant"
     DEVICE = "device"
@@ -20,15 +20,15 @@ class Scope(Enum):
 
 
 class Kind(Enum):
-    """How a limit is used up."""
+    """How usage is counted."""
 
-    COUNT = "count"  # reserved and given back: exact
-    RATE = "rate"  # units in a window: token buckets below an hour, durable calendar windows from there
-    BOUND = "bound"  # compared with one packet, message or session; nothing is kept
+    COUNT = "count"  # reserved and released: exact
+    RATE = "rate"  # units per window: token buckets below an hour, durable calendar windows from an hour on
+    BOUND = "bound"  # compared with one packet, message or session; nothing is counted
 
 
 class Unit(Enum):
-    """What a value counts, and so which suffixes the grammar takes: `KiB MiB GiB` for bytes, `s m h d` for seconds."""
+    """The unit of a value, which decides its suffixes: `KiB MiB GiB` for bytes, `s m h d` for seconds."""
 
     ITEMS = "items"
     BYTES = "bytes"
@@ -36,7 +36,7 @@ class Unit(Enum):
 
 
 MOST_LEVELS = 1_024
-"""No plan lifts it: `unlimited` means so many. Far beyond what people use, and each level is a step of every walk through a tree of topics."""
+"""The maximum for every plan; `unlimited` means this. Far beyond practical use, because each level costs a step of every topic match."""
 
 _BYTES = Unit.BYTES
 _Row = tuple[str, Scope, Kind, Unit, str | None, int, int, str]
@@ -59,10 +59,10 @@ def _seconds(name: str, standard: str, most: int, doc: str) -> _Row:
 
 
 class Quota(Enum):
-    """One limit. The value is its name. A name that is absent from a plan means: unlimited.
+    """One limit. The value is its name. A name that is missing in a plan is unlimited.
 
-    `least` and `most` (0: none) bound what may be set. `standard` is the value of the plan `standard` in the grammar's
-    own form; None: not limited there.
+    `least` and `most` (0: none) bound its value. `standard` is its value in the plan `standard`, as the grammar
+    writes it; None: unlimited there.
     """
 
     _value_: str
@@ -74,13 +74,13 @@ class Quota(Enum):
     most: int
     doc: str
 
-    CONNECTIONS = _count("connections", Scope.TENANT, "1000", "connections at the same time")
+    CONNECTIONS = _count("connections", Scope.TENANT, "1000", "open connections")
     CONNECTS = _rate("connects", Scope.TENANT, "50/1s", "CONNECT packets accepted")
     SESSIONS = _count("sessions", Scope.TENANT, "2000", "persistent sessions, connected or not")
     SESSION_EXPIRY_S = _seconds(
-        "session_expiry_s", "7d", 0xFFFFFFFE, "longest Session Expiry Interval; a longer one is cut"
+        "session_expiry_s", "7d", 0xFFFFFFFE, "maximum Session Expiry Interval; a longer one is reduced"
     )
-    KEEP_ALIVE_MIN_S = _seconds("keep_alive_min_s", "1s", 65_535, "shortest Keep Alive; a shorter one is raised")
+    KEEP_ALIVE_MIN_S = _seconds("keep_alive_min_s", "1s", 65_535, "minimum Keep Alive; a shorter one is raised")
     PUBLISH_MESSAGES = _rate("publish_messages", Scope.TENANT, "500/1s,10000000/1d", "PUBLISH packets from all devices")
     PUBLISH_BYTES = _rate("publish_bytes", Scope.TENANT, "1MiB/1s", "bytes of PUBLISH packets from all devices", _BYTES)
     DEVICE_PUBLISH_MESSAGES = _rate("device_publish_messages", Scope.DEVICE, None, "PUBLISH packets from one device")
@@ -120,7 +120,7 @@ class Quota(Enum):
     RETAINED_BYTES = _count("retained_bytes", Scope.TENANT, "64MiB", "bytes of retained messages", _BYTES)
     PACKET_BYTES = _bound("packet_bytes", Scope.PACKET, "1MiB", (64, 268_435_460), "bytes of a Control Packet", _BYTES)
     RECEIVE_MAXIMUM = _bound(
-        "receive_maximum", Scope.PACKET, "64", (1, 65_535), "QoS 1 and 2 PUBLISH packets of a client in flight"
+        "receive_maximum", Scope.PACKET, "64", (1, 65_535), "unacknowledged QoS 1 and 2 PUBLISH packets from a client"
     )
     TOPIC_ALIASES = _bound("topic_aliases", Scope.PACKET, "16", (0, 65_535), "Topic Alias Maximum")
     WILL_BYTES = _bound("will_bytes", Scope.PACKET, "64KiB", (1, 65_536), "bytes of a Will Payload", _BYTES)
@@ -142,17 +142,17 @@ class Quota(Enum):
         quota.standard, quota.least, quota.most, quota.doc = standard, least, most, doc
         return quota
 
-    # Members are single objects; Enum's own hash runs in Python at every look into a dictionary.
+    # Members are single objects; Enum's own hash runs in Python at every dictionary lookup.
     __hash__ = object.__hash__
 
     @property
     def is_for_devices(self) -> bool:
-        """Whether one device may have a limit of its own: not where all share one count, or the message plane asks for all alike."""
+        """Whether a device may have its own limit: not if all devices share one count, or if the message plane has one value per tenant."""
         return self.scope not in (Scope.TENANT, Scope.GROUP) and self not in _ALIKE
 
     @property
     def has_trial(self) -> bool:
-        """Whether `dry-run:` can report on it: what is counted by the quota service. A bound of one packet is kept or not."""
+        """Whether `dry-run:` works for it: only for what the quota service counts, not for bounds."""
         return self.kind is Kind.RATE or (self.kind is Kind.COUNT and self not in _ELSEWHERE)
 
 

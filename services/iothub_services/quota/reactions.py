@@ -1,6 +1,6 @@
-"""What a limit does when it is hit: the one table that control plane, engine tests and documentation share (tenancy page, section 4).
+"""What happens when a limit is exceeded: one table for control plane, engine tests and documentation.
 
-Knows no packets and decides nothing: rows of "hit" x protocol version -> what is answered, whether the connection closes.
+Knows no packets and decides nothing: for each limit and protocol version, the answer and whether the connection closes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from iothub_services.quota.names import Quota
 
 
 class Hit(Enum):
-    """What was hit; the value is the row's title in the documentation."""
+    """The exceeded limit; the value is the row's title in the documentation."""
 
     CONNECTIONS = "tenant connections"
     CONNECT_RATE = "tenant connects per second"
@@ -43,7 +43,7 @@ class Hit(Enum):
 
 
 class Answer(Enum):
-    """Which packet says so."""
+    """The packet with the answer."""
 
     NONE = ""
     CONNACK = "CONNACK"
@@ -54,12 +54,12 @@ class Answer(Enum):
 
 
 class Effect(Enum):
-    """What becomes of the message or request, in words for the documentation."""
+    """What happens to the message or request, in words for the documentation."""
 
     REFUSED = "refused"
-    PAUSED = "not read (TCP back-pressure) for a bounded time, then"
+    PAUSED = "paused (TCP back-pressure) for a limited time, then"
     DROPPED = "dropped"
-    LATER = "delivered later from the bounded backlog, then by the drop policy"
+    LATER = "delivered later from the backlog, dropped by policy when it is full"
     BY_POLICY = "dropped by policy"
     NOT_RETAINED = "delivered live, not retained"
     NOT_CREATED = "not created"
@@ -69,7 +69,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One consequence. `qos`: for which PUBLISH ("" for all). `code`: Reason Code, CONNACK return code or HTTP status; 0: no code."""
+    """One consequence. `qos`: of which PUBLISH ("" for all). `code`: Reason Code, CONNACK return code or HTTP status; 0: none."""
 
     effect: Effect
     answer: Answer = Answer.NONE
@@ -156,7 +156,7 @@ REACTIONS: dict[Hit, tuple[Reaction, Reaction]] = {
         Reaction((Step(Effect.DROPPED, qos="0"), Step(Effect.REFUSED, Answer.PUBACK, 0x87, qos="12"))),
     ),
 }
-"""(MQTT 3.1 and 3.1.1, MQTT 5.0). A denied PUBLISH closes a 3.x connection only if the tenant asks for it."""
+"""(MQTT 3.1 and 3.1.1, MQTT 5.0). A denied PUBLISH closes a 3.x connection only if the tenant is configured so."""
 
 HITS: dict[Quota, Hit] = {
     Quota.CONNECTIONS: Hit.CONNECTIONS,
@@ -216,7 +216,7 @@ def describe(of: Reaction) -> str:
 
 def markdown_table() -> str:
     """Write the whole table for the documentation."""
-    lines = ["| limit hit | MQTT 3.1, 3.1.1 | MQTT 5.0 |", "|---|---|---|"]
+    lines = ["| exceeded | MQTT 3.1, 3.1.1 | MQTT 5.0 |", "|---|---|---|"]
     lines += [f"| {hit.value} | {describe(old)} | {describe(new)} |" for hit, (old, new) in REACTIONS.items()]
     return "\n".join(lines) + "\n"
 

@@ -89,7 +89,9 @@ def _archive(spark: SparkSession, spec: Spec, report: Report, mark: Mark, wanted
             write_batch(archived(events), folder)
             found = spark.read.parquet(str(folder)).count() if readable else 0
             if found != readable:
-                raise CorruptRecordError(f"{folder}: {found} events can be read, {readable} were written; run it again")
+                raise CorruptRecordError(
+                    f"{folder}: {readable} events were written, but {found} can be read back; run the job again"
+                )
     events.unpersist()
     return {"events": readable, "damaged": damaged}
 

@@ -92,8 +92,8 @@ def _nothing_new(job: _Run, plan: Plan) -> Figures:
 def _removed(job: _Run, pointer: Pointer) -> tuple[int, int]:
     """Remove what nobody needs when this pointer counts, and say who needs the rest; returns (rows of checkpoints, events of the log)."""
     removal = plan_removal(job.spec, job.checkpoints, pointer)
-    where = f"behind offset {shown(removal.trim_upto)}" if removal.trim_upto else "whole"
-    job.report.note(f"the log is kept {where}, held by: {removal.held_by}")
+    where = f"after offset {shown(removal.trim_upto)}" if removal.trim_upto else "whole"
+    job.report.note(f"the log is kept {where}, needed by {removal.held_by}")
     return remove(job.spec, job.checkpoints, removal)
 
 
@@ -106,7 +106,9 @@ def _made(job: _Run, plan: Plan) -> tuple[Pointer, Written]:
         write_checkpoint(job.spark, job.spec, _folded(job, plan), version)
     written = marks.written(job.checkpoints, version)
     if written is None:
-        raise ConflictError(f"checkpoint {version} was removed while it was written: another run was faster")
+        raise ConflictError(
+            f"checkpoint {version} is discarded, because another run finished first and removed it; run the job again"
+        )
     if written.damaged:
         job.report.note(f"{written.damaged} damaged records were passed over, such as: {'; '.join(written.examples)}")
     pointer = Pointer(version, plan.wanted.upto, written.rows, written.checksum, at_ms)
@@ -135,7 +137,7 @@ def _let_count(job: _Run, plan: Plan, pointer: Pointer) -> None:
     if not job.checkpoints.move(plan.pointer, pointer):
         marks.forget(job.checkpoints, [pointer.version])
         raise ConflictError(
-            f"checkpoint {pointer.version} does not count: another run has moved the pointer meanwhile; run it again"
+            f"checkpoint {pointer.version} is discarded, because another run has finished meanwhile; run the job again"
         )
 
 

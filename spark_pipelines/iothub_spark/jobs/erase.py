@@ -77,14 +77,16 @@ def _replace(spark: SparkSession, spec: Spec, checkpoints: Checkpoints, pointer:
     write_checkpoint(spark, spec, rows.select(*FOLDED.names[:-1], F.lit(None).cast("string").alias("damage")), version)
     written = marks.written(checkpoints, version)
     if written is None:
-        raise ConflictError(f"checkpoint {version} was removed while it was written: another run was faster")
+        raise ConflictError(
+            f"checkpoint {version} is discarded, because another run finished first and removed it; run the job again"
+        )
     fresh = Pointer(version, pointer.offsets, written.rows, written.checksum, at_ms)
     checking.check_rows(spark, spec, fresh)
     marks.keep(checkpoints, fresh)
     if not checkpoints.move(pointer, fresh):
         marks.forget(checkpoints, [version])
         raise ConflictError(
-            f"checkpoint {version} does not count: another run has moved the pointer meanwhile; run it again"
+            f"checkpoint {version} is discarded, because another run has finished meanwhile; run the job again"
         )
     return fresh
 

@@ -40,7 +40,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
         sessions, statistics = [_events(spark, spec, accounts, topic, first) for topic in LOGS]
     lacking = [trimmed.told(topic, before_ms) for topic, before_ms in gaps.items()]
     for text in lacking:
-        report.note(f"{text}: the report counts too little of them")
+        report.note(f"{text}: the report's counts are too low")
     frames = {
         "churn": insights.churn(sessions),
         "disconnects": insights.disconnects(sessions),
@@ -56,7 +56,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     findings = gathered(days, names, **rows)
     file = required(spec.archive) / "reports" / f"insights-{days[-1]}.html"
     write_text(file, page(findings, trimmed.moment(int(now.timestamp() * 1000)), lacking))
-    report.note(f"the report is {file}")
+    report.note(f"wrote the report {file}")
     missing = {f"{LOGS[topic]}_missing_before": trimmed.moment(before_ms) for topic, before_ms in gaps.items()}
     return {"tenants": len(findings.tenants), "days": len(findings.told), "report": str(file), **missing}
 

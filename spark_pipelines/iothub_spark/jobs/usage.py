@@ -70,7 +70,7 @@ def _new_events(spark: SparkSession, spec: Spec, report: Report, plan: UsagePlan
     events = read_events(spark, spec, plan.wanted).persist()
     if not usage.reaches_back(events, _trimmed(plan), seen.offsets, seen.at_ms, _last_run(spec, plan, seen)):
         return events
-    report.note("records of older hours have come: the whole log is read")
+    report.note("events of older hours have arrived: reading the whole log")
     events.unpersist()
     return None
 
@@ -113,7 +113,7 @@ def _add_up(
         rows = [row.asDict() for row in hours.collect()]
     missing, damaged = usage.missing_records(events, plan.seen), usage.damaged(events, plan.seen)
     if missing:
-        report.note(f"{missing} records of workers are not in the log: usage may be short by so many minutes")
+        report.note(f"{missing} usage records are not in the log: usage may lack up to that many minutes")
     begun_ms, written = usage.begun_ms(events, trimmed, last), 0
     if not spec.is_dry_run:
         with opened_accounts(spec.sql_url_file) as accounts:
@@ -155,7 +155,7 @@ def _note_gap(report: Report, last_ms: int | None, begun_ms: int | None) -> None
     if last_ms is not None and begun_ms is not None and begun_ms > last_ms:
         last, begun = (f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC" for at in (last_ms, begun_ms))
         report.note(
-            f"sums were written last at {last}, the log has events since {begun}: what was trimmed between is in no sum; "
+            f"usage between {last} (last sums) and {begun} (begin of the log) is missing, because the events were trimmed; "
             "run usage more often than events are trimmed"
         )
 

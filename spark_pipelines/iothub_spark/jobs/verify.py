@@ -108,7 +108,7 @@ def _compared(spark: SparkSession, report: Report, sides: list[tuple[str, DataFr
     report.note(f"compared {' with '.join(name for name, _ in sides)}: {sessions} sessions, {total} differences")
     if total:
         raise CorruptRecordError(
-            f"{total} sessions differ from what the log says; the first {min(total, NAMED)} of each side were named"
+            f"{total} sessions differ from the log; the first {min(total, NAMED)} of each side are listed above"
         )
     return {"sessions": sessions, "sides": ", ".join(name for name, _ in sides), "differences": 0, "to": shown(end)}
 

@@ -25,10 +25,10 @@ table { border-collapse: collapse; } th, td { text-align: left; padding: .15rem 
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } nav a { color: inherit; margin-right: 1rem; }
 """
 
-_OF_WHOM = "<p>Connects are of all sessions; why connections ended is known of kept sessions alone, so their numbers need not agree.</p>"
+_OF_WHOM = "<p>Connects count all sessions; reasons for closed connections are known for persistent sessions only, so the numbers differ.</p>"
 _LACKING = (
-    "<p>What the log does not have: a SUBSCRIBE that rules refuse (metric <code>iothub_tenant_authorizations_denied_total</code>), "
-    "and who stood behind a limit that is counted for the tenant: such refusals name no device.</p>"
+    "<p>Not in the log: a SUBSCRIBE denied by access rules (metric <code>iothub_tenant_authorizations_denied_total</code>), "
+    "and the device behind a refusal by a limit of the whole tenant.</p>"
 )
 
 
@@ -48,7 +48,7 @@ def page(findings: Findings, made_at: str, lacking: Sequence[str] = ()) -> str:
             "<h1>Insights</h1>",
             f"<p>{first} to {last} (UTC), made {escape(made_at)}. The last day is not over.{_days_told(findings)}</p>",
             *[
-                f"<p><strong>What is missing: {escape(text)}; these days have too little of them.</strong></p>"
+                f"<p><strong>Missing: {escape(text)}; the counts of these days are too low.</strong></p>"
                 for text in lacking
             ],
             "<nav>" + "".join(f'<a href="#t{t.tenant_id}">{escape(t.name)}</a>' for t in tenants) + "</nav>",
@@ -85,7 +85,7 @@ def _plots(days: Sequence[str], tenant: TenantFindings) -> Iterator[str]:
         words = [word.rpartition(".")[2] for word in CHURN]
         happened = {word: [tenant.churn[day][word] if day in tenant.churn else 0 for day in days] for word in words}
         yield stacks(
-            "Sessions that are kept: come and go",
+            "Persistent sessions: created and ended",
             days,
             {word: counts for word, counts in happened.items() if any(counts)},
         )
@@ -101,12 +101,14 @@ def _plots(days: Sequence[str], tenant: TenantFindings) -> Iterator[str]:
 
 def _tables(findings: Findings, tenant: TenantFindings) -> Iterator[str]:
     yield _day_over_day(findings, tenant)
-    yield _table("Why connections of kept sessions ended", ("reason", "times"), tenant.disconnects.most_common(12))
+    yield _table(
+        "Persistent sessions: reasons for closed connections", ("reason", "times"), tenant.disconnects.most_common(12)
+    )
     refused = [(kind, reason, times) for (kind, reason), times in tenant.refusals.most_common(16)]
     yield _table("Drops, refusals, failed logins", ("what", "reason", "times"), refused)
     names = ("device", "connects", "drops", "refusals", "failed_logins")
     rows = [tuple(device[name] for name in names) for device in tenant.devices]
-    yield _table("Devices that stand out", tuple(name.replace("_", " ") for name in names), rows)
+    yield _table("Devices with the most activity", tuple(name.replace("_", " ") for name in names), rows)
     if tenant.disconnects or rows:
         yield _OF_WHOM
     if refused or rows:
@@ -120,9 +122,9 @@ def _day_over_day(findings: Findings, tenant: TenantFindings) -> str:
     if not (tenant.churn or tenant.growth or tenant.traffic):
         return ""  # logins without a tenant
     if len(findings.days) < 3 or not tenant.has(findings.days[-2]):
-        why = "Nothing to compare: there are no events of the last whole day; today is not over."
+        why = "Nothing to compare: the last whole day has no events; today is not over."
     else:
-        why = "Nothing to compare: there are no events of the day before the last whole one."
+        why = "Nothing to compare: the day before the last whole one has no events."
     return f"<div><h3>Day over day</h3><p>{why}</p></div>"
 
 

@@ -196,7 +196,7 @@ def opened_accounts(url_file: Path | None) -> Iterator[Accounts]:
 
 def _url(url_file: Path | None) -> str:
     if url_file is None:
-        raise ConfigError("sql_url_file: is missing, expected the file with the URL of the accounts database")
+        raise ConfigError("sql_url_file is missing: expected the file with the URL of the accounts database")
     try:
         return url_file.read_text(encoding="utf-8")[:_URL_LIMIT].strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -211,7 +211,7 @@ def _engine(url: str) -> Engine:
             create_engine(url, connect_args={"timeout": _BUSY_S}) if is_file else create_engine(url, pool_pre_ping=True)
         )
     except (ArgumentError, NoSuchModuleError):
-        raise ConfigError("sql_url_file: is no SQLAlchemy URL, expected for example sqlite:///accounts.db") from None
+        raise ConfigError("sql_url_file: not a SQLAlchemy URL: expected for example sqlite:///accounts.db") from None
     except ImportError as error:
         raise ConfigError(
             f"sql_url_file: {error.name} is not installed; install iothub[mysql] or iothub[postgresql]"

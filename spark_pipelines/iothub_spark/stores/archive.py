@@ -34,7 +34,7 @@ _GAP = "gap.json"
 def required(path: Path | None) -> Path:
     """Return the archive's folder. Raises ConfigError: the spec names none."""
     if path is None:
-        raise ConfigError("archive: is missing, expected the folder of the archive")
+        raise ConfigError("archive is missing: expected the folder of the archive")
     return path
 
 

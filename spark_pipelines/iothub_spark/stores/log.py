@@ -89,16 +89,16 @@ def range_after(log: Log, after: Offsets | None, topic: Topic = Topic.SESSIONS) 
         return LogRange(topic, tuple(offset - 1 for offset in begin), end)
     if len(after) != len(end):
         raise ConflictError(
-            f"it is known how far a log with {len(after)} partitions was read, this one has {len(end)}: it is another log"
+            f"the log has {len(end)} partitions, but the job has read one with {len(after)}: it is another log"
         )
     if any(first > offset + 1 for first, offset in zip(begin, after, strict=True)):
         needed = tuple(offset + 1 for offset in after)
         raise ConflictError(
-            f"the log begins at offset {shown(begin)}, it is needed from {shown(needed)}: events are missing"
+            f"events are missing: the log begins at offset {shown(begin)}, but is needed from {shown(needed)}"
         )
     if any(last < offset for last, offset in zip(end, after, strict=True)):
         raise ConflictError(
-            f"the log ends at offset {shown(end)}, it was read up to {shown(after)} before: it has lost its end"
+            f"the log has lost its end: it ends at offset {shown(end)}, but was already read up to {shown(after)}"
         )
     return LogRange(topic, after, end)
 

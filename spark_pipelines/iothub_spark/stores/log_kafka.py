@@ -100,14 +100,14 @@ class KafkaStretches:
                     admin.close()
         except BackendError as error:
             if isinstance(error.__cause__, _FORBIDDEN):
-                remedy = f"give the job's user the right Delete on topic {place.name}"
+                remedy = f"grant the job's user Delete on topic {place.name}"
             elif isinstance(error.__cause__, PolicyViolationError):
-                remedy = f"give topic {place.name} cleanup.policy=delete"
+                remedy = f"set cleanup.policy=delete on topic {place.name}"
             else:
                 raise
             raise ConfigError(
-                f"{self._name} does not let the session log be trimmed ({error.__cause__}): {remedy}; "
-                "the new checkpoint counts all the same"
+                f"{self._name} refuses to trim the session log ({error.__cause__}): {remedy}; "
+                "the new checkpoint is valid all the same"
             ) from error
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
@@ -140,7 +140,7 @@ class KafkaStretches:
                     if record.offset < end
                 ]
             elif time.monotonic() > deadline:
-                raise BackendError(f"{self._name}: no records came, although there are some", retryable=True)
+                raise BackendError(f"{self._name}: the topic has records, but none arrived in time", retryable=True)
 
     def _place(self, topic: Topic) -> _Place:
         if topic not in self._places:
@@ -156,7 +156,7 @@ class KafkaStretches:
                 generation = newest_generation(prefix, found) if topic is Topic.SESSIONS else 0
                 name = kafka_topic(prefix, topic, generation)
                 if name not in found:
-                    raise NotFoundError(f"{self._name} has no topic {name}: the first `iothub serve` makes it")
+                    raise NotFoundError(f"{self._name} has no topic {name}: the first `iothub serve` creates it")
                 (described,) = admin.describe_topics([name])
             finally:
                 admin.close()

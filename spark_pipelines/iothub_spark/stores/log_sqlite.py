@@ -31,7 +31,7 @@ class SqliteLog:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise NotFoundError(f"{path}: there is no event log yet: the first `iothub serve` makes it")
+            raise NotFoundError(f"{path}: there is no event log yet: the first `iothub serve` creates it")
         self._path = path
         self._connection = connect(path, is_read_only=True)
         require_version(self._connection, path, EVENTS_FILE_VERSION)
@@ -123,7 +123,7 @@ def errors_translated(path: Path) -> Iterator[None]:
                 f"{path}: {error}: restart the hub, whose start saves what can be read of the file, then run the job again"
             ) from error
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
-            text = f"{path}: no space is left on its disk ({error}): make room, then run the job again"
+            text = f"{path}: its disk is full ({error}): free some space, then run the job again"
             raise BackendError(text, retryable=True, is_written=True) from error
         raise BackendError(f"{path.name}: {error}", retryable=True, is_written=True) from error
 

@@ -118,8 +118,8 @@ class _Table:
             except _ERRORS as error:
                 if at == len(gateways):
                     tried = ", ".join(map(str, gateways))
-                    raise BackendError(f"no gateway of HBase answers at {tried}: {error}", retryable=True) from error
-        raise BackendError("no gateway of HBase is configured: set hbase.thrift", retryable=False)
+                    raise BackendError(f"no HBase gateway answers at {tried}: {error}", retryable=True) from error
+        raise BackendError("no HBase gateway is configured: set hbase.thrift", retryable=False)
 
 
 class HBaseStates:
@@ -209,7 +209,7 @@ class HBaseCheckpoints:
     def drop(self, version: int) -> int:
         pointer = self.pointer()
         if pointer is not None and pointer.version == version:
-            raise ConflictError(f"checkpoint {version} is the one that counts: it is not dropped")
+            raise ConflictError(f"checkpoint {version} is the current one: it is not deleted")
         prefix = row_keys.checkpoint_prefix(version)
         whole = Part(prefix, row_keys.prefix_end(prefix))
         return self._table.delete((key for key, _ in self._table.scan(whole, CHECKPOINT_COLUMN)), CHECKPOINT_COLUMN)

@@ -38,7 +38,7 @@ class SqliteStates:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise NotFoundError(f"{path}: there are no session states yet: the first `iothub serve` makes them")
+            raise NotFoundError(f"{path}: there are no session states yet: the first `iothub serve` creates them")
         self._path = path
         self._connection = connect(path, is_read_only=True)
         require_version(self._connection, path, STATE_FILE_VERSION)
@@ -129,7 +129,7 @@ class SqliteCheckpoints:
             (SELECT tenant, client_id FROM {CHECKPOINT_TABLE} WHERE version = ?1 LIMIT ?2)"""  # noqa: S608
         pointer = self.pointer()
         if pointer is not None and pointer.version == version:
-            raise ConflictError(f"checkpoint {version} is the one that counts: it is not dropped")
+            raise ConflictError(f"checkpoint {version} is the current one: it is not deleted")
         removed = 0
         with errors_translated(self._path):
             while count := self._connection.execute(statement, (version, _DROPPED)).rowcount:

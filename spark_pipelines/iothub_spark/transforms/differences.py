@@ -50,12 +50,12 @@ def first_differences(frame: DataFrame, most: int) -> list[Difference]:
 def what_differs(expected: bytes | None, found: bytes | None) -> str:
     """Say for a person what differs between two records of a session."""
     if found is None:
-        return "in the log, but missing"
+        return "in the log, but not stored"
     if expected is None:
-        return "there, but not in the log"
+        return "stored, but not in the log"
     try:
         one, other = decode_state(bytes(expected)), decode_state(bytes(found))
     except CorruptRecordError as error:
         return str(error)
     names = [name for name, before, now in zip(SessionState._fields, one, other, strict=True) if before != now]
-    return f"otherwise than the log says ({', '.join(names) or 'in its form'})"
+    return f"different from the log ({', '.join(names) or 'in its form'})"

@@ -130,14 +130,14 @@ def test_up_starts_anew_what_runs_with_other_settings(
     house.up()
 
     assert _pids(house)["kafka"] not in (None, before["kafka"])
-    assert "kafka runs with other settings or an older jar; starting it anew" in world.said
+    assert "kafka runs with old settings or an old jar; restarting it" in world.said
 
 
 def test_server_that_ends_while_starting_is_told_with_its_log(house: Services, world: _World) -> None:
     """At once, not after the time limit."""
     world.words = ("brief",)
 
-    with pytest.raises(ServicesError, match=r"hbase ended while it was starting(?s:.*)this is the last line"):
+    with pytest.raises(ServicesError, match=r"hbase stopped during its start(?s:.*)this is the last line"):
         house.up()
 
 
@@ -254,7 +254,7 @@ def test_only_one_starts_or_stops_at_a_time(house: Services, world: _World, monk
             house.up()
 
         holder.communicate("")
-    assert world.said == ["somebody else is starting or stopping these servers; waiting ..."]
+    assert world.said == ["another process is starting or stopping these servers; waiting ..."]
 
 
 def test_command_line_says_what_runs(house: Services, capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,7 +269,7 @@ def test_command_line_says_what_runs(house: Services, capsys: pytest.CaptureFixt
 
     told = capsys.readouterr()
     assert "hbase      running  process" in told.out
-    assert told.err == "services: kafka does not run, so it cannot be paused\n"
+    assert told.err == "services: kafka cannot be paused: it does not run\n"
 
 
 def test_second_gateway_is_told_of_while_it_runs(house: Services, capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,6 +160,6 @@ def test_wrong_record_is_named_by_verify(spark: SparkSession, folder: Path) -> N
         )
     report = Quiet()
 
-    with pytest.raises(IotHubError, match="1 sessions differ from what the log says"):
+    with pytest.raises(IotHubError, match="1 sessions differ from the log"):
         verify.run(spark, sqlite_spec(folder, "verify"), report)
-    assert "live session states against whole log: 1/device-0: otherwise than the log says (device)" in report.notes
+    assert "live session states against whole log: 1/device-0: different from the log (device)" in report.notes

@@ -141,7 +141,7 @@ def test_deleted_tenant_waits_for_the_next_start_of_a_hub(acme: Cli) -> None:
     again = acme("tenant", "delete", "acme", "--confirm", "acme", "-o", "json")
 
     assert deleted.err == (
-        "tenant acme is being deleted; no hub runs: its stored messages go when one starts; the name is free after that\n"
+        "tenant acme is being deleted; no hub runs, the next start removes its stored messages; then the name is free\n"
     )
     assert again.json["is_deleted"] is False
     assert acme("tenant", "show", "acme", "-o", "json").json["state"] == "deleting"
@@ -237,8 +237,8 @@ def test_secret_comes_from_a_file(acme: Cli, tmp_path: Path) -> None:
 
 def test_prompt_without_a_terminal_is_a_mistake(acme: Cli) -> None:
     """No-TTY never prompts (G6)."""
-    assert "no terminal" in acme("device", "create", "acme", "dev2", "--prompt", code=2).err
-    assert "no terminal" in acme("device", "set-password", "acme", "dev1", code=2).err
+    assert "without a terminal" in acme("device", "create", "acme", "dev2", "--prompt", code=2).err
+    assert "without a terminal" in acme("device", "set-password", "acme", "dev1", code=2).err
 
 
 def test_two_sources_of_a_secret_are_a_mistake(acme: Cli) -> None:

@@ -143,9 +143,9 @@ def test_limits_that_do_not_hold_over_all_hubs_say_so(
     with AnsweringHub(acme.data_dir, lambda _command: {"quota": "settling"}):
         settling = acme("quota", *words, "-o", "json")
 
-    assert "degraded: the quota ledger on Redis cannot be used, each hub keeps its last share" in degraded.err
+    assert "degraded: the Redis ledger is unavailable; each hub keeps its last share" in degraded.err
     assert "iothub --data-dir" in degraded.err
-    assert "settling" in settling.err
+    assert "initialising" in settling.err
     assert alone.err == shared.err == ""
     assert alone.out == shared.out == degraded.out == settling.out
 
@@ -160,7 +160,7 @@ def test_limits_beside_a_hub_that_does_not_answer(acme: Cli, monkeypatch: pytest
 
         told = acme("quota", "show", "acme").err
 
-    assert "the hub does not say whether they hold over all hubs now" in told
+    assert "whether they hold over all hubs is unknown" in told
     assert hub.seen == []
 
 
@@ -176,7 +176,7 @@ def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.Monke
             tenants.finish_deletion(store, deletion.tenant_id)
         store.close()
 
-    pause("iothub.cli.leftovers.time.sleep", lambda _seconds: is_deleting.set())
+    pause("iothub.cli.deletion.time.sleep", lambda _seconds: is_deleting.set())
     hub = threading.Thread(target=finish)
     with AnsweringHub(acme.data_dir, None):
         hub.start()
@@ -188,7 +188,7 @@ def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.Monke
 
 
 def test_deletion_that_takes_long_says_so(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("iothub.cli.leftovers.COMMAND_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("iothub.cli.deletion.COMMAND_TIMEOUT_S", 0.0)
     with AnsweringHub(acme.data_dir, None):
         result = acme("tenant", "delete", "acme", "--confirm", "acme")
 
@@ -203,11 +203,11 @@ def test_interrupted_deletion_goes_on_in_the_hub(acme: Cli, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     own = SimpleNamespace(monotonic=time.monotonic, sleep=interrupt)  # other threads go on sleeping as they do
-    monkeypatch.setattr("iothub.cli.leftovers.time", own)
+    monkeypatch.setattr("iothub.cli.deletion.time", own)
     with AnsweringHub(acme.data_dir, None):
         result = acme("tenant", "delete", "acme", "--confirm", "acme", code=130)
 
-    assert result.err.startswith("iothub: interrupted: tenant acme is being deleted; the hub goes on with it")
+    assert result.err.startswith("iothub: interrupted: tenant acme is being deleted; the hub continues")
 
 
 def test_second_init_beside_a_hub_is_a_conflict(cli: Cli, call: Callable[..., Result]) -> None:

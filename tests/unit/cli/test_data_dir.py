@@ -64,7 +64,7 @@ def test_init_of_a_path_that_is_a_file_says_what_to_do(call: Callable[..., Resul
     result = call("--data-dir", str(tmp_path / "file" / below), "init")
 
     assert result.code == 7
-    assert result.err.endswith("file is a file, expected a directory: name another one with --data-dir\n")
+    assert result.err.endswith("file is a file, expected a directory: use another --data-dir\n")
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -72,7 +72,7 @@ def test_init_beside_a_configuration_uses_it(call: Callable[..., Result], tmp_pa
     """Written before the hub was: it is neither overwritten nor taken for a hub."""
     mine = 'config_version = 1\n[node]\nname = "mine"\n'
     (tmp_path / "iothub.toml").write_text(mine)
-    assert "is no data directory yet" in call("--data-dir", str(tmp_path), "serve").err
+    assert "is not initialised yet" in call("--data-dir", str(tmp_path), "serve").err
 
     result = call("--data-dir", str(tmp_path), "init")
 
@@ -101,7 +101,7 @@ def test_lost_configuration_is_no_obstacle(cli: Cli) -> None:
     result = cli("tenant", "list")
 
     assert "acme" in result.out
-    assert "iothub.toml is missing: defaults are in force" in result.err
+    assert "iothub.toml is missing, so every setting has its default" in result.err
     assert f"`iothub --data-dir {cli.data_dir} init`" in result.err
     cli("init")
     assert cli("tenant", "list").err == ""
@@ -131,7 +131,7 @@ def test_lost_pepper_is_to_be_put_back(cli: Cli) -> None:
     (cli.data_dir / "pepper").unlink()
 
     assert "pepper is missing" in cli("tenant", "list", code=7).err
-    assert "put your copy of the file back (mode 0600)" in cli("tenant", "list", code=7).err
+    assert "restore your copy of the file (mode 0600)" in cli("tenant", "list", code=7).err
     (cli.data_dir / "iothub.toml").unlink()
     assert "pepper is missing" in cli("init", code=7).err
     assert not (cli.data_dir / "pepper").exists()

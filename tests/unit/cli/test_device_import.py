@@ -116,7 +116,7 @@ def test_import_that_fails_leaves_no_secrets_and_no_file_is_overwritten(acme: Cl
 def test_import_that_fails_at_the_very_end_leaves_no_secrets(
     acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were written before the accounts; without those they open nothing."""
+    """They were written before the accounts; without those they are void."""
 
     def fail(*_arguments: object) -> None:
         assert target.read_text().count("\n") == 2, "whole before the accounts are touched"

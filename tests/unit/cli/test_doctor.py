@@ -59,10 +59,10 @@ def test_choices_for_tenants_that_do_not_exist_are_named(cli: Cli) -> None:
     assert [(row["state"], row["text"]) for row in found] == [
         ("warn", "table 2 is for tenant acne, which does not exist")
     ]
-    assert found[0]["advice"] == "correct the name, or make it: iothub tenant create acne"
+    assert found[0]["advice"] == "correct the name, or create the tenant: iothub tenant create acne"
 
     cli("tenant", "create", "acne")
-    assert "every tenant that they name exists: acme, acne" in cli("doctor").out
+    assert "all named tenants exist: acme, acne" in cli("doctor").out
 
 
 def test_running_hub_is_asked_for_its_alarms(cli: Cli) -> None:

@@ -98,7 +98,7 @@ def test_cluster_waits_for_addresses(call: Call, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["accounts.url", "iothub.toml"]
     assert stat.S_IMODE((tmp_path / "accounts.url").stat().st_mode) == 0o600
     assert call("--data-dir", str(tmp_path), "config", "check").code == 0
-    assert "is no data directory yet" in call("--data-dir", str(tmp_path), "serve").err
+    assert "is not initialised yet" in call("--data-dir", str(tmp_path), "serve").err
 
 
 def test_cluster_from_its_files_to_a_second_hub(call: Call, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_second_profile_overwrites_nothing_and_says_so(call: Call, tmp_path: Pat
     again = call("--data-dir", str(tmp_path), "init", "--profile", "embedded")
 
     assert again.code == 4
-    assert "iothub.toml is there and is not overwritten" in again.err
+    assert "iothub.toml exists and is not overwritten" in again.err
     assert (tmp_path / "iothub.toml").read_text() == edited
 
 
@@ -179,7 +179,7 @@ def test_server_that_fails_is_named_and_tried_again(
         patch.setattr(f"iothub_tenants.accounts.{where}.{fails}", fail)
         failed = call("--data-dir", str(tmp_path), "init")
     assert failed.code == 7
-    assert f"the file is {tmp_path / 'accounts.url'}; then run `iothub" in failed.err
+    assert f"correct {tmp_path / 'accounts.url'} or the server, then run `iothub" in failed.err
     assert "run `iothub" in call("--data-dir", str(tmp_path), "serve").err
 
     assert call("--data-dir", str(tmp_path), "init").code == 0
@@ -204,7 +204,7 @@ def test_server_that_lets_nobody_in_is_told_with_the_file_of_its_password(
     failed = call("--data-dir", str(tmp_path), "init")
 
     assert failed.code == 2
-    assert f"Access denied; {ADVICE}; the file is {tmp_path / 'accounts.url'}; then run `iothub" in failed.err
+    assert f"Access denied; {ADVICE}; correct {tmp_path / 'accounts.url'} or the server, then run `iothub" in failed.err
 
 
 def test_doctor_looks_at_servers_before_there_are_accounts(

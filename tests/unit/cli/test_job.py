@@ -111,8 +111,8 @@ def test_process_is_told_where_everything_is(cli: Cli, fake: Fake) -> None:
         (("failed:unavailable:no broker answers", "exit:7"), 7, "no broker answers"),
         (("failed:config:pip install 'iothub[spark]'", "exit:2"), 2, "pip install"),
         (("failed:corrupt:row 5", "exit:1"), 1, "row 5"),
-        (("error:OutOfMemoryError", "exit:1"), 1, "exit code 1; its last line: OutOfMemoryError"),
-        (("kill",), 1, "ended by SIGKILL"),
+        (("error:OutOfMemoryError", "exit:1"), 1, "exit code 1; last line of its log: OutOfMemoryError"),
+        (("kill",), 1, "killed by SIGKILL"),
     ],
 )
 def test_failed_run_has_the_exit_code_of_its_kind(
@@ -161,7 +161,7 @@ def test_jobs_of_the_night_run_one_after_another_whatever_becomes_of_them(cli: C
         ("usage", "failed"),
         ("verify", "done"),
     ]
-    assert "not every job of the night was done; the first that was not: usage failed: no broker answers" in result.err
+    assert "at least one nightly job failed; the first one: usage failed: no broker answers" in result.err
 
 
 def test_night_beside_another_run_says_so_for_each_job(cli: Cli, fake: Fake) -> None:
@@ -193,15 +193,15 @@ def test_night_that_is_interrupted_goes_on_with_nothing(cli: Cli, fake: Fake, mo
     [
         ((), 2, "expected the name of one job, or --nightly"),
         (("usage", "--nightly"), 2, "expected the name of one job, or --nightly"),
-        (("--nightly", "--full"), 2, "--nightly takes no --full"),
+        (("--nightly", "--full"), 2, "--nightly does not allow --full"),
         (("compakt",), 3, "there is no job 'compakt'"),
         (("insights", "--dry-run"), 2, "job insights has no option 'dry_run'; it has"),
         (("archive", "--option", "full"), 2, "expected NAME=VALUE"),
         (("archive", "--option", "full=1"), 2, "expected true or false"),
         (("erase", "--option", "tenant_id=x"), 2, "expected a whole number"),
-        (("erase", "--option", "tenant_id=0"), 2, "no tenant ever had the number 0: none was yet"),
-        (("erase", "--option", "tenant_id=7"), 2, "no tenant ever had the number 7: none was yet"),
-        (("erase",), 2, "job erase wants --option tenant_id=VALUE: The number that the deleted tenant had."),
+        (("erase", "--option", "tenant_id=0"), 2, "no tenant ever had the number 0: there was no tenant yet"),
+        (("erase", "--option", "tenant_id=7"), 2, "no tenant ever had the number 7: there was no tenant yet"),
+        (("erase",), 2, "job erase needs --option tenant_id=VALUE: Number of the deleted tenant."),
         (("usage", "--wait", "long"), 2, "--wait 'long': expected a duration"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`iothub job plan` (`iothub.cli.job_plan`): from where each job of the night would go on, and how much there is."""
+"""`iothub job plan` (`iothub.cli.job_plan`): from where each nightly job would go on, and how much there is."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ def test_silent_hub_is_waited_for_a_while(cli: Cli, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("said", "code", "text"),
     [
-        (b"", 7, "closed the connection before it answered"),
-        (admin_frames.hello(), 7, "closed the connection before it answered"),
+        (b"", 7, "closed the connection without an answer"),
+        (admin_frames.hello(), 7, "closed the connection without an answer"),
         (admin_frames.encode({"protocol": 2}), 4, "of different versions (admin protocol 2 and 1)"),
         (b"HTTP/1.1 400 Bad Request", 1, "a frame of 1213486160 bytes"),
         (admin_frames.hello() + admin_frames.encode({"rows": 1}), 1, "no answer, expected rows"),

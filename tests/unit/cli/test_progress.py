@@ -11,7 +11,7 @@ from iothub.testing.clock import ManualClock
 
 
 def run(clock: ManualClock, seconds: int, per_s: int = 20, of: int = 100_000) -> None:
-    with Progress("passwords are hashed", clock) as progress:
+    with Progress("passwords hashed", clock) as progress:
         for second in range(1, seconds + 1):
             clock.advance(1)
             progress(second * per_s, of)
@@ -21,15 +21,15 @@ def test_progress_is_said_every_ten_seconds_in_a_log(capsys: pytest.CaptureFixtu
     run(ManualClock(), 25)
 
     assert capsys.readouterr().err.splitlines() == [
-        "200 of 100000 passwords are hashed, 20 per second, 1 h 23 min left",
-        "400 of 100000 passwords are hashed, 20 per second, 1 h 23 min left",
+        "200 of 100000 passwords hashed, 20 per second, 1 h 23 min left",
+        "400 of 100000 passwords hashed, 20 per second, 1 h 23 min left",
     ]
 
 
 def test_work_that_has_done_nothing_yet_foretells_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     run(ManualClock(), 10, per_s=0)
 
-    assert capsys.readouterr().err == "0 of 100000 passwords are hashed, 0 per second, no telling how long\n"
+    assert capsys.readouterr().err == "0 of 100000 passwords hashed, 0 per second, time left unknown\n"
 
 
 def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,14 +44,14 @@ def test_progress_stays_on_one_line_of_a_terminal(
     """Once a second, over the line before; what follows begins on its own."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     clock = ManualClock()
-    with Progress("passwords are hashed", clock) as progress:
+    with Progress("passwords hashed", clock) as progress:
         for step in range(1, 6):
             clock.advance(0.5)
             progress(step * 10, 100)
 
     said = capsys.readouterr().err
     assert said.count("\r") == 2
-    assert "\r40 of 100 passwords are hashed, 20 per second, 3 s left" in said
+    assert "\r40 of 100 passwords hashed, 20 per second, 3 s left" in said
     assert said.endswith("\n")
     assert said.count("\n") == 1
 

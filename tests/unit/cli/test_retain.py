@@ -126,7 +126,7 @@ def test_running_hub_tells_how_far_it_is(acme: Cli, monkeypatch: pytest.MonkeyPa
         result = acme("retain", "delete", "acme", "a/+", "--timeout", "1m")
     store.close()
 
-    assert result.err.startswith("256 of 1000 retained messages are deleted, ")
+    assert result.err.startswith("256 of 1000 retained messages deleted, ")
     assert result.err.endswith("deleted 1000 retained messages\n")
 
 

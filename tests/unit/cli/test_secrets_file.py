@@ -27,7 +27,7 @@ def test_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
 
     for name in ("mine", "link", "folder"):
-        with pytest.raises(ConflictError, match="exists already and may hold secrets: name a new file; if it is of an"):
+        with pytest.raises(ConflictError, match="exists already and may contain secrets: name a new file; if a killed"):
             SecretsFile(tmp_path / name)
     assert (tmp_path / "mine").read_text() == "x"
 

@@ -38,16 +38,16 @@ def test_topics_are_named_and_left_to_the_hub(
     acme: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, is_hub_running: bool
 ) -> None:
     """It may wait for Kafka: the name is free when they are gone."""
-    monkeypatch.setattr("iothub.cli.leftovers.COMMAND_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("iothub.cli.deletion.COMMAND_TIMEOUT_S", 0.0)
     monkeypatch.setattr(stream_topics, "reached", lambda _app: pytest.fail("Kafka is not asked"))
 
     with AnsweringHub(acme.data_dir, None) if is_hub_running else nullcontext():
         told = acme(*DELETE).err
 
-    assert "and the topics of its streams in Kafka as soon as the hub reaches it: " in told
+    assert "and the Kafka topics of its streams as soon as Kafka answers: " in told
     assert all(topic in told for topic in TOPICS)
     assert ("no hub runs" in told) is not is_hub_running
-    assert "the name is free after that" in told
+    assert "then the name is free" in told
     assert topics(cluster) == TOPICS
 
 

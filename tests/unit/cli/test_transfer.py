@@ -35,7 +35,7 @@ def test_export_overwrites_nothing_unless_forced(acme: Cli, tmp_path: Path) -> N
     path.chmod(0o644)
 
     refused = acme("tenant", "export", "acme", "--file", str(path), code=4)
-    assert "exists already: name a new file, or overwrite it with --force" in refused.err
+    assert "exists already: name a new file, or use --force to overwrite it" in refused.err
     assert path.read_text() == "old"
     acme("tenant", "export", "acme", "--file", str(path), "--force")
 
@@ -46,7 +46,7 @@ def test_export_overwrites_nothing_unless_forced(acme: Cli, tmp_path: Path) -> N
 def test_export_replaces_nothing_but_files(acme: Cli, tmp_path: Path) -> None:
     """Above all no device: root could."""
     for path in (str(tmp_path), "/dev/null"):
-        assert "is no file" in acme("tenant", "export", "acme", "--file", path, "--force", code=4).err
+        assert "is not a file" in acme("tenant", "export", "acme", "--file", path, "--force", code=4).err
 
 
 def test_dash_is_the_output(acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_devices_without_a_secret_are_named(acme: Cli, exported: Path) -> None:
     document["pepper"] = "of another hub"
     result = acme("tenant", "import", "-", "--name", "beta", stdin=json.dumps(document).encode())
 
-    assert "a new secret is needed for 1 device (`iothub --data-dir" in result.err
+    assert "1 device cannot log in without a new secret (`iothub --data-dir" in result.err
     assert "dev2" in result.err
 
 

@@ -89,7 +89,7 @@ def told(cli: Cli) -> str:
 
 
 def test_no_sums_before_the_job_has_run_name_it(acme: Cli) -> None:
-    assert "it has not run yet: `iothub --data-dir" in told(acme)
+    assert "the job has never run: `iothub --data-dir" in told(acme)
 
 
 def test_no_sums_of_a_job_that_failed_name_its_run(acme: Cli) -> None:
@@ -97,7 +97,7 @@ def test_no_sums_of_a_job_that_failed_name_its_run(acme: Cli) -> None:
 
     said = told(acme)
 
-    assert "its last run: failed, see `iothub --data-dir" in said
+    assert "the last run: failed, see `iothub --data-dir" in said
     assert said.endswith("job show 1`\n")
 
 
@@ -116,20 +116,20 @@ def test_no_sums_of_a_tenant_in_which_nothing_happened_say_so(acme: Cli) -> None
     """The log has periods, of others."""
     ran(acme, Result.DONE, 7)
 
-    assert "no period had counted anything of acme; a hub writes one every 1m" in told(acme)
+    assert "; a hub writes one every 1m (events.usage_interval) for tenants with traffic" in told(acme)
 
 
 def test_no_sums_of_this_week_name_the_hours_that_there_are(used: Cli) -> None:
     words = ("usage", "show", "acme", "--from", "2026-12-01", "--to", "2026-12-02")
 
-    assert "acme has hours from 2026-11-01T12:00:00Z to 2026-11-02T12:00:00Z: choose them" in used(*words).err
+    assert "acme has usage from 2026-11-01T12:00:00Z to 2026-11-02T12:00:00Z: set --from and --to" in used(*words).err
 
 
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
         (("acme", "--from", "yesterday"), 2, "--from 'yesterday': expected a day such as 2026-11-01"),
-        (("acme", "--from", "2026-11-02", "--to", "2026-11-01"), 2, "--from is not before --to"),
+        (("acme", "--from", "2026-11-02", "--to", "2026-11-01"), 2, "--from must be before --to"),
         (("umbrella",), 3, "there is no tenant"),
     ],
 )

@@ -247,7 +247,9 @@ def test_pepper_is_made_where_the_settings_have_it(tmp_path: Path) -> None:
 def test_accounts_of_others_need_their_pepper(tmp_path: Path, is_elsewhere: bool) -> None:
     """A new one would fit none of their secrets; nothing half-made is left."""
     directory = DataDir(tmp_path / "hub")
-    with pytest.raises(UnavailableError, match=r"pepper is missing: .*or that of another hub with the same accounts"):
+    with pytest.raises(
+        UnavailableError, match=r"pepper is missing: .*or copy it from another hub with the same accounts"
+    ):
         directory.prepare(tmp_path / "pepper" if is_elsewhere else None, has_accounts=True)
 
     assert list(tmp_path.iterdir()) == []
@@ -255,7 +257,7 @@ def test_accounts_of_others_need_their_pepper(tmp_path: Path, is_elsewhere: bool
 
 def test_pepper_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     """One line that says what to do."""
-    with pytest.raises(UnavailableError, match=r"/keys/pepper: there is no directory .*/keys; make it first"):
+    with pytest.raises(UnavailableError, match=r"/keys/pepper: the directory .*/keys does not exist; create it first"):
         DataDir(tmp_path / "hub").prepare(tmp_path / "keys" / "pepper")
     assert list(tmp_path.iterdir()) == []
 

@@ -28,10 +28,10 @@ def test_brokers_are_a_list_of_addresses() -> None:
     [
         (("events.driver=kafka",), 'events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]'),
         ((*CHOSEN, "kafka.security_protocol=SASL_SSL"), "needs kafka.sasl_username and kafka.sasl_password_file"),
-        ((*CHOSEN, "kafka.cert_file=a.pem"), "kafka.cert_file and kafka.key_file are needed together"),
+        ((*CHOSEN, "kafka.cert_file=a.pem"), "kafka.cert_file and kafka.key_file must be set together"),
         (("events.driver=files",), "expected one of sqlite, kafka"),
         (("kafka.brokers=kafka-1",), "expected host:port"),
-        (("kafka.brokers=kafka-1:9092", "kafka.cert_file=a.pem"), "needed together"),  # for streams alone, too
+        (("kafka.brokers=kafka-1:9092", "kafka.cert_file=a.pem"), "must be set together"),  # for streams alone, too
         (("kafka.sasl_username=a\x07b",), "printable characters"),
     ],
 )

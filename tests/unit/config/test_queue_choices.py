@@ -65,28 +65,28 @@ def test_tenant_that_can_never_be_is_refused(tmp_path: Path, name: str) -> None:
         ),
         ('driver = "sqlite"\ntenant = "beta"', "line 18: queues.choices: in table 3: expected driver and tenants, not"),
         ('driver = "sqlite"\ntenants = "beta"', "line 18: queues.choices: in table 3: expected tenants to be a list"),
-        ('driver = "sqlite"\ntenants = []', "or not there: for all tenants; got []"),
+        ('driver = "sqlite"\ntenants = []', "or missing for all tenants; got []"),
         (
             'driver = "sqlite"\nexpires_within = "1h"',
-            "line 18: queues.choices: in table 3: expires_within was removed, since all queues of a tenant are with one driver: "
+            "line 18: queues.choices: in table 3: expires_within was removed, because all queues of a tenant use one driver: "
             "choose by tenants, or remove the table",
         ),
         (
             'tenants = ["beta"]',
-            "line 16: queues.choices: in table 3: expected driver to be one of sqlite, hbase, redis, and it has none",
+            "line 16: queues.choices: in table 3: expected driver to be one of sqlite, hbase, redis, and it is missing",
         ),
         (
             'driver = "hbase"\n[[queues.choices]]\ndriver = "sqlite"\ntenants = ["beta"]',
-            "in table 4: it can never be chosen: table 3",
+            "in table 4: it never applies: table 3",
         ),
         ('driver = "redis"\ntenants = ["beta"]', 'line 17: queues.choices: in table 3: driver = "redis" needs redis'),
         (
             'driver = "hbase"\ntenants = ["acme"]',
-            "line 16: queues.choices: in table 3: it can never be chosen: table 1 takes all that it is about; move it up",
+            "line 16: queues.choices: in table 3: it never applies: table 1 matches all its tenants; move it up",
         ),
         (
             'driver = "sqlite"\ntenants = ["delta", "acme"]',
-            "it can never be chosen: tables 1, 2 take all that it is about",
+            "it never applies: tables 1, 2 match all its tenants",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_id_of_the_accounts_is_told(data_dir: DataDir) -> None:
 
     (finding,) = found(data_dir, Config()).values()
 
-    assert (finding.state, finding.text) == (State.OK, f"{own}, the accounts and the files beside them")
+    assert (finding.state, finding.text) == (State.OK, f"{own}: accounts and files match")
 
 
 def test_files_of_other_accounts_fail(data_dir: DataDir) -> None:
@@ -82,7 +82,7 @@ def test_topics_of_others_fail(data_dir: DataDir, monkeypatch: pytest.MonkeyPatc
     )
     settings = Config(events=Events(driver="kafka"), kafka=Kafka(brokers=(NOBODY,)))
     finding = found(data_dir, settings)["installation, Kafka"]
-    assert (finding.state, finding.text) == (State.OK, "its stores are those of these accounts, or nobody's yet")
+    assert (finding.state, finding.text) == (State.OK, "its stores belong to these accounts or to nobody yet")
     assert cluster.topics == {}
 
     PrefixOwner(cluster).claim(THEIRS)

@@ -59,8 +59,8 @@ def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
     findings = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))
 
     assert {each.state for name, each in findings.items() if name != "clock"} == {State.OK}
-    assert findings["hub"].text == "none runs on this data directory"
-    assert findings["queues.db"].text.startswith("not there yet")
+    assert findings["hub"].text == "not running on this data directory"
+    assert findings["queues.db"].text.startswith("does not exist yet")
     assert findings["disk sync"].seconds is not None
 
 
@@ -103,9 +103,9 @@ def test_pepper_that_others_can_read_fails(data_dir: DataDir) -> None:
     ("last_beat", "answer", "state", "text"),
     [
         (None, True, State.OK, "synchronised"),
-        (None, None, State.OK, "the system does not say"),
+        (None, None, State.OK, "the system does not say whether it is synchronised"),
         (990.0, False, State.WARN, "not synchronised with a time server"),
-        (1100.0, True, State.WARN, "100 s behind the last life sign of a hub here"),
+        (1100.0, True, State.WARN, "100 s behind the time at which a hub last ran here"),
     ],
 )
 def test_clock(last_beat: float | None, answer: bool | None, state: State, text: str) -> None:
@@ -307,7 +307,7 @@ def test_before_init_servers_are_looked_at_and_no_files(tmp_path: Path) -> None:
         "Kafka",
         "Kafka broker 127.0.0.1:1",
     }
-    assert findings["data directory"].advice == "as soon as the accounts answer: iothub init"
+    assert findings["data directory"].advice == "when the accounts answer, run: iothub init"
     assert findings["accounts"].text.startswith("the accounts database does not answer: Can't connect")
     assert findings["accounts"].advice.endswith(f"#the-hub-does-not-reach-the-server; the file is {url_file}")
     assert "secret" not in repr(findings)

@@ -36,7 +36,7 @@ def found(folder: Path) -> Finding:
 
 def test_hubs_that_share_the_limits_are_named(house: RedisHouse, tmp_path: Path) -> None:
     """By their numbers, each once; who has lost his lease is not there."""
-    assert found(tmp_path).text == "no hub has been there"
+    assert found(tmp_path).text == "no hub has used it yet"
     house.redis.hset(KEYS.state, "settled", 1)
     assert found(tmp_path).text == "no hub holds a lease"
     for hub, until in {"2-cd.5": FAR, "10-ab.6": FAR, "2-cd.7": FAR, "3-ef.8": 1}.items():

@@ -88,7 +88,7 @@ def test_server_that_refuses_is_told_in_its_words() -> None:
         (found,) = redis.looks(Redis(addresses=(Endpoint("127.0.0.1", port),), timeout_s=2.0, database=3))[0].take()
 
     assert found.text == f"Redis at 127.0.0.1:{port}: DB index is out of range"
-    assert found.advice == f"{ADVICE}; until then the cache there is by-passed"
+    assert found.advice == f"{ADVICE}; until then the hub works without this cache"
 
 
 @contextmanager

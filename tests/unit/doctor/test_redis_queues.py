@@ -52,4 +52,4 @@ def test_server_that_cannot_be_asked_needs_no_other_settings(monkeypatch: pytest
     (finding,) = look(settings()).take()
 
     assert (finding.state, finding.text) == (State.FAIL, "Redis at here:1: no")
-    assert finding.advice == f"{ADVICE}; until then the hub stores nothing there"
+    assert finding.advice == f"{ADVICE}; until then the hub stores no messages there"

@@ -35,7 +35,7 @@ HIGH = {"name": "memory_high", "severity": "warning", "subject": "", "detail": "
         (
             {"state": "answering over HTTP alone", "ready": True, "reasons": [], "problem": "no answer"},
             State.WARN,
-            "ready, but it takes no commands: no answer",
+            "ready, but does not answer commands: no answer",
         ),
     ],
 )

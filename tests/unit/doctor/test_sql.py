@@ -29,8 +29,8 @@ def test_nothing_is_said_of_a_good_server(facts: Facts) -> None:
         (replace(GOOD, kind="postgresql", version="9.6.24"), "older than 13.0"),
         (replace(GOOD, encoding="latin1"), "character set is latin1"),
         (replace(GOOD, used_connections=118), "118 of 151 connections"),
-        (replace(GOOD, clock_s=900.0), "differs from the one here by 100 s"),
-        (replace(GOOD, is_durable=False), "may take commits with it"),
+        (replace(GOOD, clock_s=900.0), "differs from the local one by 100 s"),
+        (replace(GOOD, is_durable=False), "may lose commits"),
     ],
 )
 def test_what_speaks_against_a_server_is_a_warning_with_advice(facts: Facts, words: str) -> None:

@@ -40,7 +40,7 @@ def started(tmp_path: Path, log: RunLog) -> Iterator[Callable[..., Child]]:
 def everything(child: Child) -> list[Said]:
     found: list[Said] = []
     while not child.is_over:
-        found += child.hear(1)
+        found += child.read(1)
     return found
 
 
@@ -54,14 +54,14 @@ def test_child_is_heard_to_its_last_line(started: Callable[..., Child], log: Run
 def test_silent_child_keeps_nobody_waiting(started: Callable[..., Child]) -> None:
     child = started("forever")
 
-    assert child.hear(0.0) == []
+    assert child.read(0.0) == []
     assert (child.code, child.is_over) == (None, False)
 
 
 def test_child_that_says_more_than_anybody_hears_is_ended(started: Callable[..., Child]) -> None:
     """Its lines wait for room; the end comes all the same."""
     child = started(*["note:x"] * 3000, "forever")
-    child.hear(30)
+    child.read(30)
 
     child.end(0.0)
 

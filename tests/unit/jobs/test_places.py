@@ -60,14 +60,14 @@ def test_logs_of_the_last_runs_are_kept(places: Places, monkeypatch: pytest.Monk
             RunLog(places.log_file(run_id)).close()
 
     assert [places.log_file(run_id).exists() for run_id in (8, 9, 10, 11)] == [False, True, True, True]
-    with pytest.raises(NotFoundError, match=r"run-8\.log: there is no such log"):
+    with pytest.raises(NotFoundError, match=r"run-8\.log: not found"):
         places.read_log(8)
 
 
 def test_what_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("a file")
 
-    with pytest.raises(UnavailableError, match="cannot be made"), Places(tmp_path).scratch(1):
+    with pytest.raises(UnavailableError, match="cannot be created"), Places(tmp_path).scratch(1):
         pass
     with pytest.raises(UnavailableError, match="cannot be written"):
         RunLog(tmp_path / "none" / "log")

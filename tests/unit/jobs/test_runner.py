@@ -49,13 +49,13 @@ def test_run_that_is_done_has_its_figures(
     ("steps", "kind", "text"),
     [
         (["failed:conflict:the log has a gap", "exit:4"], "conflict", "the log has a gap"),
-        (["failed::", "exit:1"], "died", "it failed and did not say why"),
+        (["failed::", "exit:1"], "died", "the job failed without a reason; see its log"),
         (
             ["error:java.lang.OutOfMemoryError", "exit:1"],
             "died",
-            "exit code 1; its last line: java.lang.OutOfMemoryError",
+            "exit code 1; last line of its log: java.lang.OutOfMemoryError",
         ),
-        (["kill"], "died", "its process was ended by SIGKILL"),
+        (["kill"], "died", "its process was killed by SIGKILL"),
         (['done:{"rows": 7}', "exit:1"], "died", "exit code 1"),
     ],
 )
@@ -82,7 +82,7 @@ def test_run_whose_process_does_not_end_after_its_last_word_is_done(
     run = make_runner().run("verify", {}, fake('done:{"rows": 7}', "forever"))
 
     assert (run.result, run.figures) == (Result.DONE, {"rows": 7})
-    assert "its process had to be ended" in run.text
+    assert "its process did not exit and was killed" in run.text
 
 
 def test_figures_of_a_failure_are_kept(make_runner: MakeRunner, fake: Fake) -> None:
@@ -117,7 +117,7 @@ def test_interrupted_run_ends_its_process_and_says_so(
 
     runner._on_said = interrupt
     try:
-        with pytest.raises(InterruptedWorkError, match="nothing of it counts"):
+        with pytest.raises(InterruptedWorkError, match="changed nothing"):
             runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
     finally:
         signal.signal(number, before)
@@ -223,7 +223,7 @@ def test_run_that_has_lost_its_lease_ends_itself(make_runner: MakeRunner, fake: 
         let_expire(store, run.id)
 
     runner._on_said = lose
-    with pytest.raises(ConflictError, match="has lost its lease"):
+    with pytest.raises(ConflictError, match="it lost its lease"):
         runner.run("verify", {}, fake("stage:read:1:2", "forever"))
 
     assert [run.result for run in job_runs.history(store)] == [Result.DIED]

@@ -123,7 +123,7 @@ def test_python_of_the_settings_is_found_from_everywhere(tmp_path: Path, monkeyp
             f'exec "{sys.executable}" -S -I "$@"',
             r"lacks iothub, iothub_spark, pyspark, pyarrow: .*/python -m pip install 'iothub\[spark\]'",
         ),
-        ("exit 3", "is no Python that works: exit code 3"),
+        ("exit 3", "is not a working Python: exit code 3"),
     ],
     ids=["bare", "none"],
 )

@@ -77,7 +77,7 @@ def test_systemd_takes_the_units(installation: Installation, tmp_path: Path) -> 
     "user", ["x;y", "", "a b", "a\nb", "-x", "7up", "root\n* * * * * root", "$(id)", "ü", "a" * 65]
 )
 def test_what_is_no_user_is_refused_by_name(user: str) -> None:
-    with pytest.raises(ConfigError, match=r"--user .*: is no user's name"):
+    with pytest.raises(ConfigError, match=r"--user .*: not a user name"):
         replace(USUAL, user=user)
 
 
@@ -89,7 +89,7 @@ def test_usual_users_are_taken(user: str) -> None:
 @pytest.mark.parametrize("part", ["program", "data_dir", "config", "archive"])
 def test_path_that_no_line_can_hold_is_refused(part: str) -> None:
     """What is behind the end of a line would be a line of its own."""
-    with pytest.raises(ConfigError, match=r"/hub\\nUser=root': has characters that cannot be written"):
+    with pytest.raises(ConfigError, match=r"/hub\\nUser=root': a unit or a crontab cannot contain this path"):
         replace(USUAL, **{part: Path("/hub\nUser=root")})
 
 

@@ -107,7 +107,7 @@ def test_airflow_counts_a_night_as_failed_when_any_job_has(airflow: tuple[Dag, l
 def is_understood(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
     """The command line knows every word: what it complains of is the directory that is not there."""
     given = [word.replace("/var/lib/iothub", str(tmp_path)).replace("/data", str(tmp_path)) for word in words]
-    return run(given) == 3 and "no data directory yet" in capsys.readouterr().err
+    return run(given) == 3 and "not initialised yet" in capsys.readouterr().err
 
 
 def test_commands_of_airflow_are_understood(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.errors import NotFoundError
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.port import Append, Claim, Delivery, Move, MoveKind, QueueLimits, TenantUsage
 from iothub_services.queues.rebuilding import Place, Rebuilt
@@ -86,10 +87,10 @@ def test_whole_store_needs_no_rebuild(path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [slice(PAGE), slice(0, PAGE // 2), slice(PAGE // 2, PAGE)], ids=["all", "top", "end"])
-@pytest.mark.parametrize("name", ["", *INDEXES, "body"])
-def test_page_that_others_know_the_content_of_costs_nothing(path: Path, name: str, part: slice) -> None:
-    """The first page, every index, and the page above the bodies."""
-    damage(path, root(path, name) if name else 1, part)
+@pytest.mark.parametrize("name", INDEXES)
+def test_damaged_index_costs_nothing(path: Path, name: str, part: slice) -> None:
+    """It is made anew from the rows."""
+    damage(path, root(path, name), part)
 
     store = opened(path)
 
@@ -99,6 +100,31 @@ def test_page_that_others_know_the_content_of_costs_nothing(path: Path, name: st
     assert (claim.epoch, claim.head, claim.tail, claim.released, claim.inbound) == (EPOCH + 1, 10, 40, (11,), (99,))
     assert bodies(store, 1, claim) == sent(ACKED + 1)
     assert bodies(store, 2, store.claim(2, b"w")) == sent()
+    store.close()
+
+
+def test_damaged_page_above_the_bodies_costs_the_messages_and_no_queue(path: Path) -> None:
+    """Rows are copied up to the first error: the sessions go on with what comes next (decision 0020)."""
+    damage(path, root(path, "body"), slice(PAGE))
+
+    store = opened(path)
+
+    if store.needs_rebuild:
+        rebuilt(store)
+    assert bodies(store, 1, store.claim(1, b"w")) == []
+    (appended,) = store.append([one(99, 1)])
+    assert appended.positions[0] > MESSAGES
+    store.close()
+
+
+def test_damaged_first_page_costs_the_file(path: Path) -> None:
+    """It says where everything else is; the file is set aside, the sessions of its queues end (decision 0020)."""
+    damage(path, 1, slice(PAGE))
+
+    store = opened(path)
+
+    with pytest.raises(NotFoundError):
+        store.claim(1, b"w")
     store.close()
 
 

@@ -188,7 +188,7 @@ def test_damaged_checkpoint_is_not_made_whole_by_erasing(spark: SparkSession, tm
             "DELETE FROM checkpoint WHERE client_id = (SELECT min(client_id) FROM checkpoint WHERE tenant <> 2)"
         )
 
-    with pytest.raises(CorruptRecordError, match="compact_events --full` makes it again"):
+    with pytest.raises(CorruptRecordError, match="compact_events --full`"):
         erased(spark, tmp_path, tenant_id=2)
 
     assert rows_by_tenant(tmp_path)[2] > 0
@@ -204,7 +204,7 @@ def test_tenant_that_is_there_is_not_erased(spark: SparkSession, tmp_path: Path)
     """A slip of the finger costs nothing."""
     acme = house(tmp_path, "acme")["acme"]
 
-    with pytest.raises(ConflictError, match="tenant acme has the number 1 and is there: delete it first"):
+    with pytest.raises(ConflictError, match=r"tenant acme \(number 1\) still exists: delete it first"):
         erased(spark, tmp_path, tenant_id=acme)
 
 

@@ -69,7 +69,7 @@ def test_job_that_reads_no_log_needs_none(tmp_path: Path) -> None:
 def test_tenant_that_is_there_is_not_erased_nor_one_without_a_number(tmp_path: Path) -> None:
     acme = house(tmp_path, "acme")["acme"]
 
-    with pytest.raises(ConflictError, match="tenant acme has the number 1 and is there: delete it first"):
+    with pytest.raises(ConflictError, match=r"tenant acme \(number 1\) still exists: delete it first"):
         before.look(spec_of(tmp_path, "erase", tenant_id=acme))
     with pytest.raises(ConfigError, match=r"options\.tenant_id: is missing"):
         before.look(spec_of(tmp_path, "erase"))
@@ -119,5 +119,5 @@ def test_nothing_to_compare_with_is_said(folder: Path) -> None:
     live_states(folder)
     trim(folder / "events.db", 20)
 
-    with pytest.raises(ConflictError, match="there is no checkpoint: nothing to compare with"):
+    with pytest.raises(ConflictError, match="there is no checkpoint, so there is nothing to compare"):
         before.look(sqlite_spec(folder, "verify"))

@@ -155,13 +155,13 @@ def test_run_says_who_holds_the_log(spark: SparkSession, folder: Path, mill: Eve
         return [note for note in report.notes if note.startswith("the log is kept")]
 
     assert told(dry_run=True) == []
-    assert told() == ["the log is kept whole, held by: there is only one checkpoint"]
+    assert told() == ["the log is kept whole, needed by later runs (there is only one checkpoint)"]
     append(folder / "events.db", mill.events(100))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         hold(folder, (40,))
-        assert told() == ["the log is kept behind offset 40, held by: job archive"]
+        assert told() == ["the log is kept after offset 40, needed by job archive"]
         hold(folder, None)
-        assert told() == [f"the log is kept behind offset {MADE}, held by: checkpoint {store.versions()[0]}"]
+        assert told() == [f"the log is kept after offset {MADE}, needed by checkpoint {store.versions()[0]}"]
 
 
 def test_session_that_ended_is_forgotten_when_the_log_begins_behind_it(
@@ -249,9 +249,9 @@ def test_log_that_does_not_fit_the_checkpoint_is_refused(folder: Path, mill: Eve
     compact()
     append(folder / "events.db", mill.events(50))
     trim(folder / "events.db", MADE + 10)
-    with pytest.raises(ConflictError, match=r"does not fit the log: the log begins at offset 3011.*from_state=true"):
+    with pytest.raises(ConflictError, match=r"does not match the log: the log begins at offset 3011.*from_state=true"):
         compact()
-    with pytest.raises(ConflictError, match="does not fit the log"):
+    with pytest.raises(ConflictError, match="does not match the log"):
         compact(full=True)
 
 
@@ -307,7 +307,7 @@ def test_run_that_was_overtaken_lets_nothing_count(
         return 0
 
     monkeypatch.setattr(checking, "check_sample", overtake)
-    with pytest.raises(ConflictError, match="another run has moved the pointer meanwhile"):
+    with pytest.raises(ConflictError, match="another run has finished meanwhile"):
         compact_events.run(spark, sqlite_spec(folder), Quiet())
     require_same(states_of_checkpoint(folder), replay(EventMill(SESSIONS, TENANTS).events(MADE)))
 
@@ -327,7 +327,7 @@ def test_version_that_differs_from_a_plain_fold_never_counts(
         return checked(log, checkpoints, plan, version, picked)  # type: ignore[arg-type]
 
     monkeypatch.setattr(checking, "check_sample", spoil)
-    with pytest.raises(CorruptRecordError, match="folded again, is not what was written: it does not count"):
+    with pytest.raises(CorruptRecordError, match="differs when it is computed again: the checkpoint is discarded"):
         compact_events.run(spark, sqlite_spec(folder), Quiet())
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         assert store.pointer() is None

@@ -74,10 +74,10 @@ def test_offsets_of_an_older_generation_trim_nothing(monkeypatch: pytest.MonkeyP
     [
         (
             TopicAuthorizationFailedError("no right"),
-            "give the job's user the right Delete on topic t;",
+            "grant the job's user Delete on topic t;",
             "cleanup.policy",
         ),
-        (ClusterAuthorizationFailedError("no"), "give the job's user the right Delete on topic t;", "cleanup.policy"),
+        (ClusterAuthorizationFailedError("no"), "grant the job's user Delete on topic t;", "cleanup.policy"),
         (PolicyViolationError("compacted"), "give topic t cleanup.policy=delete;", "right"),
     ],
 )

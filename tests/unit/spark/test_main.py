@@ -40,11 +40,11 @@ def test_every_job_of_the_catalogue_is_there() -> None:
         (
             sqlite_spec(Path("x"), nonsense=True),
             "compact_events",
-            "options.nonsense: compact_events has no such option",
+            "options.nonsense: job compact_events has no such option",
         ),
         (sqlite_spec(Path("x"), full="yes"), "compact_events", "options.full: expected a flag, got 'yes'"),
         (sqlite_spec(Path("x"), "erase", tenant_id="a"), "erase", "options.tenant_id: expected a number, got 'a'"),
-        (sqlite_spec(Path("x")), "verify", "it is the spec of compact_events, not of verify"),
+        (sqlite_spec(Path("x")), "verify", "this is the spec of job compact_events, expected one of verify"),
     ],
 )
 def test_wrong_spec_is_refused_by_name(
@@ -104,7 +104,7 @@ def test_full_disk_is_told_as_one(text: str, where: str) -> None:
     """With the file where Java or Python names one."""
     found = translated(RuntimeError(text))
 
-    assert str(found) == f"{where}: no space is left on the disk: make room, then run the job again"
+    assert str(found) == f"{where}: the disk is full: free some space, then run the job again"
     assert kind_of(found) == "unavailable"
 
 

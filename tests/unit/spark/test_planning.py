@@ -87,9 +87,11 @@ def test_full_compaction_without_a_place_to_begin_at_says_that_nothing_is_wrong(
         with pytest.raises(ConflictError) as refused:
             plan_compaction(log, pointer, each, is_full=True)
         said = str(refused.value)
-        assert said.startswith("the log begins at offset 22, behind its first event, and there is no older checkpoint")
-        assert "Nothing is wrong: checkpoint 7 has what came before" in said
-        assert "a run without --full goes on from it" in said
+        assert said.startswith(
+            "--full is not possible: the log begins at offset 22, not at its first event, and there is no older checkpoint"
+        )
+        assert "Run the job without --full: it continues from checkpoint 7" in said
+        assert "Run the job without --full" in said
         assert "--option from_state=true" in said
         assert "restore" not in said
     assert plan_compaction(log, pointer, None, is_full=False).base == pointer
@@ -99,8 +101,8 @@ def test_full_compaction_without_a_place_to_begin_at_says_that_nothing_is_wrong(
     ("begin", "end", "text"),
     [
         ((32,), (40,), "begins at offset 32, it is needed from 31"),
-        ((1,), (29,), "ends at offset 29, it was read up to 30 before"),
-        ((1, 1), (40, 40), "a log with 1 partitions was read, this one has 2"),
+        ((1,), (29,), "ends at offset 29, but was already read up to 30"),
+        ((1, 1), (40, 40), "the log has 2 partitions, but the job has read one with 1"),
         ((ABOVE + 1,), (ABOVE + 9,), f"begins at offset {ABOVE + 1}, it is needed from 31"),
     ],
     ids=["gap", "lost_end", "another_log", "next_generation"],
@@ -108,7 +110,7 @@ def test_full_compaction_without_a_place_to_begin_at_says_that_nothing_is_wrong(
 def test_log_that_does_not_fit_the_checkpoint_is_refused(begin: Offsets, end: Offsets, text: str) -> None:
     """Full or not: what is known would be lost."""
     for is_full in (False, True):
-        with pytest.raises(ConflictError, match=f"checkpoint 7 does not fit the log: .*{text}"):
+        with pytest.raises(ConflictError, match=f"checkpoint 7 does not match the log: .*{text}"):
             plan_compaction(Bounds(begin, end), pointer_to(7, (), (30,)), is_full=is_full)
 
 
@@ -124,7 +126,7 @@ def test_live_states_are_a_beginning_wherever_the_log_begins() -> None:
     plan = plan_from_states(Bounds((50,), (90,)), pointer, (60,))
 
     assert (plan.pointer, plan.base, plan.wanted.after, plan.is_done) == (pointer, None, (60,), False)
-    with pytest.raises(ConflictError, match="include nothing of the log yet"):
+    with pytest.raises(ConflictError, match="have no events of the log yet"):
         plan_from_states(Bounds((50,), (90,)), pointer, ())
 
 
@@ -190,7 +192,7 @@ def test_log_is_held_by_whoever_needs_most_of_it(folder: Path) -> None:
     spec, older, newer = sqlite_spec(folder), pointer_to(2, (), (97,)), pointer_to(3, (), (99,))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         marks.keep(store, newer)
-        assert plan_removal(spec, store, newer) == Removal((), (), "there is only one checkpoint")
+        assert plan_removal(spec, store, newer) == Removal((), (), "later runs (there is only one checkpoint)")
         marks.keep(store, older)
         assert plan_removal(spec, store, newer) == Removal((), (95,), "the session states")
         hold(folder, (50,))
@@ -217,7 +219,7 @@ def test_log_on_kafka_is_trimmed_by_partition(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(retention, "_applied", lambda _: (99, 15, 5))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         marks.keep(store, newer)
-        assert plan_removal(spec, store, newer) == Removal((), (), "there is only one checkpoint")
+        assert plan_removal(spec, store, newer) == Removal((), (), "later runs (there is only one checkpoint)")
         marks.keep(store, older)
         assert plan_removal(spec, store, newer) == Removal((), (97, 10, 0), "checkpoint 2")
         hold(folder, (50, 12, 0))

@@ -64,8 +64,8 @@ def test_change_is_told_in_words_where_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("day", "why"),
     [
-        (DAYS[2], "there are no events of the last whole day; today is not over"),
-        (DAYS[1], "there are no events of the day before the last whole one"),
+        (DAYS[2], "the last whole day has no events; today is not over"),
+        (DAYS[1], "the day before the last whole one has no events"),
     ],
 )
 def test_first_days_of_a_tenant_are_compared_with_nothing(day: str, why: str) -> None:
@@ -124,7 +124,7 @@ def test_page_says_of_which_sessions_a_figure_is() -> None:
     gone = {"tenant_id": 1, "day": DAYS[0], "reason": "network", "times": 2}
     text = page(gathered(DAYS, {1: "acme"}, **{**EMPTY, "devices": [device], "disconnects": [gone]}), "now")
 
-    assert "Connects are of all sessions; why connections ended is known of kept sessions alone" in text
+    assert "Connects count all sessions; reasons for closed connections are known for persistent sessions only" in text
 
 
 def test_page_without_findings_says_so() -> None:

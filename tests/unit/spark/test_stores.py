@@ -100,7 +100,7 @@ def test_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
     with closing(connect(path)) as file:
         file.execute("PRAGMA max_page_count=1")  # as small a disk as it can be
         with (
-            pytest.raises(BackendError, match=r"checkpoints\.db: no space is left on its disk \(.*\): make room"),
+            pytest.raises(BackendError, match=r"checkpoints\.db: its disk is full \(.*\): free some space"),
             errors_translated(path),
         ):
             file.execute("CREATE TABLE more AS SELECT zeroblob(100000)")
@@ -110,7 +110,7 @@ def test_error_of_a_full_disk_by_another_name_is_known(tmp_path: Path, monkeypat
     """Without room for its log SQLite speaks of an I/O error; with room it is one."""
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
-    for is_full, text in ((True, "no space is left on its disk"), (False, "state.db: disk I/O error")):
+    for is_full, text in ((True, "its disk is full"), (False, "state.db: disk I/O error")):
         monkeypatch.setattr(log_sqlite, "_SCARCE_BYTES", 1 << 62 if is_full else 0)
         with pytest.raises(BackendError, match=text), errors_translated(tmp_path / "state.db"):
             raise error

@@ -119,8 +119,8 @@ def test_differences_are_found_on_either_side_and_named(spark: SparkSession) -> 
 
     assert [str(each) for each in first_differences(differing(expected, found), 20)] == [
         "1/changed: otherwise than the log says (epoch, offset)",
-        "1/left: in the log, but missing",
-        "1/right: there, but not in the log",
+        "1/left: in the log, but not stored",
+        "1/right: stored, but not in the log",
     ]
 
 

@@ -62,5 +62,5 @@ def test_moment_is_told_in_words() -> None:
     moment_ms = int(datetime(2026, 9, 21, 14, 5, tzinfo=UTC).timestamp() * 1000)
 
     assert trimmed.told(Topic.SESSIONS, moment_ms) == (
-        "session events before 2026-09-21 14:05 UTC are trimmed and not in the archive"
+        "session events before 2026-09-21 14:05 UTC were trimmed before they were archived"
     )

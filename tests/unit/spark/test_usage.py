@@ -239,7 +239,7 @@ def test_sums_that_the_log_does_not_reach_back_to_are_told(begun_ms: int | None,
     job._note_gap(report, None, begun_ms)
 
     assert len(report.notes) == notes
-    assert all("what was trimmed between is in no sum" in note for note in report.notes)
+    assert all("is missing, because the events were trimmed" in note for note in report.notes)
 
 
 def mark(folder: Path) -> tuple[int, ...] | None:
@@ -321,7 +321,7 @@ def test_record_of_an_older_hour_is_added_to_it(
     job.run(spark, spec_of(tmp_path, "usage"), Report(said))
 
     assert table(tmp_path)[1] == (acme, 1, 6 + 3 * 2, 0)
-    assert "records of older hours have come: the whole log is read" in said.getvalue()
+    assert "events of older hours have arrived: reading the whole log" in said.getvalue()
 
 
 def test_losses_and_damage_are_counted_by_one_run(
@@ -498,7 +498,7 @@ def test_job_leaves_out_tenants_that_are_gone_and_names_damage(spark: SparkSessi
 
     assert table(tmp_path) == [(acme, 0, 6, 0)]
     assert (figures["damaged"], figures["missing_records"], figures["rows_written"]) == (1, 1, 1)
-    assert "1 records of workers are not in the log" in said.getvalue()
+    assert "1 usage records are not in the log" in said.getvalue()
 
 
 def test_dry_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:

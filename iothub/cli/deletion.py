@@ -1,6 +1,6 @@
-"""What a deleted tenant or device leaves outside the accounts: stored sessions, queued and retained messages, topics of streams.
+"""What remains to be removed outside the accounts after a deletion: sessions, queued and retained messages, topics of streams.
 
-Knows that the hub removes them: the one that runs now, or the next one at its start.
+The hub removes it: now if it runs, else at its next start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _POLL_S = 0.1
 
 
 def finish_deletion(app: App, deletion: Deletion) -> bool:
-    """See the running hub empty the tenant's stores; False: none runs, or it is still at it after a while."""
+    """Wait a while for the running hub to empty the tenant's stores; False: no hub runs, or it has not finished."""
     if app.data_dir.holder() is None:
         return False
     deadline = time.monotonic() + COMMAND_TIMEOUT_S
@@ -28,24 +28,25 @@ def finish_deletion(app: App, deletion: Deletion) -> bool:
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
         raise InterruptedWorkError(
-            f"interrupted: tenant {deletion.name} is being deleted; the hub goes on with it, at its next start if none runs"
+            f"interrupted: tenant {deletion.name} is being deleted; the hub continues, at its next start if it is stopped"
         ) from None
     return False
 
 
 def what_follows(app: App, deletion: Deletion) -> str:
-    """Say what a hub has still to do for a deletion, and what it waits for."""
+    """Describe what the hub still has to remove, and what it waits for."""
     prefix = app.loaded.config.kafka.topic_prefix
     found = streams.of_tenant(app.store(), deletion.tenant_id, deletion.name)
     topics = [topic for stream in found for topic in stream.topics(prefix)]
     is_running = app.data_dir.holder() is not None
     text = f"tenant {deletion.name} is being deleted; "
-    text += "its stored messages follow" if is_running else "no hub runs: its stored messages go when one starts"
+    text += "the hub is removing" if is_running else "no hub runs, the next start removes"
+    text += " its stored messages"
     if not (topics and app.loaded.config.kafka.brokers):
-        return text if is_running else f"{text}; the name is free after that"
+        return text if is_running else f"{text}; then the name is free"
     return (
-        f"{text}, and the topics of its streams in Kafka as soon as the hub reaches it: {', '.join(topics)}; "
-        "the name is free after that; `iothub status` says what the hub waits for"
+        f"{text}, and the Kafka topics of its streams as soon as Kafka answers: {', '.join(topics)}; "
+        "then the name is free; `iothub status` shows what the hub waits for"
     )
 
 
@@ -53,7 +54,7 @@ def delete_device(app: App, tenant: str, name: str) -> None:
     """Delete a device. The hub ends its sessions: now, or at its next start. Raises NotFoundError, ConflictError."""
     devices.delete(app.store(), tenant, name)
     if app.data_dir.holder() is not None:
-        _await_hub(app, f"device {tenant}/{name} is deleted; its sessions end as soon as the hub hears of it")
+        _await_hub(app, f"device {tenant}/{name} is deleted; the hub has not confirmed that its sessions ended")
 
 
 def _await_hub(app: App, otherwise: str) -> None:

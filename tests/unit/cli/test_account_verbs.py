@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 import pytest
 
-from iothub.cli import belongings, main
+from iothub.cli import account_verbs, main
 from iothub.cli.app import noun
 from tests.support.command import Cli
 
@@ -29,9 +29,9 @@ def things(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     group = noun("thing", "Things.")
     text = "Do it.\n\n    Example:\n      iothub thing list acme\n    "
-    belongings.add_list(group, lambda _store, tenant: [Thing("t1", tenant)], ("name",), text)
-    belongings.add_show(group, lambda _store, tenant, name: Thing(name, tenant), text)
-    belongings.add_change(group, "rename tenant name to", rename, "{tenant}/{name} is {to}", text)
+    account_verbs.add_list(group, lambda _store, tenant: [Thing("t1", tenant)], ("name",), text)
+    account_verbs.add_show(group, lambda _store, tenant, name: Thing(name, tenant), text)
+    account_verbs.add_change(group, "rename tenant name to", rename, "{tenant}/{name} is {to}", text)
     monkeypatch.setattr(main.Nouns, "get_command", lambda _self, _context, _name: group)
     return done
 

@@ -1,6 +1,6 @@
-"""Verbs that are alike for everything that the accounts hold: list all, show one, change one by its name.
+"""The verbs that most nouns of the accounts share: list all, show one, change one by its name.
 
-Knows no noun: each gives its functions of the accounts and its words. What takes options has a function of its own there.
+Knows no noun: each noun's module passes its functions and texts. A verb with options is written there.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def add_show(group: click.Group, read: Callable[..., object], text: str) -> None
     _add(group, "show", show, ("tenant", "name"), text)
 
 
-def add_change(group: click.Group, words: str, change: Callable[..., object], said: str, text: str) -> None:
+def add_change(group: click.Group, words: str, change: Callable[..., object], confirmation: str, text: str) -> None:
     """Add a verb with the arguments in `words` ("join tenant name device"): `change(store, ...)` takes them and returns the record.
 
-    `said` is the confirmation, with the arguments in braces.
+    `confirmation` has the arguments in braces.
     """
     name, *arguments = words.split()
 
     def run(app: App, **given: str) -> None:
         record = plain(change(app.store(), *(given[argument] for argument in arguments)))
-        app.done(said.format(**given), record)
+        app.done(confirmation.format(**given), record)
 
     _add(group, name, run, arguments, text)
 
