@@ -39,7 +39,7 @@ class Query(StrEnum):
     """What only reads: it goes over the local socket. Each names a tenant.
 
     A list has rows and {"next": text or null}: what to give as `after` for the page that follows. A queue is {"queue_id", "driver",
-    "messages", "bytes", "head", "tail", "epoch", "limits"}, or {"queue_id", "driver", "unreadable": text}.
+    "messages", "bytes", "head", "tail", "epoch", "limits"}.
     """
 
     SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
