@@ -1,6 +1,6 @@
 """`iothub serve`: check the configuration, then run the hub until a signal stops it.
 
-Knows no part of the hub: `iothub.hub.compose` builds and runs it.
+Knows no part of the hub: `iothub.hub.serve` builds and runs it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_f
         return
     app.require_initialised(config)
     _configure_log(config)
-    from iothub.hub.compose import serve
+    from iothub.hub.serve import serve
 
     context.exit(serve(config, app.data_dir, is_fail_fast=is_fail_fast))
 

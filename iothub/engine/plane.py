@@ -55,7 +55,9 @@ class Plane:
         limits: PlaneLimits,
         observer: Observer,
         message_ids: MessageIds,
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
+        """`call_soon`: calls back when others have had their turns; without it slices wait for events and ticks."""
         self.limits = limits
         self.control = control
         self.turn = Turn(clock, store, limits, observer)
@@ -76,9 +78,7 @@ class Plane:
         self.redistribution = Redistribution(self.turn, self.publishing, self.distribution)
         self.starving = Starving(self.turn, self.publishing.wire)
         self.connection_count = 0
-        self.call_soon: Callable[[Callable[[], None]], object] | None = (
-            None  # without it slices wait for events and ticks
-        )
+        self.call_soon = call_soon
         self.is_called_soon = False
 
     # --- transports

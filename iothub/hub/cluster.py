@@ -1,6 +1,6 @@
 """The hubs that share this one's stores: it joins them, follows what their sessions do, and takes over from those that are gone.
 
-Knows the node's parts by reference. Who lives is `membership`'s, what an event does to a session is `abroad`'s, reading the log the follower's.
+Who lives is `membership`'s, what an event does to a session is `remote_sessions`'s, reading the log the follower's.
 
 Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
 nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
@@ -12,26 +12,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub.base import log
+from iothub.base.clock import Clock
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
 from iothub.base.reasons import Reason
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.engine.plane import Plane
 from iothub.engine.state import Connection, Session
 from iothub.hub.drivers import followed_log, queue_drivers
-from iothub.records.events import hub_name
+from iothub.hub.wait_for_servers import Pause, Waiting
 from iothub.records.state import SessionState
+from iothub_services.auth.port import Run
+from iothub_services.damaged import OnDamage
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
+from iothub_services.state.service import StateService
+from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.background.admin_commands import Others
 from iothub_tenants.background.membership import BEAT_S, UNSEEN_S, Members
-from iothub_tenants.background.remote_sessions import Abroad
+from iothub_tenants.background.remote_sessions import Abroad as RemoteSessions
 from iothub_tenants.background.session_recovery import Neighbours
 
 if TYPE_CHECKING:
-    from iothub.hub.compose import Node
     from iothub_services.events.port import Offsets
 
 SETTLE_S = 0.5
@@ -43,20 +51,38 @@ CLOSING_S = 1.0
 _TURN_S = 0.02
 
 
-class SharedStores:
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """What a hub among others works with. `is_held_up`, `until_loaded`: of `Waiting`."""
+
+    settings: Config
+    data_dir: DataDir
+    reactor: Any
+    clock: Clock
+    run: Run
+    pause: Pause
+    members: Members
+    states: StateService
+    plane: Plane
+    block_source: BlockSource
+    waiting: Waiting
+    store_alarms: Callable[[str, str], None]
+    damaged: OnDamage
+
+
+class HubCluster:
     """Fulfils `iothub_services.sessions.port.Company`. On the reactor thread.
 
     Invariants: `plane.turn.held_at` is finite from `follow` to the end; a hub that is gone is taken over from once its last events are known.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, parts: ClusterParts) -> None:
+        self._parts = parts
         self._log = log.get(__name__)
         self._on_replaced: Callable[[ConflictError], None] = _nobody
-        number, name = node.settings.node.number, node.settings.node.name
-        self.members = Members(node.accounts, node.threads.run, node.clock, number, name)
+        self.members = parts.members
         self._follower: Follower | None = None
-        self._abroad: Abroad | None = None
+        self._remote: RemoteSessions | None = None
         self._heritage: dict[
             frozenset[int], float
         ] = {}  # whose sessions are to be taken, and since when they were silent
@@ -92,54 +118,53 @@ class SharedStores:
             raise UnavailableError("the session log is not followed yet")
         answer = self._follower.catch_up()
         try:
-            await answer.addTimeout(CATCH_UP_S, self._node.reactor)
+            await answer.addTimeout(CATCH_UP_S, self._parts.reactor)
         except TimeoutError:
             raise UnavailableError("the session log could not be followed in time") from None
 
     async def settle(self) -> None:
         if not self.is_alone:
-            await self._node.pause(SETTLE_S)
+            await self._parts.pause(SETTLE_S)
 
     # --- the hub's life
 
     async def join(self, on_replaced: Callable[[ConflictError], None]) -> Neighbours:
         """Become a hub among others; `on_replaced`: another one has this one's place since. Raises ConfigError, ConflictError, UnavailableError."""
-        node, self._on_replaced = self._node, on_replaced
-        await self.members.join(node.data_dir.read_member(), node.pause)
+        parts, self._on_replaced = self._parts, on_replaced
+        await self.members.join(parts.data_dir.read_member(), parts.pause)
         await self._require_shared_queues()
-        await node.threads.run("housekeeping.member", node.data_dir.write_member, self.members.incarnation)
-        self._came_at = node.clock.monotonic()
+        await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
+        self._came_at = parts.clock.monotonic()
         if self.members.living:
             self._accompanied_at = self._came_at
-        node.journal.hub = hub_name(self.members.number, self.members.incarnation)
-        node.reactor.callLater(BEAT_S, self._beat)
+        parts.reactor.callLater(BEAT_S, self._beat)
         return Neighbours(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
 
     async def _require_shared_queues(self) -> None:
-        if self.members.living and "sqlite" in queue_drivers(self._node.settings, self._node.data_dir):
+        if self.members.living and "sqlite" in queue_drivers(self._parts.settings, self._parts.data_dir):
             await self.members.leave()
             raise ConfigError(
                 "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or redis "
-                f"as queues.driver and in every queues.choices; a {self._node.data_dir.queues.name} from before must go once its sessions have ended"
+                f"as queues.driver and in every queues.choices; a {self._parts.data_dir.queues.name} from before must go once its sessions have ended"
             )
 
     async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
         keys = [state.key for state in states]
-        return await self._node.threads.run("housekeeping.states", self._node.states.states_of, keys)
+        return await self._parts.run("housekeeping.states", self._parts.states.states_of, keys)
 
-    async def open(self, after: Offsets) -> None:
-        """Follow the log from here on; return when the doors may be opened.
+    async def open(self, after: Offsets, remote: RemoteSessions) -> None:
+        """Follow the log from here on, `remote` having what is in it; return when the listeners may be opened.
 
         By then every other hub knows of this one, and this one knows whatever they had acknowledged before.
         """
-        self._follow(after)
+        self._follow(after, remote)
         if self.members.living:
             await self._be_known()
 
     async def _be_known(self) -> None:
         """What a store holds up meanwhile begins anew."""
         while not self._is_over:
-            await self._node.pause(max(self._unseen_s, 0.0))
+            await self._parts.pause(max(self._unseen_s, 0.0))
             came_at = self._came_at
             await self._catch_up_at_last()
             if self._came_at == came_at and not self._is_silent:
@@ -148,35 +173,34 @@ class SharedStores:
     @property
     def _unseen_s(self) -> float:
         """So long another hub may live that has not seen this one yet."""
-        return JOIN_S if self._is_silent else self._came_at + JOIN_S - self._node.clock.monotonic()
+        return JOIN_S if self._is_silent else self._came_at + JOIN_S - self._parts.clock.monotonic()
 
-    def _follow(self, after: Offsets) -> None:
-        node = self._node
-        self._abroad = Abroad(node.hub, node.registry, node.threads.run, node.journal.hub, self.members.number)
+    def _follow(self, after: Offsets, remote: RemoteSessions) -> None:
+        parts = self._parts
+        self._remote = remote
         self._follower = Follower(
-            followed_log(node.settings),
+            followed_log(parts.settings),
             after,
-            self._abroad.apply,
-            node.reactor.callFromThread,
-            node.clock,
+            remote.apply,
+            parts.reactor.callFromThread,
+            parts.clock,
             on_known=self._knows,
             on_alarm=self._alarm,
-            on_damage=node.damaged,
+            on_damage=parts.damaged,
         )
         self._follower.start()
-        node.writer.on_stale = self._refused
         self._judge()
 
     async def _catch_up_at_last(self) -> None:
         if not self._is_over:
-            await self._node.waiting.until_loaded("the session log", self.catch_up)
+            await self._parts.waiting.until_loaded("the session log", self.catch_up)
 
     async def stop_following(self) -> None:
         """Nobody is here any more who must know what others do."""
         self._is_over = True
         self._judge()
         if self._follower is not None:
-            await self._node.threads.run("closing.follower", self._follower.close, CLOSING_S)
+            await self._parts.run("closing.follower", self._follower.close, CLOSING_S)
 
     async def leave(self, *, has_said_all: bool) -> None:
         """Fall silent; say goodbye as well if everything that this hub had to say is in the log, else the others wait for it."""
@@ -184,7 +208,7 @@ class SharedStores:
         if not has_said_all:
             return
         while self._is_looking:
-            await self._node.pause(_TURN_S)  # a heartbeat on its way would take the goodbye back
+            await self._parts.pause(_TURN_S)  # a heartbeat on its way would take the goodbye back
         try:
             await self.members.leave()
         except IotHubError as error:
@@ -194,7 +218,7 @@ class SharedStores:
 
     def _beat(self) -> None:
         if not self._has_left:  # until its last events are in the log it is not gone
-            again = self._node.reactor.callLater
+            again = self._parts.reactor.callLater
             Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(BEAT_S, self._beat))
 
     async def _look(self) -> None:
@@ -204,15 +228,15 @@ class SharedStores:
             await self._look_around()
             self._met |= self.members.living
             if had_others or self.members.living:
-                self._accompanied_at = self._node.clock.monotonic()
+                self._accompanied_at = self._parts.clock.monotonic()
             if self.members.is_replaced and not self._is_over:
                 self._on_replaced(
                     ConflictError("another hub has begun with this node.number: this one was silent too long")
                 )
                 return
             self._judge()
-            if self._abroad is not None and not self._is_over:
-                now = self._node.clock.wall()
+            if self._remote is not None and not self._is_over:
+                now = self._parts.clock.wall()
                 self._heritage |= {gone: now - silent_s for gone, silent_s in (await self.members.inherit()).items()}
                 if self._heritage and not self._is_taking_over:
                     self._is_taking_over = True
@@ -228,19 +252,19 @@ class SharedStores:
 
     async def _look_around(self) -> None:
         """A start that a store holds up is not heard: who is not heard gets an heir, and has to come anew."""
-        is_held_up = self._node.waiting.is_held_up
+        is_held_up = self._parts.waiting.is_held_up
         self._is_silent |= is_held_up
         await self.members.look(is_silent=is_held_up)
         if self._is_silent and not is_held_up:
-            self._is_silent, self._came_at = False, self._node.clock.monotonic()
+            self._is_silent, self._came_at = False, self._parts.clock.monotonic()
 
     async def _take_over(self) -> None:
         try:
             for numbers, last_seen in list(self._heritage.items()):
                 await self.catch_up()
                 gone = numbers - self.members.living  # not from one that has come back while the log could not be read
-                if self._abroad is not None and gone:
-                    count = await self._abroad.inherit(gone, int(last_seen * 1000))
+                if self._remote is not None and gone:
+                    count = await self._remote.inherit(gone, int(last_seen * 1000))
                     self._log.info("took over from a hub that is gone", numbers=sorted(gone), sessions=count)
                 del self._heritage[numbers]
         except IotHubError as error:
@@ -255,7 +279,7 @@ class SharedStores:
     def _alarm(self, word: str, text: str) -> None:
         """While nobody else is there, nobody misses what the follower cannot read."""
         self._unread = text
-        self._node.store_alarms(word, "" if self.is_alone else text)
+        self._parts.store_alarms(word, "" if self.is_alone else text)
 
     def _knows(self, _at: float) -> None:
         self._judge()
@@ -265,17 +289,17 @@ class SharedStores:
         follower, is_alone = self._follower, self.is_alone
         if follower is None:
             return
-        self._node.block_source.share(not is_alone)
+        self._parts.block_source.share(not is_alone)
         follower.period_s = ALONE_S if is_alone else PERIOD_S
         known_until = follower.known_at + FRESH_S
         held_at = self.members.alone_until if is_alone else known_until
-        self._node.plane.turn.held_at = math.inf if self._is_over else held_at
+        self._parts.plane.turn.held_at = math.inf if self._is_over else held_at
 
     @property
     def held_back(self) -> str:
         """Why nobody may publish here now; empty: everybody may, or could a moment ago."""
-        now = self._node.clock.monotonic()
-        late_s = now - self._node.plane.turn.held_at
+        now = self._parts.clock.monotonic()
+        late_s = now - self._parts.plane.turn.held_at
         if late_s < LATE_S:
             return ""
         if math.isinf(late_s):  # it has not read anything yet: the start says so
@@ -290,7 +314,7 @@ class SharedStores:
 
     # --- a claim was overtaken
 
-    def _refused(self, session: Session) -> None:
+    def on_stale(self, session: Session) -> None:
         """The store refuses this session's epoch: another hub has claimed it. The log says more, unless that hub died in between."""
         if session.connection is not None and session not in self._overtaken:
             self._overtaken.add(session)
@@ -304,7 +328,7 @@ class SharedStores:
         finally:
             self._overtaken.discard(session)
         if session.connection is connection and session.epoch == epoch:
-            self._node.plane.close(connection, Reason.TAKEN_OVER)
+            self._parts.plane.close(connection, Reason.TAKEN_OVER)
 
 
 def _nobody(_error: ConflictError) -> None:

@@ -14,17 +14,21 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Protocol
 
+from iothub.base import log as logging
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConflictError, NotOursError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
+from iothub.config.sections.stores import chosen_tenants
 from iothub.records.owner import Owner
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.owners import claim, owners
-from iothub_tenants.accounts import installations
+from iothub_tenants.accounts import installations, tenants
 from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.store import AccountStore
+
+log = logging.get(__name__)
 
 _SYSTEM_CLOCK = SystemClock()
 
@@ -62,6 +66,15 @@ class Installation:
         self.id = installation
         self._settings = settings
         self._at_ms = int(clock.wall() * 1000)
+
+    def learn(self, accounts: AccountStore, data_dir: DataDir) -> None:
+        """See that the accounts can be used, and whose they are. Blocks. Raises UnavailableError, ConfigError, ConflictError."""
+        accounts.probe().require()
+        accounts.check()
+        self.id = installations.own(accounts)
+        self.check_directory(data_dir)
+        if missing := tenants.missing(accounts, chosen_tenants(self._settings.queues)):
+            log.warning("queues.choices names tenants that do not exist: nobody gets these drivers", tenants=missing)
 
     @property
     def owner(self) -> Owner:

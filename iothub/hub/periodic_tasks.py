@@ -1,188 +1,277 @@
-"""The regular duties of one hub: which there are, and how often each is done.
+"""What one hub does regularly: which tasks there are, and how often each is done.
 
-Knows the node's parts by reference; how duties are run, and what happens when one fails, is `iothub_tenants.background.tasks`'s; how the
-accounts are followed is `following`'s beside it.
+Knows what each task needs and no more; how tasks are run, and what happens when one fails, is `iothub_tenants.background.tasks`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from iothub.base.clock import Clock
 from iothub.base.errors import UnavailableError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.engine.plane import Plane
 from iothub.hub.body_sweep import LOOK_INTERVAL_S as SWEEP_INTERVAL_S
 from iothub.hub.body_sweep import BodySweep
-from iothub.hub.drivers import queue_drivers
-from iothub.hub.metering import LOOK_INTERVAL_S
+from iothub.hub.metering import LOOK_INTERVAL_S, Metering
 from iothub.hub.queue_expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub.hub.streaming import LOOK_INTERVAL_S as STREAMS_INTERVAL_S
-from iothub.hub.tenant_deletion import Deletions
+from iothub.hub.streaming import Streaming
+from iothub.hub.tenant_deletion import TenantDeletion
 from iothub.jobs.watch import LOOK_INTERVAL_S as JOBS_INTERVAL_S
 from iothub.jobs.watch import JobWatch
+from iothub.net.listeners import Listeners
+from iothub_services.auth.authenticator import Authenticator
+from iothub_services.auth.port import Run, TenantRecord
+from iothub_services.auth.shared import SharedRecords
+from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.retention import SLICE, TrimStatistics
-from iothub_services.metrics.alarms import AlarmName
-from iothub_services.quota.usage import FLUSH_INTERVAL_S
+from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.metrics.watch import Watch
+from iothub_services.quota.usage import FLUSH_INTERVAL_S, Usage
+from iothub_services.sessions.manager import SessionManager
 from iothub_tenants.accounts import bans, commands, job_runs, marks
+from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.changes import trim as changes_trim
-from iothub_tenants.background.admin_commands import AdminCommands
-from iothub_tenants.background.apply_changes import Obedience
-from iothub_tenants.background.device_removal import Departures
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.background.following import Following
-from iothub_tenants.broker.queue_bounds import QueueBounds
-
-if TYPE_CHECKING:
-    from iothub.hub.compose import Node
-    from iothub_services.auth.port import TenantRecord
+from iothub_tenants.background.tasks import Upkeep
+from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.control.connect_timeout import Doorstep
 
 TAIL_SLICE = 512
-UNREAD_INTERVAL_S = 5.0
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
 DOORSTEP_INTERVAL_S = 0.2
 _SLICES = 20  # of the log for statistics that may go at a time
 
 
-class Duties:
-    """Plans and does them, on the reactor thread."""
+@dataclass(frozen=True, slots=True)
+class AccountQuestions:
+    """What other tasks ask the accounts, in a thread."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._run = node.threads.run
-        later = node.reactor.callLater
-        bounds = QueueBounds(node.queue_admin, node.brokers, later)
-        others = None if node.shared_stores is None else node.shared_stores.others
-        admin_commands = AdminCommands(node.hub, node.queue_admin, self._find_tenant, node.health.brief, others)
-        admin_commands.streams = node.streaming.describe
-        self._following = Following(
-            node.accounts,
-            self._run,
-            node.data_dir,
-            later,
-            Departures(node.hub, self._forget_devices),
-            Obedience(node.hub, bounds, self._limits_of_devices, self._tenants_on_plan),
-            admin_commands,
-            None if others is None else others.node,
-        )
-        self._following.heard = node.streaming.heard
-        node.streaming.attach(node.hub, node.accounts, self._run, others)
-        self._deletions = Deletions(node, self._run, node.telemetry.forget_tenant, node.streaming.delete_topics)
-        self._expiry = QueueExpiry(node.queue_admin, node.brokers, node.plane, node.clock)
-        self.jobs = JobWatch(node.settings, node.alarms, node.clock)
-        self.bans: dict[str, int] = {}  # in force, by kind, at the last look
+    registry: Registry
+    run: Run
 
-    def plan(self) -> None:
-        """Tell the upkeep what there is to do."""
-        node, settings, add = self._node, self._node.settings, self._node.upkeep.add
-        add("accounts", settings.sql.poll_interval_s, self._look_at_accounts)
-        add("deadlines", 0.2, node.sessions.run_deadlines)
-        add("doorstep", DOORSTEP_INTERVAL_S, node.control.doorstep.look)
-        add("tails", settings.queues.poll_interval_s, self._look_at_tails)
-        add("usage", FLUSH_INTERVAL_S, lambda: node.usage.flush(self._run))
-        add("queue expiry", EXPIRY_INTERVAL_S, self._expiry.turn)
-        add("retained expiry", 5.0, self._expire_retained)
-        add("streams", STREAMS_INTERVAL_S, node.streaming.look)
-        add("deletions", 1.0, self._deletions.finish)
-        node.metering.begin()
-        add("metering", LOOK_INTERVAL_S, node.metering.look)
-        add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
-        add("watch", WATCH_INTERVAL_S, self.watch)
-        if settings.events.driver == "sqlite":
-            add("statistics", HOUSEKEEPING_INTERVAL_S, self._trim_statistics)
-        if settings.hbase.sweep_interval_s and "hbase" in queue_drivers(settings, node.data_dir):
-            sweep = BodySweep(settings.hbase, self._run, node.telemetry.registry, node.clock)
-            add("bodies", SWEEP_INTERVAL_S, sweep.look, sweep.stop)
-        add("jobs", JOBS_INTERVAL_S, self.look_at_jobs)
-        add("housekeeping", HOUSEKEEPING_INTERVAL_S, self._tidy)
+    async def find_tenant(self, name: str) -> TenantRecord | None:
+        return await self.run("accounts.tenant", self.registry.find_tenant, name)
 
-    async def _find_tenant(self, name: str) -> TenantRecord | None:
-        return await self._run("accounts.tenant", self._node.registry.find_tenant, name)
+    async def device_limits(self, tenant_id: int) -> dict[str, str]:
+        return await self.run("accounts.limits", self.registry.device_limits, tenant_id)
 
-    async def _limits_of_devices(self, tenant_id: int) -> dict[str, str]:
-        return await self._run("accounts.limits", self._node.registry.device_limits, tenant_id)
+    async def tenants_on_plan(self, plan: str) -> list[int]:
+        return await self.run("accounts.plan", self.registry.tenants_on_plan, plan)
 
-    async def _tenants_on_plan(self, plan: str) -> list[int]:
-        return await self._run("accounts.plan", self._node.registry.tenants_on_plan, plan)
 
-    async def _forget_devices(self, tenant_id: int, names: Collection[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class ForgottenDevices:
+    """What is counted of devices, which another one of the same name does not get."""
+
+    registry: Registry
+    run: Run
+    usage: Usage
+    authenticator: Authenticator
+
+    async def forget(self, tenant_id: int, names: Collection[str]) -> None:
         """What a deleted device had used of its rates, and the bans for its wrong credentials, are not its successor's."""
-        node = self._node
-        node.usage.forget_devices(tenant_id, names)
-        tenant = await self._run("accounts.tenant", node.registry.tenant_by_id, tenant_id)
+        self.usage.forget_devices(tenant_id, names)
+        tenant = await self.run("accounts.tenant", self.registry.tenant_by_id, tenant_id)
         if tenant is not None:
-            node.authenticator.failures.forget_devices(tenant.name, names)
+            self.authenticator.failures.forget_devices(tenant.name, names)
 
-    async def watch(self) -> None:
-        """Live visibly, and look at the machine; while it is short of memory whoever comes hears no, and a flood is not even heard."""
-        node = self._node
-        node.data_dir.beat()
-        node.watch.look()
-        if node.shared_records is not None:
-            is_forged = node.shared_records.is_forged_lately
-            node.alarms.set(AlarmName.CACHE_FORGED, is_forged, detail="an entry in Redis has not this hub's seal")
-        node.hub.is_short_of_memory = node.watch.is_overloaded
-        for gate in node.listeners.gates().values():
-            gate.set_narrow(is_narrow=node.watch.is_overloaded)
 
-    async def _publish_sys(self) -> None:
-        self._node.sys_topics.publish()
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """Jobs run elsewhere; their history is with the accounts."""
 
-    async def _look_at_accounts(self) -> None:
-        alarms = self._node.alarms
+    watch: JobWatch
+    accounts: AccountStore
+    run: Run
+
+    async def look(self) -> None:
+        self.watch.take(await self.run("accounts.jobs", job_runs.overview, self.accounts))
+        self.watch.take_marks(await self.run("accounts.marks", marks.moved, self.accounts))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountChanges:
+    """Applies what others change in the accounts."""
+
+    following: Following
+    streaming: Streaming
+    jobs: JobHistory
+    alarms: Alarms
+    shared_records: SharedRecords | None
+
+    async def look(self) -> None:
         try:
-            await self._following.look()
-            await self._node.streaming.refresh()
+            await self.following.look()
+            await self.streaming.refresh()
         except UnavailableError as error:
-            alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=str(error))
+            self.alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=str(error))
             raise
-        alarms.clear(AlarmName.ACCOUNTS_UNREACHABLE)
+        self.alarms.clear(AlarmName.ACCOUNTS_UNREACHABLE)
 
-    async def catch_up(self) -> None:
-        """Obey what was changed while no hub ran here."""
-        shared = self._node.shared_records
-        await self._following.begin(self._node.watcher, None if shared is None else shared.horizon)
-        await self._node.streaming.refresh()
-        await self.look_at_jobs()
+    async def catch_up(self, watcher: ChangeWatcher) -> None:
+        """Apply what was changed while no hub ran here."""
+        shared = self.shared_records
+        await self.following.begin(watcher, None if shared is None else shared.horizon)
+        await self.streaming.refresh()
+        await self.jobs.look()
 
-    async def _look_at_tails(self) -> None:
-        """A lost notification must not strand a message: caught-up sessions look at their tails (storage page, section 5)."""
-        node = self._node
+
+@dataclass(frozen=True, slots=True)
+class MachineCheck:
+    """Shows that the hub lives, and looks at the machine that it runs on."""
+
+    data_dir: DataDir
+    alarms: Alarms
+    watch: Watch
+    shared_records: SharedRecords | None
+    hub: Hub
+    listeners: Listeners
+
+    async def look(self) -> None:
+        """While the machine is short of memory whoever comes is refused, and a flood is not even read."""
+        self.data_dir.beat()
+        self.watch.look()
+        if self.shared_records is not None:
+            is_forged = self.shared_records.is_forged_lately
+            self.alarms.set(AlarmName.CACHE_FORGED, is_forged, detail="an entry in Redis has not this hub's seal")
+        self.hub.is_short_of_memory = self.watch.is_overloaded
+        for gate in self.listeners.gates().values():
+            gate.set_narrow(is_narrow=self.watch.is_overloaded)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTails:
+    """A lost notification must not strand a message: sessions that have caught up look at the tails of their queues."""
+
+    queues: AwaitedQueues
+    brokers: Brokers
+    plane: Plane
+
+    async def look(self) -> None:
         online = {
             session.queue_id: session
-            for broker in node.brokers
+            for broker in self.brokers
             for session in broker.plane.sessions.values()
             if session.is_persistent and session.connection is not None and not session.is_behind
         }
         ids = list(online)
         for start in range(0, len(ids), TAIL_SLICE):
-            tails = await node.queue_admin.tails(ids[start : start + TAIL_SLICE])
+            tails = await self.queues.tails(ids[start : start + TAIL_SLICE])
             for queue_id, tail in tails.items():
-                node.plane.announce(online[queue_id], tail)
+                self.plane.announce(online[queue_id], tail)
 
-    async def _expire_retained(self) -> None:
-        node = self._node
-        for tenant_id, topic in await node.retained_admin.expire(int(node.clock.wall() * 1000), 1000):
-            broker = node.brokers.present(tenant_id)
+
+@dataclass(frozen=True, slots=True)
+class RetainedExpiry:
+    """Retained messages whose time is over leave the store, and the brokers that count them."""
+
+    store: AwaitedRetained
+    brokers: Brokers
+    clock: Clock
+
+    async def expire(self) -> None:
+        for tenant_id, topic in await self.store.expire(int(self.clock.wall() * 1000), 1000):
+            broker = self.brokers.present(tenant_id)
             if broker is not None:
                 broker.retained.gone(topic)
 
-    async def _trim_statistics(self) -> None:
-        """Kafka does it by itself."""
-        node, settings = self._node, self._node.settings.events
-        held = await self._run("accounts.marks", marks.least, node.accounts, "analytics")
-        before_ms = int((node.clock.wall() - settings.analytics_retention_s) * 1000)
+
+@dataclass(frozen=True, slots=True)
+class StatisticsTrim:
+    """Removes old events for statistics from the file of the session events; Kafka does it by itself."""
+
+    settings: Config
+    accounts: AccountStore
+    journal: ThreadJournal
+    run: Run
+    clock: Clock
+
+    async def trim(self) -> None:
+        settings = self.settings.events
+        held = await self.run("accounts.marks", marks.least, self.accounts, "analytics")
+        before_ms = int((self.clock.wall() - settings.analytics_retention_s) * 1000)
         wanted = TrimStatistics(before_ms, settings.analytics_most, held.get(0))
         for _ in range(_SLICES):
-            if await node.journal.trim(wanted) < SLICE:
+            if await self.journal.trim(wanted) < SLICE:
                 return
 
-    async def look_at_jobs(self) -> None:
-        """Jobs run elsewhere; their history is with the accounts."""
-        self.jobs.take(await self._run("accounts.jobs", job_runs.overview, self._node.accounts))
-        self.jobs.take_marks(await self._run("accounts.marks", marks.moved, self._node.accounts))
 
-    async def _tidy(self) -> None:
-        node = self._node
-        node.brokers.drop_idle()
-        await self._run("accounts.sweep", commands.sweep, node.accounts)
-        await self._run("accounts.trim", changes_trim, node.accounts)
-        self.bans = await self._run("accounts.bans", bans.count_in_force, node.accounts)
+class Housekeeping:
+    """Drops idle brokers and old rows of the accounts. `bans`: in force, by kind, at the last look."""
+
+    def __init__(self, brokers: Brokers, accounts: AccountStore, run: Run) -> None:
+        self._brokers = brokers
+        self._accounts = accounts
+        self._run = run
+        self.bans: dict[str, int] = {}
+
+    async def tidy(self) -> None:
+        self._brokers.drop_idle()
+        await self._run("accounts.sweep", commands.sweep, self._accounts)
+        await self._run("accounts.trim", changes_trim, self._accounts)
+        self.bans = await self._run("accounts.bans", bans.count_in_force, self._accounts)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicTasks:
+    """Every task of one hub. On the reactor thread. `sweep`: None where no queue is on HBase."""
+
+    settings: Config
+    runner: Upkeep
+    run: Run
+    accounts: AccountChanges
+    sessions: SessionManager
+    connect_timeout: Doorstep
+    tails: QueueTails
+    retained: RetainedExpiry
+    usage: Usage
+    expiry: QueueExpiry
+    streaming: Streaming
+    deletion: TenantDeletion
+    metering: Metering
+    sys_topics: SysTopics
+    machine: MachineCheck
+    statistics: StatisticsTrim
+    sweep: BodySweep | None
+    housekeeping: Housekeeping
+
+    def start(self) -> None:
+        """From here on all is done in its time."""
+        settings, add = self.settings, self.runner.add
+        add("accounts", settings.sql.poll_interval_s, self.accounts.look)
+        add("deadlines", 0.2, self.sessions.run_deadlines)
+        add("doorstep", DOORSTEP_INTERVAL_S, self.connect_timeout.look)
+        add("tails", settings.queues.poll_interval_s, self.tails.look)
+        add("usage", FLUSH_INTERVAL_S, lambda: self.usage.flush(self.run))
+        add("queue expiry", EXPIRY_INTERVAL_S, self.expiry.turn)
+        add("retained expiry", 5.0, self.retained.expire)
+        add("streams", STREAMS_INTERVAL_S, self.streaming.look)
+        add("deletions", 1.0, self.deletion.finish)
+        self.metering.begin()
+        add("metering", LOOK_INTERVAL_S, self.metering.look)
+        add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
+        add("watch", WATCH_INTERVAL_S, self.machine.look)
+        if settings.events.driver == "sqlite":
+            add("statistics", HOUSEKEEPING_INTERVAL_S, self.statistics.trim)
+        if self.sweep is not None:
+            add("bodies", SWEEP_INTERVAL_S, self.sweep.look, self.sweep.stop)
+        add("jobs", JOBS_INTERVAL_S, self.accounts.jobs.look)
+        add("housekeeping", HOUSEKEEPING_INTERVAL_S, self.housekeeping.tidy)
+        self.runner.start()
+
+    def stop(self) -> None:
+        """Nothing more begins."""
+        self.runner.stop()
+
+    async def _publish_sys(self) -> None:
+        self.sys_topics.publish()

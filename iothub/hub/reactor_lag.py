@@ -1,4 +1,4 @@
-"""The hub's heartbeat: ten times a second it says how late it was, which is how long the reactor kept others waiting.
+"""How long the reactor keeps others waiting: measured ten times a second by a call that should come at once.
 
 Knows no threshold and no metric.
 """
@@ -14,13 +14,13 @@ PERIOD_S = 0.1
 Later = Callable[[float, Callable[[], None]], object]
 
 
-class Heartbeat:
-    """Beats until stopped. `felt(late_s)` is called at every beat. On the reactor thread."""
+class ReactorLag:
+    """Measures until stopped: `on_sample(late_s)` is called every `PERIOD_S`. On the reactor thread."""
 
-    def __init__(self, later: Later, clock: Clock, felt: Callable[[float], None]) -> None:
+    def __init__(self, later: Later, clock: Clock, on_sample: Callable[[float], None]) -> None:
         self._later = later
         self._clock = clock
-        self._felt = felt
+        self._on_sample = on_sample
         self._due = 0.0
         self._is_stopped = False
 
@@ -32,10 +32,10 @@ class Heartbeat:
 
     def _next(self) -> None:
         self._due = self._clock.monotonic() + PERIOD_S
-        self._later(PERIOD_S, self._beat)
+        self._later(PERIOD_S, self._sample)
 
-    def _beat(self) -> None:
+    def _sample(self) -> None:
         if self._is_stopped:
             return
-        self._felt(max(0.0, self._clock.monotonic() - self._due))
+        self._on_sample(max(0.0, self._clock.monotonic() - self._due))
         self._next()

@@ -5,8 +5,9 @@ Knows concrete drivers and no stream. Kafka's library is imported where it is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,13 @@ from iothub.config.sections import Config
 from iothub.hub.installation import Installation, Owned
 from iothub_services.group_thread import CallInReactor
 from iothub_services.streams.null import NowhereReceiver, NowhereSender, NowhereWatch
-from iothub_services.streams.port import StreamReceiver, StreamSender, StreamWatch
+from iothub_services.streams.port import Stream, StreamReceiver, StreamSender, StreamWatch
 
 if TYPE_CHECKING:
     from iothub_services.streams.kafka.topics import StreamTopics
 
-MakeTopic = Callable[[str], bool]
+Living = Callable[[], Iterable[Stream]]
+"""Blocks: the streams that the accounts have now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class StreamDrivers:
 
 
 def stream_drivers(
-    settings: Config, installation: Installation, call_in_reactor: CallInReactor, make_topic: MakeTopic
+    settings: Config, installation: Installation, call_in_reactor: CallInReactor, living: Living
 ) -> StreamDrivers:
     """Make them; nothing is asked of Kafka yet, and nothing will be sent or read there while it is another installation's."""
     why = no_kafka(settings)
@@ -48,11 +50,23 @@ def stream_drivers(
     cluster = OwnCluster(settings.kafka, lambda: owned_topics(settings, installation).claim())
     topics = StreamTopics(cluster)
     return StreamDrivers(
-        KafkaSender(cluster, call_in_reactor, make_topic),
+        KafkaSender(cluster, call_in_reactor, partial(make_topic, topics, living)),
         KafkaReceiver(cluster, call_in_reactor, topics.make),
         KafkaWatch(cluster),
         topics,
     )
+
+
+def make_topic(topics: StreamTopics, living: Living, name: str) -> bool:
+    """In the sender's thread: a topic that is not there is made as its stream says; False: it has none any more.
+
+    The accounts are asked: a hub hears of a deletion later than Kafka, and would make again what was just deleted.
+    """
+    for stream in living():
+        if name in topics.names(stream):
+            topics.make(stream)
+            return True
+    return False
 
 
 def owned_topics(settings: Config, installation: Installation) -> Owned:

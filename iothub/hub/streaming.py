@@ -15,7 +15,7 @@ from iothub.base.errors import IotHubError, NotOursError, UnavailableError
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
-from iothub.hub.stream_drivers import MakeTopic, StreamDrivers
+from iothub.hub.stream_drivers import StreamDrivers
 from iothub_services.auth.port import Run
 from iothub_services.streams.port import Direction, Stream
 from iothub_services.streams.sink import OutletBounds, StreamOutlet
@@ -65,41 +65,62 @@ class Pace:
         return self._paces.get(stream_id, 0.0)
 
 
+class OutTrouble:
+    """What keeps messages from going out; empty: nothing. Said by the sink of all streams, shown by `Streaming`."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def note(self, text: str) -> None:
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class StreamParts:
+    """What streams are made of. `out_trouble`: what `outlet` says."""
+
+    drivers: StreamDrivers
+    outlet: StreamOutlet
+    book: StreamBook
+    out_trouble: OutTrouble
+
+
+def stream_parts(settings: Config, store: Store, drivers: StreamDrivers, clock: Clock) -> StreamParts:
+    """Make what the message plane writes to, above the `store` of the queues."""
+    bounds = OutletBounds(
+        settings.streams.tenant_pending_bytes, settings.streams.pending_bytes, settings.queues.give_up_s
+    )
+    trouble = OutTrouble()
+    outlet = StreamOutlet(store, drivers.sender, clock, settings.kafka.topic_prefix, bounds, trouble.note)
+    return StreamParts(drivers, outlet, StreamBook(outlet), trouble)
+
+
 class Streaming:
     """On the reactor thread, but `close`. Invariant: `book` has what the accounts said last; `is_stale`: they say something else by now."""
 
     def __init__(
         self,
-        settings: Config,
-        store: Store,
-        clock: Clock,
-        connect: Callable[[MakeTopic], StreamDrivers],
+        parts: StreamParts,
+        hub: Hub,
+        store: AccountStore,
+        run: Run,
+        others: Others | None,
+        prefix: str,
         on_trouble: Callable[[str], None],
     ) -> None:
-        bounds = OutletBounds(
-            settings.streams.tenant_pending_bytes, settings.streams.pending_bytes, settings.queues.give_up_s
-        )
-        self._prefix = settings.kafka.topic_prefix
+        """`others`: the hubs that use these accounts, too. `prefix`: of the topics."""
+        self._brokers, self._accounts, self._run, self._others = hub.brokers, store, run, others
+        self._prefix = prefix
         self._on_trouble = on_trouble
-        self._out_trouble = ""
+        self._out_trouble = parts.out_trouble
         self._log = log.get(__name__)
-        drivers = connect(self._make_topic)
-        self.topics, self._receiver, self._watch = drivers.topics, drivers.receiver, drivers.watch
-        self.outlet = StreamOutlet(store, drivers.sender, clock, self._prefix, bounds, self._told)
-        self.book = StreamBook(self.outlet)
-        self.inlets: Inlets
-        self._pace = Pace(clock)
+        self._topics, self._receiver, self._watch = parts.drivers.topics, parts.drivers.receiver, parts.drivers.watch
+        self.outlet = parts.outlet
+        self.book = parts.book
+        self.inlets = Inlets(hub, self.book, self._receiver, self.outlet, prefix)
+        self._pace = Pace(hub.clock)
         self.is_stale = True
         self._followed: tuple[Stream, ...] = ()
-        self._hub: Hub
-        self._accounts: AccountStore
-        self._run: Run
-        self._others: Others | None = None
-
-    def attach(self, hub: Hub, store: AccountStore, run: Run, others: Others | None) -> None:
-        """Meet the parts that are made later. `others`: the hubs that use these accounts, too."""
-        self._hub, self._accounts, self._run, self._others = hub, store, run, others
-        self.inlets = Inlets(hub, self.book, self._receiver, self.outlet, self._prefix)
 
     def start(self, plane: Plane) -> None:
         self.outlet.start(plane)
@@ -121,7 +142,7 @@ class Streaming:
         except UnavailableError:
             self.is_stale = True
             raise
-        self.book.change(found, self._hub.brokers)
+        self.book.change(found, self._brokers)
         self.share_out()
 
     def share_out(self) -> None:
@@ -144,13 +165,10 @@ class Streaming:
         self._pace.look({stream.id: self._work_of(stream).messages for stream in self.book})
         has_any = len(self.book) > 0
         self._watch.watch(is_needed=has_any)
-        trouble = self._out_trouble or (self._receiver.trouble if self._followed else "")
+        trouble = self._out_trouble.text or (self._receiver.trouble if self._followed else "")
         if not trouble and has_any:
             trouble = f"the streams can do nothing: {self._watch.trouble}" if self._watch.trouble else self._watch.doubt
         self._on_trouble(trouble)
-
-    def _told(self, trouble: str) -> None:
-        self._out_trouble = trouble
 
     # --- what is told
 
@@ -180,7 +198,7 @@ class Streaming:
 
     def _state(self, stream: Stream) -> str:
         if stream.direction is Direction.OUT:
-            trouble = self._out_trouble or self._watch.trouble
+            trouble = self._out_trouble.text or self._watch.trouble
             return f"held back: {trouble}" if trouble else self._watch.doubt or "working"
         if stream not in self._followed:
             return "read by another hub"
@@ -189,26 +207,12 @@ class Streaming:
 
     # --- topics
 
-    def _make_topic(self, name: str) -> bool:
-        """In the sender's thread: a topic that is not there is made as its stream says; False: it has none any more.
-
-        The accounts are asked: the book hears of a deletion later than Kafka, and would make again what was just deleted.
-        """
-        topics = self.topics
-        if topics is None:
-            return False
-        for stream in accounts.living(self._accounts):
-            if name in topics.names(stream):
-                topics.make(stream)
-                return True
-        return False
-
     async def delete_topics(self, tenant_id: int, tenant: str) -> bool:
         """Delete the topics of a tenant that is being deleted, unless they are somebody else's; False: Kafka does not answer, or refuses."""
         found: Sequence[Stream] = await self._run(
             "accounts.streams", accounts.of_tenant, self._accounts, tenant_id, tenant
         )
-        topics = self.topics
+        topics = self._topics
         if not found:
             return True
         names = [name for stream in found for name in stream.topics(self._prefix)]

@@ -70,7 +70,6 @@ class Telemetry:
     def __init__(self, alarms: Alarms) -> None:
         self.alarms = alarms
         self.registry = Registry()
-        self.is_ready = False
         self.reloaded_at = 0.0  # Unix time of the last good reload; the start counts as one
         self.is_reload_good = True
         self.lag_s = 0.0

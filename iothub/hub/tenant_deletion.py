@@ -7,6 +7,7 @@ repeated, so a hub that dies in between goes on at its next start.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from iothub.base import log as logging
@@ -37,8 +38,9 @@ class StateThread(Protocol):
         """`callback` gets an exception, or how many states there were."""
 
 
-class Emptied(Protocol):
-    """Where a tenant is, in a running hub: the node's parts that a deletion needs."""
+@dataclass(frozen=True, slots=True)
+class TenantPlaces:
+    """Where a tenant is in a running hub."""
 
     accounts: AccountStore
     authenticator: Authenticator
@@ -48,17 +50,17 @@ class Emptied(Protocol):
     queue_admin: AwaitedQueues
     retained_admin: AwaitedRetained
     usage: Usage
-
-    @property
-    def journal_thread(self) -> StateThread: ...
+    journal_thread: StateThread
 
 
-class Deletions:
+class TenantDeletion:
     """Finishes what `tenants.delete` began. Invariant: the stores of a tenant in `_waiting` are empty while it has no broker."""
 
-    def __init__(self, hub: Emptied, run: Run, forget: Callable[[int], None], delete_topics: DeleteTopics) -> None:
+    def __init__(
+        self, places: TenantPlaces, run: Run, forget: Callable[[int], None], delete_topics: DeleteTopics
+    ) -> None:
         """`forget`: what was counted of a tenant in memory. `delete_topics`: of its streams; False: not yet."""
-        self._hub = hub
+        self._places = places
         self._run = run
         self._forget = forget
         self._delete_topics = delete_topics
@@ -71,7 +73,7 @@ class Deletions:
         A tenant whose stores fail keeps its name, and holds up no other. Kafka may block for long: one "not yet" ends a turn, and who heard
         it is asked behind the others in the next.
         """
-        accounts, before = self._hub.accounts, self._waiting
+        accounts, before = self._places.accounts, self._waiting
         pending = await self._run("accounts.deletions", tenants.pending_deletions, accounts)
         owners = await self._run("accounts.streams", streams.owners, accounts) if pending else frozenset()
         self._turn, self._waiting = self._turn + 1, {}
@@ -95,47 +97,47 @@ class Deletions:
 
     async def _leave(self, deletion: Deletion, *, is_empty: bool) -> None:
         """`is_empty`: the stores were, at the last turn."""
-        has_come = self._hub.brokers.present(deletion.tenant_id) is not None
+        has_come = self._places.brokers.present(deletion.tenant_id) is not None
         await self._close(deletion)
         if has_come or not is_empty:
             await self._empty(deletion.tenant_id)
 
     async def _let_go(self, deletion: Deletion) -> None:
         """The name is free, but after a CONNECT that had begun before: its session goes at the next turn."""
-        hub = self._hub
-        if hub.brokers.present(deletion.tenant_id) is not None:
+        places = self._places
+        if places.brokers.present(deletion.tenant_id) is not None:
             return
         self._forget(deletion.tenant_id)
-        await self._run("accounts.deleted", tenants.finish_deletion, hub.accounts, deletion.tenant_id)
-        hub.authenticator.invalidate(deletion.tenant_id)
+        await self._run("accounts.deleted", tenants.finish_deletion, places.accounts, deletion.tenant_id)
+        places.authenticator.invalidate(deletion.tenant_id)
         log.info("tenant deleted", tenant=deletion.name)
 
     async def _close(self, deletion: Deletion) -> None:
         """Nobody is let in from here on; who is in goes."""
-        hub = self._hub
-        hub.authenticator.invalidate(deletion.tenant_id)
-        hub.authenticator.failures.forget_tenant(deletion.name)
-        broker = hub.brokers.present(deletion.tenant_id)
+        places = self._places
+        places.authenticator.invalidate(deletion.tenant_id)
+        places.authenticator.failures.forget_tenant(deletion.name)
+        broker = places.brokers.present(deletion.tenant_id)
         if broker is None:
             return
         for session in list(broker.plane.sessions.values()):
             if session.connection is not None:
-                hub.plane.close(session.connection, Reason.CREDENTIAL_REVOKED)
+                places.plane.close(session.connection, Reason.CREDENTIAL_REVOKED)
         await self._end_sessions(broker)
-        hub.brokers.drop(deletion.tenant_id)
+        places.brokers.drop(deletion.tenant_id)
 
     async def _end_sessions(self, broker: TenantBroker) -> None:
         for client_id in list(broker.plane.sessions):
-            await self._hub.sessions.discard(broker, client_id, "tenant_deleted")
+            await self._places.sessions.discard(broker, client_id, "tenant_deleted")
 
     async def _empty(self, tenant_id: int) -> None:
         """Remove everything that carries the tenant's number."""
-        hub = self._hub
-        await hub.queue_admin.drop_tenant(tenant_id)
-        await hub.retained_admin.drop_tenant(tenant_id)
+        places = self._places
+        await places.queue_admin.drop_tenant(tenant_id)
+        await places.retained_admin.drop_tenant(tenant_id)
         await awaited(
-            lambda done, failed: hub.journal_thread.submit(
+            lambda done, failed: places.journal_thread.submit(
                 DropTenant(tenant_id), lambda answer: failed(answer) if isinstance(answer, Exception) else done(answer)
             )
         )
-        await hub.usage.drop_tenant(tenant_id, self._run)
+        await places.usage.drop_tenant(tenant_id, self._run)

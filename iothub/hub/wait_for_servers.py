@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 
+from twisted.internet.defer import Deferred
+
 from iothub.base import log as logging
 from iothub.base.errors import UnavailableError
 
@@ -19,6 +21,24 @@ PAUSE_S = 1.0  # between two attempts; each takes as long as the driver waits fo
 T = TypeVar("T")
 
 Pause = Callable[[float], Awaitable[None]]
+OnReason = Callable[[str], None]
+
+
+class Timer(Protocol):
+    """A reactor, as far as it is needed here."""
+
+    def callLater(self, delay: float, call: Callable[[None], object], /, *args: None) -> object: ...  # noqa: N802
+
+
+def pause(reactor: Timer, seconds: float) -> Deferred[None]:
+    """Wait on the reactor's clock."""
+    over: Deferred[None] = Deferred()
+    reactor.callLater(seconds, over.callback, None)
+    return over
+
+
+def _nobody(_reason: str) -> None:
+    """Nobody wants to know what is waited for."""
 
 
 class Run(Protocol):
@@ -28,17 +48,17 @@ class Run(Protocol):
 
 
 class Waiting:
-    """Waits for servers. `reason`: for which ones now, and why; empty when for none. `told` hears of each change of it.
+    """Waits for servers. `reason`: for which ones now, and why; empty when for none. `on_reason` hears of each change of it.
 
     The first attempt is a reason, too: a server that is paused is silent for as long as the driver waits.
     """
 
-    def __init__(self, run: Run, pause: Pause, *, is_fail_fast: bool = False) -> None:
+    def __init__(self, run: Run, pause: Pause, *, is_fail_fast: bool = False, on_reason: OnReason = _nobody) -> None:
         self._run = run
         self._pause = pause
         self._is_fail_fast = is_fail_fast
         self.reason = ""
-        self.told: Callable[[str], None] = lambda _reason: None
+        self._on_reason = on_reason
         self._troubles: dict[str, UnavailableError] = {}  # of those that have failed and not been heard of since
         self._is_over = False
 
@@ -116,4 +136,4 @@ class Waiting:
     def _say(self, reason: str) -> None:
         if reason != self.reason:
             self.reason = reason
-            self.told(reason)
+            self._on_reason(reason)

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, NotFoundError
-from iothub.base.ids import MessageIds, TenantId
+from iothub.base.ids import MessageIds
 from iothub.base.reasons import Reason
 from iothub.config.sections import Auth, Config
 from iothub.engine.limits import ListenerInfo, PlaneLimits
-from iothub.engine.plane import Plane
-from iothub.engine.state import Session, TenantPlane
+from iothub.engine.state import Session
 from iothub.hooks import Hooks, PlugIn
-from iothub.hub.session_locks import LocalDirectory
+from iothub.hub.broker_factory import BrokerFactory
+from iothub.hub.compose_control import Ground, compose_control, late_brokers
 from iothub.records.events import Event
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Claim, LoopbackTransport, ManualStore, RecordingObserver
 from iothub_services.auth.authenticator import Authenticator, AuthSettings
-from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
 from iothub_services.auth.secrets import hash_generated
 from iothub_services.damaged import uncounted
@@ -36,19 +34,9 @@ from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
-from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Alone, Company
-from iothub_tenants.accounts.generator import QueueIds
-from iothub_tenants.broker.absent import rights_of
-from iothub_tenants.broker.allowance import Allowance
-from iothub_tenants.broker.broker import Shared, TenantBroker
-from iothub_tenants.broker.brokers import Brokers
-from iothub_tenants.broker.hub import Hub
-from iothub_tenants.broker.plugging import plug_in
-from iothub_tenants.broker.retaining import Retaining
-from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.traffic import PastTraffic
-from iothub_tenants.control.control import ControlPlane
 from tests.support.party import Guest
 
 PEPPER = bytes(32)
@@ -304,59 +292,48 @@ class House:
         self.own: dict[str, str] = {}
         self.is_store_held = False  # it does not answer
         self.usage_store = UsageStore(path / "usage.db", self.clock, lambda _name, _text: None)
-        self.control = ControlPlane()
-        message_ids = MessageIds(self.clock)
-        self.plane = Plane(self.clock, self.control, self.store, PlaneLimits(), self.told, message_ids)
-        self.store.plane = self.plane
-        directory = LocalDirectory()
-        queue_admin = cast("Any", self.queues)
-        company = company or Alone()
-        self.sessions = SessionManager(self.plane, directory, queue_admin, self.journal, self.clock, b"w", company)
-        pool = cast("Any", run)
-        observer = cast("Any", self.told)
-        self.hub = Hub(
-            settings=settings or Config(auth=Auth(failure_reply_ms=0)),
-            clock=self.clock,
-            plane=self.plane,
-            authenticator=Authenticator(self.accounts, pool, self.clock, PEPPER, observer, AuthSettings()),
-            policies=PolicyCache(),
-            brokers=Brokers(self._make_broker, self._put_away),
-            sessions=self.sessions,
-            directory=directory,
-            journal=self.journal,
-            hooks=hooks or Hooks(),
-            message_ids=message_ids,
-            counters=self.told,
-            later=self.later,
-            company=company,
+        pool, observer, queues = cast("Any", run), cast("Any", self.told), cast("Any", self.queues)
+        settings = settings or Config(auth=Auth(failure_reply_ms=0))
+        brokers, factory = late_brokers()
+        planes = compose_control(
+            Ground(
+                settings=settings,
+                clock=self.clock,
+                later=self.later,
+                run=pool,
+                hooks=hooks or Hooks(),
+                observer=observer,
+                authenticator=Authenticator(self.accounts, pool, self.clock, PEPPER, observer, AuthSettings()),
+                store=self.store,
+                limits=PlaneLimits(),
+                message_ids=MessageIds(self.clock),
+                brokers=brokers,
+                queues=queues,
+                queued=lambda _id: TenantUsage(0, 0),
+                journal=self.journal,
+                owner=b"w",
+                make_cluster=lambda _plane: company or Alone(),
+            )
         )
-        self.control.attach(self.hub)
-        sys_topics = SysTopics(self.plane, self.hub.brokers, lambda _id: TenantUsage(0, 0))
-        self._shared = Shared(
-            self.hub.settings,
-            self.clock,
-            self.plane,
-            self.sessions,
-            self.journal,
-            observer,
-            pool,
-            sys_topics,
-            self.later,
-            partial(rights_of, self.hub),
+        self.plane = self.store.plane = planes.plane
+        self.control, self.hub, self.sessions = planes.control_plane, planes.hub, planes.hub.sessions
+        factory.bind(
+            BrokerFactory(
+                shared=planes.shared,
+                hooks=self.hub.hooks,
+                observer=observer,
+                usage=Usage(self.usage_store, self.clock),
+                past=self.past,
+                queues=queues,
+                retained=cast("Any", NoRetained()),
+                queue_ids=cast("Any", self.ids),
+                device_limits=self._device_limits,
+                damaged=uncounted,
+            )
         )
 
-    async def _make_broker(self, record: TenantRecord) -> TenantBroker:
-        plane = TenantPlane(record.id, record.name)
-        usage = Usage(self.usage_store, self.clock)
-        allowance = Allowance(record, plane, self.clock, cast("Any", self.told), usage, self.own)
-        retaining = Retaining(plane, self.plane, cast("Any", NoRetained()), allowance.ledger, self.clock, uncounted)
-        plug_in(self.hub.hooks, plane)
-        queue_ids = QueueIds(TenantId(record.id), cast("Any", self.ids))
-        past = self.past.of(record.id)
-        return TenantBroker(record, self._shared, plane, allowance, queue_ids, retaining, past)
-
-    def _put_away(self, broker: TenantBroker) -> None:
-        self.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
+    async def _device_limits(self, _tenant_id: int) -> dict[str, str]:
+        return self.own
 
     def close(self) -> None:
         self.usage_store.close()

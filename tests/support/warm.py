@@ -31,7 +31,7 @@ _SERVE = "serve"
 _HUB_MODULES = (
     "iothub.cli.serve",
     "iothub.cli.version",
-    "iothub.hub.compose",
+    "iothub.hub.serve",
     "iothub.hub.twisted_log",
     "iothub_services.events.kafka.log",
     "iothub_services.queues.hbase.store",

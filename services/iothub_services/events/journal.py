@@ -63,13 +63,18 @@ class ThreadJournal:
     """
 
     def __init__(
-        self, thread: EventThread, on_event: Callable[[Event], None] | None = None, later: Later | None = None
+        self,
+        thread: EventThread,
+        on_event: Callable[[Event], None] | None = None,
+        later: Later | None = None,
+        signature: Callable[[], str] = lambda: "",
     ) -> None:
+        """`signature`: what persistent sessions' events are signed with, where several hubs write the log; else empty."""
         self._thread = thread
         self._on_event = on_event  # plug-ins that want to hear what happened
         self._later = later  # None: notes are not gathered
         self._gathered: list[Event] = []
-        self.hub = ""  # what persistent sessions' events are signed with, where several hubs write the log
+        self._signature = signature
         self.lost = 0
 
     async def record(self, events: list[Event]) -> None:
@@ -113,7 +118,8 @@ class ThreadJournal:
             self._lose(len(events), str(error))
 
     def _signed(self, events: list[Event]) -> list[Event]:
-        return [event.written_by(self.hub) if event.epoch else event for event in events] if self.hub else events
+        hub = self._signature()
+        return [event.written_by(hub) if event.epoch else event for event in events] if hub else events
 
     def _tell(self, events: list[Event]) -> None:
         if self._on_event is not None:

@@ -97,16 +97,20 @@ class QueueWriter:
         patience: Patience | None = None,
         on_alarm: Alarm,
         on_retained: OnRetained | None = None,
+        on_not_retained: OnNotRetained | None = None,
+        on_full: OnFull | None = None,
+        on_stale: OnStale | None = None,
+        on_lost: OnLost | None = None,
         on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
         self._queues = queues
         self._retained = retained
         self._on_alarm = on_alarm
         self.on_retained = on_retained
-        self.on_not_retained: OnNotRetained | None = None
-        self.on_full: OnFull | None = None
-        self.on_stale: OnStale | None = None
-        self.on_lost: OnLost | None = None
+        self.on_not_retained = on_not_retained
+        self.on_full = on_full
+        self.on_stale = on_stale
+        self.on_lost = on_lost
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._sources = Sources()

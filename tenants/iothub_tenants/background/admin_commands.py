@@ -71,8 +71,10 @@ class AdminCommands:
         find_tenant: FindTenant,
         facts: Callable[[], Json],
         others: Others | None = None,
+        streams: ShowStream | None = None,
     ) -> None:
         self._others = others
+        self._streams = streams
         self._hub = hub
         self._queues = queues
         self._find_tenant = find_tenant
@@ -86,7 +88,6 @@ class AdminCommands:
             Verb.BAN_LIFT: self._lift_bans,
             Verb.STREAM_SHOW: self._show_stream,
         }
-        self.streams: ShowStream | None = None
 
     async def run(self, commands: Iterable[Command], asked: Asked) -> None:
         for command in commands:
@@ -188,7 +189,7 @@ class AdminCommands:
 
     async def _show_stream(self, command: Command, _asked: Asked) -> Json:
         name = str(command.argument["name"])
-        found = None if self.streams is None else self.streams(command.tenant, name)
+        found = None if self._streams is None else self._streams(command.tenant, name)
         if found is None:
             raise NotFoundError(f"this hub has not heard of stream {name!r} of tenant {command.tenant} yet")
         return found

@@ -74,7 +74,7 @@ class Following:
     a change that was heard of is not forgotten because something behind it fails.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what changes and commands are given to, one by one
         self,
         store: AccountStore,
         run: Run,
@@ -83,9 +83,11 @@ class Following:
         departures: Departures,
         obedience: Obedience,
         admin_commands: AdminCommands,
+        *,
         node: int | None = None,
+        heard: Callable[[Sequence[Change]], None] | None = None,
     ) -> None:
-        """`node`: this hub's node number, where others use these accounts, too."""
+        """`node`: this hub's node number, where others use these accounts, too. `heard`: who else wants to hear of changes."""
         self._node = node
         self._horizon: Horizon | None = None
         self._store = store
@@ -102,7 +104,7 @@ class Following:
         self._watcher: ChangeWatcher
         self._obeyed = -1
         self._is_asked = False
-        self.heard: Callable[[Sequence[Change]], None] = _nobody
+        self._heard = heard or _nobody
 
     async def begin(self, watcher: ChangeWatcher, horizon: Horizon | None = None) -> None:
         """End the sessions of devices that were deleted while no hub ran here; `look` goes on from the watcher's place.
@@ -157,7 +159,7 @@ class Following:
             self._obedience.note(change for change in changes if change.kind not in _OF_OTHERS)
             self._departures.note(changes)
             self._is_asked |= any(change.kind is ChangeKind.COMMAND for change in changes)
-            self.heard(changes)
+            self._heard(changes)
             count = len(changes)
 
     async def _begin_anew(self, error: PlaceLostError) -> None:
@@ -168,7 +170,7 @@ class Following:
         await self.begin(watcher, self._horizon)
         self._obedience.doubt_everything()  # now: what was read meanwhile from a shared cache was judged by the lines of before
         self._is_asked = True
-        self.heard([Change(watcher.after, 0, ChangeKind.STREAM, "*", 0)])
+        self._heard([Change(watcher.after, 0, ChangeKind.STREAM, "*", 0)])
 
     async def _end_departed(self) -> None:
         """End the sessions of deleted devices, and note so when it is done: it is asked at the next start."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import ConflictError
+from iothub.records.events import hub_name
 from iothub_services.auth.port import Run
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.hubs import HubRow
@@ -54,6 +55,10 @@ class Members:
         self._looked_at = 0.0
         self.incarnation = 0
         self.is_replaced = False  # another hub has this number by now
+
+    def signature(self) -> str:
+        """Return the name that this hub writes on its events; empty until it has joined."""
+        return hub_name(self.number, self.incarnation) if self.incarnation else ""
 
     async def join(self, known: int | None, pause: Pause) -> None:
         """Become the hub of this number. `known`: the incarnation of the last hub of this data directory, which is surely dead.

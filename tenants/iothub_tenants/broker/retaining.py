@@ -73,6 +73,7 @@ class Retaining:
         self._newest = 0  # the highest version heard of
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
         self._coming: dict[bytes, int] = {}  # how many writes of it are on their way to the store
+        tenant.may_retain = self.may_retain
 
     @property
     def is_empty(self) -> bool:

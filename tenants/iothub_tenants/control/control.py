@@ -42,12 +42,7 @@ WALKS: dict[int, Walk] = {
 class ControlPlane:
     """One worker's control plane. Invariant: every packet taken ends in `plane.admit`, `plane.resume` or `plane.close`."""
 
-    def __init__(self) -> None:
-        self._hub: Hub
-        self.doorstep: Doorstep
-
-    def attach(self, hub: Hub) -> None:
-        """Plane and control plane need each other: the plane is made first."""
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
         timeout_s, give_up_s = hub.settings.mqtt.connect_timeout_s, hub.settings.queues.give_up_s
         self.doorstep = Doorstep(hub.plane, hub.clock, timeout_s, give_up_s, partial(turn_away, hub))

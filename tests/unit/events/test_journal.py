@@ -194,8 +194,7 @@ def test_trimming_takes_its_turn_among_the_events() -> None:
 def test_events_of_persistent_sessions_are_signed_where_several_hubs_write_the_log() -> None:
     """So that everybody knows who has the session; transient ones are nobody else's."""
     thread = Thread()
-    journal = ThreadJournal(thread)
-    journal.hub = "3.99"
+    journal = ThreadJournal(thread, signature=lambda: "3.99")
 
     journal.note([_event(1), _event(2, epoch=5)])
     Deferred.fromCoroutine(journal.record([_event(3, epoch=5)]))

@@ -15,7 +15,7 @@ from twisted.internet.task import Clock as Reactor
 from iothub.base.errors import ConfigError, ConflictError, UnavailableError
 from iothub.base.reasons import Reason
 from iothub.hub import cluster
-from iothub.hub.cluster import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, SharedStores
+from iothub.hub.cluster import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, HubCluster
 from iothub.hub.wait_for_servers import Waiting
 from iothub.testing.clock import ManualClock
 from iothub_services.damaged import uncounted
@@ -25,6 +25,7 @@ from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members
+from iothub_tenants.background.remote_sessions import Abroad as RemoteSessions
 from tests.support.control_house import now
 
 
@@ -65,7 +66,7 @@ class Held:
 
 
 class Node:
-    """What `SharedStores` uses of a node: hub number 1."""
+    """What `HubCluster` works with: hub number 1."""
 
     def __init__(self, store: AccountStore) -> None:
         self.settings: Any = SimpleNamespace(
@@ -77,7 +78,6 @@ class Node:
         self.damaged = uncounted
         self.reactor: Any = cast("Any", Reactor())
         self.reactor.callFromThread = lambda call: call()
-        self.threads = SimpleNamespace(run=self.run)
         self.notes: list[int] = []
         self.data_dir = SimpleNamespace(
             read_member=lambda: None,
@@ -85,7 +85,6 @@ class Node:
             path=Path("/nowhere"),
             queues=Path("/nowhere/queues.db"),
         )
-        self.journal = SimpleNamespace(hub="")
         self.states = SimpleNamespace(states_of=lambda keys: [f"state of {key}" for key in keys])
         self.closed: list[tuple[object, Reason]] = []
         self.plane = SimpleNamespace(
@@ -94,12 +93,14 @@ class Node:
         )
         self.shared: list[bool] = []
         self.block_source = SimpleNamespace(share=self.shared.append)
-        self.hub = SimpleNamespace(brokers=[])
+        self.remote = RemoteSessions(
+            cast("Any", SimpleNamespace(brokers=[])), cast("Any", None), cast("Any", self.run), "1.1", 1
+        )
         self.alarms: list[tuple[str, str]] = []
-        self.registry, self.writer = None, SimpleNamespace()
         self.store_alarms = lambda word, text: self.alarms.append((word, text))
         self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
-        self.stores = SharedStores(cast("Any", self))
+        self.members = Members(store, cast("Any", self.run), self.clock, 1, "one")
+        self.stores = HubCluster(cast("Any", self))
         self.replaced: list[ConflictError] = []
 
     async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
@@ -125,7 +126,7 @@ class Node:
         """Join and open; the list is not empty when the doors may be opened."""
         now(self.stores.join(self.replaced.append))
         opened: list[object] = []
-        Deferred.fromCoroutine(self.stores.open((7,))).addBoth(opened.append)
+        Deferred.fromCoroutine(self.stores.open((7,), self.remote)).addBoth(opened.append)
         return opened
 
 
@@ -159,7 +160,7 @@ def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
     assert place is not None
     assert (place.holder, place.logged_epoch) == (HERE, 5)
     assert node.notes == [node.stores.members.incarnation]
-    assert node.journal.hub == f"1.{node.stores.members.incarnation}"
+    assert node.members.signature() == f"1.{node.stores.members.incarnation}"
 
 
 def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -> None:
@@ -256,7 +257,7 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
 
     node.pass_time(5, two)
     opened: list[object] = []
-    Deferred.fromCoroutine(node.stores.open((7,))).addBoth(opened.append)
+    Deferred.fromCoroutine(node.stores.open((7,), node.remote)).addBoth(opened.append)
     node.pass_time(JOIN_S - 2, two)
     assert opened == node.follower.waiting == []
     assert two.living == {1}
@@ -319,7 +320,7 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
         inherited.append((numbers, lost_at_ms))
         return 3
 
-    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    monkeypatch.setattr(node.remote, "inherit", inherit)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     seen_at = node.clock.wall()
@@ -346,7 +347,7 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
             raise UnavailableError("no")
         return 3
 
-    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    monkeypatch.setattr(node.remote, "inherit", inherit)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
@@ -367,7 +368,7 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
         inherited.append(numbers)
         return 3
 
-    monkeypatch.setattr(node.stores._abroad, "inherit", inherit)
+    monkeypatch.setattr(node.remote, "inherit", inherit)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
@@ -396,7 +397,7 @@ def test_client_whose_session_was_claimed_elsewhere_is_closed_when_the_log_does_
     node.begin()
     stuck, moved = Held(), Held()
     for session in (stuck, moved, stuck):
-        node.stores._refused(cast("Any", session))
+        node.stores.on_stale(cast("Any", session))
     moved.epoch = 6
 
     assert len(node.follower.waiting) == 2

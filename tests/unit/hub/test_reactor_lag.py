@@ -1,10 +1,10 @@
-"""The heartbeat measures what the reactor kept others waiting."""
+"""Samples of what the reactor kept others waiting."""
 
 from __future__ import annotations
 
 import pytest
 
-from iothub.hub.reactor_lag import PERIOD_S, Heartbeat
+from iothub.hub.reactor_lag import PERIOD_S, ReactorLag
 from iothub.testing.clock import ManualClock
 
 
@@ -23,21 +23,21 @@ class Reactor:
             call()  # type: ignore[operator]
 
 
-def test_heartbeat_says_how_late_it_is() -> None:
-    clock, reactor, felt = ManualClock(), Reactor(), list[float]()
-    Heartbeat(reactor.later, clock, felt.append).start()
+def test_sample_says_how_late_it_is() -> None:
+    clock, reactor, samples = ManualClock(), Reactor(), list[float]()
+    ReactorLag(reactor.later, clock, samples.append).start()
     for pause in (PERIOD_S, PERIOD_S + 0.4):
         clock.advance(pause)
         reactor.run()
 
-    assert felt == [pytest.approx(0.0), pytest.approx(0.4)]
+    assert samples == [pytest.approx(0.0), pytest.approx(0.4)]
 
 
-def test_heartbeat_stops() -> None:
-    clock, reactor, felt = ManualClock(), Reactor(), list[float]()
-    heart = Heartbeat(reactor.later, clock, felt.append)
-    heart.start()
-    heart.stop()
+def test_sampling_stops() -> None:
+    clock, reactor, samples = ManualClock(), Reactor(), list[float]()
+    lag = ReactorLag(reactor.later, clock, samples.append)
+    lag.start()
+    lag.stop()
     reactor.run()
 
-    assert (felt, reactor.planned) == ([], [])
+    assert (samples, reactor.planned) == ([], [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -15,8 +15,8 @@ from iothub.base.errors import BackendError, ConflictError, IotHubError, NotOurs
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config, Kafka, Queues
 from iothub.hub.installation import Installation
-from iothub.hub.stream_drivers import no_kafka, stream_drivers
-from iothub.hub.streaming import Pace, Streaming, Work
+from iothub.hub.stream_drivers import make_topic, no_kafka, stream_drivers
+from iothub.hub.streaming import Pace, Streaming, Work, stream_parts
 from iothub.testing.clock import ManualClock
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.streams.kafka.topics import StreamTopics
@@ -39,12 +39,15 @@ def now(steps: Any) -> Any:
 class Stage:
     """The streaming of a hub without Kafka; the accounts say what the test says."""
 
-    def __init__(self, house: House, monkeypatch: Any, others: Others | None = None) -> None:
+    def __init__(
+        self, house: House, monkeypatch: Any, others: Others | None = None, topics: StreamTopics | None = None
+    ) -> None:
         self.troubles: list[str] = []
         self.found: list[Stream] | BackendError = STREAMS
-        connect = partial(stream_drivers, Config(), Installation(Config()), lambda call: call())
-        self.streaming = Streaming(Config(), house.store, house.clock, connect, self.troubles.append)
-        self.streaming.attach(house.hub, cast("Any", None), cast("Any", self.run), others)
+        drivers = stream_drivers(Config(), Installation(Config()), lambda call: call(), lambda: STREAMS)
+        parts = stream_parts(Config(), house.store, replace(drivers, topics=topics), house.clock)
+        run = cast("Any", self.run)
+        self.streaming = Streaming(parts, house.hub, cast("Any", None), run, others, "iothub", self.troubles.append)
         monkeypatch.setattr(streams, "active", self.active)
         self.streaming.start(house.plane)
 
@@ -163,21 +166,15 @@ def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: A
     house.close()
 
 
-def test_a_topic_is_made_again_only_while_the_accounts_have_its_stream(tmp_path: Any, monkeypatch: Any) -> None:
+def test_a_topic_is_made_again_only_while_the_accounts_have_its_stream() -> None:
     """The book hears of a deletion later than Kafka: what was just deleted would come back."""
-    house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
-    now(stage.streaming.refresh())
     made: list[Stream] = []
-    stage.streaming.topics = cast("Any", SimpleNamespace(make=made.append, names=lambda each: [each.topic("iothub")]))
-    monkeypatch.setattr(streams, "living", lambda _store: STREAMS[1:])
+    topics = cast("Any", SimpleNamespace(make=made.append, names=lambda each: [each.topic("iothub")]))
 
-    assert stage.streaming._make_topic("iothub.acme.s1.in")
-    assert not stage.streaming._make_topic("iothub.acme.s0.in")
+    assert make_topic(topics, lambda: STREAMS[1:], "iothub.acme.s1.in")
+    assert not make_topic(topics, lambda: STREAMS[1:], "iothub.acme.s0.in")
 
     assert made == [STREAMS[1]]
-    assert STREAMS[0] in stage.streaming.book
-    house.close()
 
 
 @pytest.mark.parametrize(
@@ -195,11 +192,10 @@ def test_a_deleted_tenant_waits_for_its_topics_but_not_for_anothers(
 ) -> None:
     """What Kafka refuses today it may allow tomorrow; the topics of another installation are told of, and stay."""
     house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
     topics = StreamTopics(KafkaCluster(Kafka((Endpoint("k1", 9092), Endpoint("k2", 9092)))))
     monkeypatch.setattr(topics, "delete", Mock(side_effect=answer))
     monkeypatch.setattr(streams, "of_tenant", lambda *_: STREAMS[:1])
-    stage.streaming.topics = topics
+    stage = Stage(house, monkeypatch, topics=topics)
 
     assert now(stage.streaming.delete_topics(7, "acme")) is is_done
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub.hub.tenant_deletion import Deletions
+from iothub.hub.tenant_deletion import TenantDeletion
 from iothub_services.auth.port import TenantState
 from iothub_services.quota.usage import Usage
 from iothub_services.state.service import DropTenant
@@ -52,8 +52,8 @@ class Desk:
         self.queue_admin = cast("Any", Emptied(self, "queues"))
         self.retained_admin = cast("Any", Emptied(self, "retained"))
         self.journal_thread = self
-        self.deletions = Deletions(
-            self, cast("Any", run), lambda _tenant_id: self.emptied.append("counters"), self.delete_topics
+        self.deletions = TenantDeletion(
+            cast("Any", self), cast("Any", run), lambda _tenant_id: self.emptied.append("counters"), self.delete_topics
         )
 
     async def delete_topics(self, _tenant_id: int, tenant: str) -> bool:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from iothub.config.sections import Config, Metrics
-from iothub.hub.health import NodeHealth
 from iothub.hub.telemetry import Telemetry
+from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import TenantRecord
 from iothub_services.metrics.alarms import Alarms
@@ -31,16 +28,10 @@ class Desk:
         self.house.accounts.add(TenantRecord(BETA, "beta", rules=(EVERYTHING,)), device("dev1"))
         self.telemetry = Telemetry(Alarms(ManualClock()))
         self.telemetry.past = self.house.past
-        self.health = self.pages(20_000)
+        self.pages = self.paged(20_000)
 
-    def pages(self, series_max: int) -> NodeHealth:
-        node = SimpleNamespace(
-            settings=Config(metrics=Metrics(tenant_series_max=series_max)),
-            brokers=self.house.hub.brokers,
-            telemetry=self.telemetry,
-            queues=SimpleNamespace(tenant_usage=lambda _tenant_id: TenantUsage(0, 0)),
-        )
-        return NodeHealth(cast("Any", node))
+    def paged(self, series_max: int) -> TenantMetrics:
+        return TenantMetrics(self.house.hub.brokers, self.telemetry, lambda _tenant_id: TenantUsage(0, 0), series_max)
 
     def use(self, tenant: str = "acme") -> None:
         """One message of 21 bytes to oneself, and one for nobody."""
@@ -52,7 +43,7 @@ class Desk:
         guest.disconnect()
 
     def page(self, tenant: str | None = None, after: str = "", limit: int = 100) -> dict[str, int]:
-        text = b"".join(self.health.tenant_metrics(tenant, after, limit)).decode()
+        text = b"".join(self.pages.render(tenant, after, limit)).decode()
         lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {series: int(number) for series, number in lines}
 
@@ -116,7 +107,7 @@ def test_idle_tenants_are_the_first_to_be_left_out(desk: Desk) -> None:
     desk.use("acme")
     desk.house.hub.brokers.drop_idle()
     desk.house.join(username="beta/dev1")
-    desk.health = desk.pages(len(desk.page("beta")))
+    desk.pages = desk.paged(len(desk.page("beta")))
 
     assert desk.tenants() == {"beta"}
 

@@ -18,7 +18,8 @@ class House:
     """Servers that answer after some attempts, and the pauses between those."""
 
     def __init__(self, *, is_fail_fast: bool = False) -> None:
-        self.waiting = Waiting(self.run, self.pause, is_fail_fast=is_fail_fast)
+        self.changes: list[str] = []
+        self.waiting = Waiting(self.run, self.pause, is_fail_fast=is_fail_fast, on_reason=self.changes.append)
         self.pauses: list[float] = []
         self.asked: list[str] = []
         self.reasons: list[str] = []
@@ -71,8 +72,7 @@ def test_reason_is_there_before_the_first_answer() -> None:
 
 def test_reason_names_every_server_that_is_waited_for() -> None:
     """All that are known to be down; who has answered is not asked again, and afterwards there is none."""
-    house, told = House(), list[str]()
-    house.waiting.told = told.append
+    house = House()
     house.wait(Kafka=down(2), HBase=down(1), Redis=down(0))
 
     assert house.reasons == [
@@ -81,7 +81,7 @@ def test_reason_names_every_server_that_is_waited_for() -> None:
     ]
     assert house.pauses == [PAUSE_S] * 2
     assert len(house.asked) == 3 + 2 + 1
-    assert (house.waiting.reason, told[0], told[-1]) == ("", "waiting for Kafka: no answer yet", "")
+    assert (house.waiting.reason, house.changes[0], house.changes[-1]) == ("", "waiting for Kafka: no answer yet", "")
 
 
 def test_hub_that_is_not_to_wait_fails_at_once() -> None:

@@ -294,7 +294,7 @@ def test_servers_that_fail_in_the_middle_leave_nothing_half_loaded(
     house: House, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
     """Each call is made again by itself: a session is there once, its lost connection is told of once, as is what has no queue."""
-    failing = Failing()
+    failing, _ = Failing(), house.acme  # whose limits were set without waiting for an answer
     for name in ("list_queues", "set_tenant_limits", "drop"):
         monkeypatch.setattr(house.queues, name, failing.of(house.queues, name, is_done=is_done), raising=False)
     one = state(house, connected(house))

@@ -1,4 +1,4 @@
-"""The end of a hub's life: stores close in their order and in their time, and nothing is closed under a thread that still works."""
+"""How a hub stops: stores close in their order and in their time, and nothing is closed under a thread that still works."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from iothub.hub.start import Life
+from iothub.hub.stop import Stop
 from iothub.testing.clock import ManualClock
 
 
 class House:
-    """A node whose stores close at once, unless they hang."""
+    """A hub whose stores close at once, unless they hang."""
 
     def __init__(self, *hanging: str) -> None:
         self.reactor = Clock()
         self.hanging = hanging
         self.closed: list[str] = []
-        store = SimpleNamespace
-        self.node = SimpleNamespace(
+        some = SimpleNamespace
+        self.process = some(
             reactor=self.reactor,
             clock=ManualClock(),
-            felt=lambda _late_s: None,
-            threads=store(run=self.run),
-            settings=store(node=store(stop_timeout_s=10.0)),
-            hbase=None,
-            shared_quota=None,
-            streaming=store(close=lambda _timeout_s: True),
-            writer=store(close=lambda _timeout_s: "queues" not in hanging),
-            journal=store(flush=lambda: self.closed.append("flushed")),
-            metering=store(finish=self.finish),
-            journal_thread=store(close=lambda _timeout_s: "events" not in hanging),
-            states=store(close=lambda: None),
-            shared_stores=None,
-            statistics_thread=None,
-            statistics_log=None,
+            threads=some(run=self.run),
+            settings=some(node=some(stop_timeout_s=10.0)),
+            waiting=some(end=lambda: self.closed.append("not waited for")),
         )
+        self.stores = some(hbase=None, shared_quota=None, states=some(close=lambda: None), statistics_log=None)
+        self.writers = some(
+            writer=some(close=lambda _timeout_s: "queues" not in hanging),
+            journal=some(flush=lambda: self.closed.append("flushed")),
+            journal_thread=some(close=lambda _timeout_s: "events" not in hanging),
+            statistics_thread=None,
+        )
+        self.control = some(
+            streaming=some(close=lambda _timeout_s: True), metering=some(finish=self.finish), cluster=None
+        )
+        self.monitoring = some(store_alarms=some(end=lambda: self.closed.append("over")))
 
     async def finish(self) -> None:
         self.closed.append("metered")
@@ -54,7 +54,7 @@ class House:
         return succeed(call(*args))
 
     def close(self) -> Deferred[bool]:
-        return Deferred.fromCoroutine(Life(cast("Any", self.node))._close_stores())
+        return Deferred.fromCoroutine(Stop(cast("Any", self), cast("Any", None)).close_stores())
 
 
 def test_stores_close_in_their_order() -> None:
@@ -77,7 +77,7 @@ def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
         async def leave(house: House, *, has_said_all: bool) -> None:
             house.closed.append("goodbye" if has_said_all else "silence")
 
-        house.node.shared_stores = SimpleNamespace(
+        house.control.cluster = SimpleNamespace(
             stop_following=partial(stop_following, house), leave=partial(leave, house)
         )
         house.close()
@@ -115,9 +115,7 @@ def test_states_that_hang_are_given_up_in_time(others: tuple[str, ...]) -> None:
 def test_hub_that_lets_go_of_hbase_raises_no_alarm_about_it(is_silent: bool) -> None:
     """First the word that it is over, then the connections: at the end, or when time is."""
     house = House(*(["states"] if is_silent else []))
-    house.node.store_alarms = SimpleNamespace(end=lambda: house.closed.append("over"))
-    house.node.waiting = SimpleNamespace(end=lambda: house.closed.append("not waited for"))
-    house.node.hbase = SimpleNamespace(close=lambda: house.closed.append("hbase"))
+    house.stores.hbase = SimpleNamespace(close=lambda: house.closed.append("hbase"))
 
     done = house.close()
     house.reactor.advance(3.1)

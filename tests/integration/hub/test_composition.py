@@ -8,29 +8,27 @@ from pathlib import Path
 import pytest
 from twisted.internet.epollreactor import EPollReactor
 
+from iothub.base.clock import SystemClock
 from iothub.base.errors import ConflictError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Http, Listeners, TcpListener
-from iothub.hub.compose import Node
-from iothub.hub.health import NodeHealth
-from iothub.hub.periodic_tasks import Duties
+from iothub.hub.compose import compose
 from iothub_services.quota.names import Quota
 
 
 def test_every_declared_metric_has_a_source(initialised: Path) -> None:
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(listeners=Listeners(tcp=TcpListener(port=0)), http=Http())
-    node = Node(settings, DataDir(initialised), reactor)
+    parts = compose(settings, DataDir(initialised), reactor, SystemClock())
     try:
-        node.health = NodeHealth(node)
-        node.health.feed(Duties(node))
-        assert node.telemetry.registry.unfed() == []
-        assert len(node.health.metrics().splitlines()) < 3000
-        assert Quota.CONNECTIONS.value not in b"".join(node.health.tenant_metrics(None, "", 10)).decode()
+        health = parts.sockets.health
+        assert parts.monitoring.telemetry.registry.unfed() == []
+        assert len(health.metrics().splitlines()) < 3000
+        assert Quota.CONNECTIONS.value not in b"".join(health.tenant_metrics(None, "", 10)).decode()
     finally:
-        node.writer.close()
-        node.journal_thread.close()
-        for store in (node.states, node.usage, node.accounts):
+        parts.writers.writer.close()
+        parts.writers.journal_thread.close()
+        for store in (parts.stores.states, parts.stores.usage, parts.stores.accounts):
             store.close()
         reactor.removeAll()
         reactor._poller.close()
@@ -48,7 +46,7 @@ def test_hub_with_other_accounts_opens_nothing(initialised: Path, tmp_path: Path
     with pytest.raises(
         ConflictError, match=r"its stores belong to installation b{32}, these accounts are of installation"
     ) as caught:
-        Node(Config(), directory, reactor)
+        compose(Config(), directory, reactor, SystemClock())
 
     assert caught.value.exit_code == 4
     assert {path.name for path in theirs.iterdir()} - before <= {"accounts.db-wal", "accounts.db-shm"}

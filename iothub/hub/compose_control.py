@@ -1,0 +1,123 @@
+"""Message plane and control plane over what they stand on: composed here for the hub and, over doubles, for tests.
+
+Knows no driver, no thread and no socket. The planes need each other, which `iothub.hub.late` resolves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from iothub.base.clock import Clock
+from iothub.base.ids import MessageIds
+from iothub.config.sections import Config
+from iothub.engine.limits import PlaneLimits
+from iothub.engine.plane import Plane
+from iothub.engine.ports import Control, Store
+from iothub.hooks import Hooks
+from iothub.hub.broker_factory import BrokerFactory
+from iothub.hub.late import Late, LateControl
+from iothub.hub.session_locks import LocalDirectory
+from iothub_services.auth.authenticator import Authenticator
+from iothub_services.auth.policies import PolicyCache
+from iothub_services.auth.port import Run
+from iothub_services.queues.port import TenantUsage
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Company, Journal, QueueAdmin
+from iothub_tenants.broker.absent import rights_of
+from iothub_tenants.broker.broker import Shared
+from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.hub import Hub, Later
+from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.control.control import ControlPlane
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the planes stand on. `observer`: of message plane, control plane and quota; `make_cluster`: who else has the sessions' stores."""
+
+    settings: Config
+    clock: Clock
+    later: Later
+    run: Run
+    hooks: Hooks
+    observer: Any
+    authenticator: Authenticator
+    store: Store
+    limits: PlaneLimits
+    message_ids: MessageIds
+    brokers: Brokers
+    queues: QueueAdmin
+    queued: Callable[[int], TenantUsage]
+    journal: Journal
+    owner: bytes
+    make_cluster: Callable[[Plane], Company]
+    call_soon: Callable[[Callable[[], None]], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planes:
+    """What was made of it. `shared`: what brokers are composed over."""
+
+    plane: Plane
+    control_plane: ControlPlane
+    hub: Hub
+    sys_topics: SysTopics
+    shared: Shared
+
+
+def late_brokers() -> tuple[Brokers, Late[BrokerFactory]]:
+    """Return the brokers, and where what makes them is put: it needs the message plane, and what is below that asks for brokers."""
+    factory: Late[BrokerFactory] = Late("the factory of brokers")
+    return Brokers(lambda record: factory().make(record), lambda broker: factory().put_away(broker)), factory
+
+
+def compose_control(ground: Ground) -> Planes:
+    """Make them, from the message plane up."""
+    clock, later, journal, observer = ground.clock, ground.later, ground.journal, ground.observer
+    control: Late[Control] = Late("the control plane")
+    plane = Plane(
+        clock,
+        LateControl(control),
+        ground.store,
+        ground.limits,
+        observer,
+        ground.message_ids,
+        ground.call_soon,
+    )
+    directory, cluster = LocalDirectory(), ground.make_cluster(plane)
+    sessions = SessionManager(plane, directory, ground.queues, journal, clock, ground.owner, cluster)
+    hub = Hub(
+        settings=ground.settings,
+        clock=clock,
+        plane=plane,
+        authenticator=ground.authenticator,
+        policies=PolicyCache(),
+        brokers=ground.brokers,
+        sessions=sessions,
+        directory=directory,
+        journal=journal,
+        hooks=ground.hooks,
+        message_ids=ground.message_ids,
+        counters=observer,
+        later=later,
+        company=cluster,
+    )
+    control_plane = ControlPlane(hub)
+    control.bind(control_plane)
+    sys_topics = SysTopics(plane, ground.brokers, ground.queued)
+    shared = Shared(
+        ground.settings,
+        clock,
+        plane,
+        sessions,
+        journal,
+        observer,
+        ground.run,
+        sys_topics,
+        later,
+        partial(rights_of, hub),
+    )
+    return Planes(plane, control_plane, hub, sys_topics, shared)

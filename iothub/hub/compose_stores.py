@@ -1,0 +1,173 @@
+"""The lowest parts of a hub: its process, what watches it, and its stores.
+
+Knows concrete back ends, as `iothub.hub.compose` does, and nobody who uses them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from iothub.base.clock import Clock
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.hub import quota_ledger
+from iothub.hub.drivers import Drivers, needed_tables, redis_client, shared_records, unused_files
+from iothub.hub.from_settings import certificate_files
+from iothub.hub.hub_file import HubFile
+from iothub.hub.installation import Installation
+from iothub.hub.parts import Monitoring, Process, Stores
+from iothub.hub.phase import Phase
+from iothub.hub.reactor_lag import ReactorLag
+from iothub.hub.store_alarms import StoreAlarms, report_lost
+from iothub.hub.telemetry import Telemetry
+from iothub.hub.wait_for_servers import Waiting, pause
+from iothub.net.backend import select_backend
+from iothub_services.damaged import DamagedRecords
+from iothub_services.hbase import from_settings
+from iothub_services.hbase.metering import RegistryMeter
+from iothub_services.hbase.threaded import ThreadCaller
+from iothub_services.metrics.alarms import Alarms
+from iothub_services.metrics.watch import Watch
+from iothub_services.quota.slots import SlotFile
+from iothub_services.quota.usage import Usage, UsageStore
+from iothub_services.sqlite.database import open_database
+from iothub_services.state.service import StateService
+from iothub_services.threads import Threads
+from iothub_tenants.accounts.bounds import bounds_of
+from iothub_tenants.accounts.database import accounts_url
+from iothub_tenants.accounts.store import AccountStore
+
+if TYPE_CHECKING:
+    from iothub_services.hbase.client import HBaseClient
+
+
+# --- the process and what watches it
+
+
+def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, is_fail_fast: bool) -> Process:
+    release, twin, started_at = version("iothub"), select_backend(), clock.wall()
+    hub_file = HubFile(data_dir, release, twin, started_at)
+    pools = {
+        "accounts": 2,
+        "auth": settings.auth.hash_pool,
+        "usage": 1,
+        "housekeeping": 1,
+        "closing": 1,
+        "members": 1,
+        "sweep": 1,
+    }
+    threads, rest = Threads(reactor, pools), partial(pause, reactor)
+    return Process(
+        settings=settings,
+        data_dir=data_dir,
+        reactor=reactor,
+        clock=clock,
+        pause=rest,
+        version=release,
+        twin=twin,
+        started_at=started_at,
+        incarnation=f"{settings.node.name}/{os.getpid()}/{time.time_ns()}",
+        phase=Phase(),
+        hub_file=hub_file,
+        threads=threads,
+        waiting=Waiting(threads.run, rest, is_fail_fast=is_fail_fast, on_reason=hub_file.note_start),
+    )
+
+
+def make_monitoring(process: Process) -> Monitoring:
+    settings, clock = process.settings, process.clock
+    alarms = Alarms(clock)
+    telemetry = Telemetry(alarms)
+    memory_limit, certificates = settings.overload.memory_limit, certificate_files(settings)
+    watch = Watch(alarms, settings.alarms, memory_limit, process.data_dir.path, certificates, clock)
+
+    def on_lag(late_s: float) -> None:
+        watch.ticked(late_s)
+        telemetry.ticked(late_s)
+
+    lag = ReactorLag(process.reactor.callLater, clock, on_lag)
+    return Monitoring(alarms, StoreAlarms(alarms), telemetry, watch, lag)
+
+
+# --- what is kept
+
+
+def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecords) -> Stores:
+    """Open every file; a damaged one is set aside and reported, a future one stops the start."""
+    settings, data_dir, clock, reactor = process.settings, process.data_dir, process.clock, process.reactor
+    alarms, store_alarms, registry = monitoring.alarms, monitoring.store_alarms, monitoring.telemetry.registry
+    redis = redis_client(settings, reactor, registry, alarms)
+    pepper = data_dir.pepper(settings.auth.pepper_file)
+    accounts = _accounts(process, pepper)
+    installation = Installation(settings, clock=clock)
+    if not accounts.is_on_server:  # else it is asked, and waited for, when everybody can see that
+        installation.learn(accounts, data_dir)
+    hbase = _hbase(process, monitoring)
+
+    alarm = on_thread_alarm(process, monitoring)
+    drivers = Drivers(
+        settings,
+        data_dir,
+        lambda path, schema: open_database(path, schema, clock, store_alarms),
+        lambda: ThreadCaller(_required(hbase), reactor.callFromThread),
+        lambda: installation,
+        alarm,
+    )
+    report_lost(data_dir, store_alarms, unused_files(settings, data_dir))
+    queues, retained = drivers.queues(), drivers.retained()
+    log, states, checkpoints = drivers.event_log(), drivers.states(), drivers.checkpoints()
+    slots = SlotFile(data_dir.path / "usage.map")
+    usage = Usage(UsageStore(data_dir.usage, clock, store_alarms), clock, slots)
+    ledger = shared_quota = None
+    if settings.quota.ledger == "redis" and redis is not None:
+        ledger = quota_ledger.Sharing(settings, installation.id, data_dir, alarms)
+        shared_quota = ledger.quota(redis, clock, reactor.callLater, usage)
+        quota_ledger.feed(registry, shared_quota)
+    return Stores(
+        accounts=accounts,
+        pepper=pepper,
+        installation=installation,
+        drivers=drivers,
+        queues=queues,
+        retained=retained,
+        states=StateService(log, states, alarm, checkpoints, damaged),
+        statistics_log=drivers.statistics_log(),
+        usage=usage,
+        hbase=hbase,
+        redis=redis,
+        shared_records=shared_records(settings, redis, installation.id, pepper, clock),
+        ledger=ledger,
+        shared_quota=shared_quota,
+    )
+
+
+def on_thread_alarm(process: Process, monitoring: Monitoring) -> Callable[[str, str], None]:
+    """Return what raises an alarm of a store from that store's thread."""
+    return partial(process.reactor.callFromThread, monitoring.store_alarms)
+
+
+def _accounts(process: Process, pepper: bytes) -> AccountStore:
+    sql = process.settings.sql
+    url = accounts_url(sql.url_file, process.data_dir.accounts)
+    return AccountStore(url, pepper=pepper, clock=process.clock, bounds=bounds_of(sql), is_checked=False)
+
+
+def _hbase(process: Process, monitoring: Monitoring) -> HBaseClient | None:
+    """Return the one client of all stores on HBase. Start and stop open and close it: it works on the reactor's thread."""
+    if not needed_tables(process.settings, process.data_dir):
+        return None
+    meter = RegistryMeter(monitoring.telemetry.registry)
+    client = from_settings.client(process.settings.hbase, process.reactor, meter)
+    meter.watch(client)
+    return client
+
+
+def _required(hbase: HBaseClient | None) -> HBaseClient:
+    if hbase is None:
+        raise AssertionError("a store is on HBase, and no table of it is needed")
+    return hbase

@@ -1,0 +1,55 @@
+"""Parts that are needed by others which are made before them: the one place where a real circle of the composition is broken.
+
+Knows no part. Three circles are real: the message plane hands packets to the control plane, which answers through the message plane; brokers are
+made over the message plane, and the queues below it report what is stored to them; the queues report claims that another hub has overtaken, and
+queues that are lost, to cluster and sessions, which work above them. Everything else is made in an order in which whoever is needed is there.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from iothub.base.reasons import Reason
+from iothub.engine.ports import Control
+from iothub.engine.state import Connection
+
+T = TypeVar("T")
+
+
+class Late(Generic[T]):
+    """A part that is made later. Calling it returns the part. Invariant: it is bound once, before anything runs."""
+
+    __slots__ = ("_name", "_part")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._part: T | None = None
+
+    def bind(self, part: T) -> T:
+        if self._part is not None:
+            raise AssertionError(f"{self._name} is bound already")
+        self._part = part
+        return part
+
+    def __call__(self) -> T:
+        if self._part is None:
+            raise AssertionError(f"{self._name} is not there yet")
+        return self._part
+
+
+class LateControl:
+    """Fulfils `iothub.engine.ports.Control` for a message plane that is made before its control plane."""
+
+    __slots__ = ("_control",)
+
+    def __init__(self, control: Late[Control]) -> None:
+        self._control = control
+
+    def opened(self, connection: Connection) -> None:
+        self._control().opened(connection)
+
+    def packet(self, connection: Connection, header: int, body: bytes) -> None:
+        self._control().packet(connection, header, body)
+
+    def closed(self, connection: Connection, reason: Reason) -> None:
+        self._control().closed(connection, reason)

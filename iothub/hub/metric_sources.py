@@ -1,0 +1,164 @@
+"""Where the hub's metrics come from: each function tells the registry, once, how one part's numbers are read.
+
+Knows the parts by reference and changes none of them; numbers are read when somebody asks, never pushed.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from iothub.base import log
+from iothub.hub.metering import Metering
+from iothub.hub.streaming import Streaming, of_direction
+from iothub.hub.telemetry import Telemetry
+from iothub.hub.tenant_metrics import TenantMetrics, by_qos
+from iothub.jobs.watch import JobWatch
+from iothub.net.http import HttpFace
+from iothub.net.listeners import Listeners
+from iothub_services.auth.authenticator import Authenticator
+from iothub_services.auth.shared import SharedRecords
+from iothub_services.damaged import DamagedRecords
+from iothub_services.events.journal import ThreadJournal
+from iothub_services.metrics import metrics
+from iothub_services.metrics.alarms import Alarms
+from iothub_services.metrics.exposition import Registry
+from iothub_services.metrics.watch import Watch
+from iothub_services.queues.port import QueueStore
+from iothub_services.queues.writer import QueueWriter
+from iothub_services.quota.names import Quota
+from iothub_services.streams.port import Direction
+
+if TYPE_CHECKING:
+    from iothub.engine.plane import Plane
+    from iothub_tenants.broker.broker import TenantBroker
+    from iothub_tenants.broker.brokers import Brokers
+    from iothub_tenants.broker.hub import Hub
+
+
+def feed_process(registry: Registry, version: str, twin: str, telemetry: Telemetry, started_at: float) -> None:
+    """What the process is, and how it does."""
+    feed = registry.feed
+    build: dict[tuple[str, ...], int] = {(version, platform.python_version(), twin): 1}
+    feed(metrics.BUILD_INFO, lambda: build)
+    feed(metrics.START_TIME, lambda: started_at)
+    feed(metrics.REACTOR_LAG, lambda: telemetry.lag_s)
+    feed(metrics.LAST_RELOAD_GOOD, lambda: int(telemetry.is_reload_good))
+    feed(metrics.LAST_RELOAD, lambda: telemetry.reloaded_at or started_at)
+    feed(metrics.STORE_COMMITS, telemetry.commits)
+    feed(metrics.LOG_SUPPRESSED, log.suppressed)
+
+
+def feed_plane(registry: Registry, plane: Plane, watch: Watch) -> None:
+    """What the message plane counts."""
+    counters, feed = plane.counters, registry.feed
+    feed(metrics.ENGINE_TURNS, lambda: counters.turns)
+    feed(metrics.PACKETS_RECEIVED, counters.packets_received)
+    feed(metrics.PACKETS_SENT, counters.packets_sent)
+    feed(metrics.BYTES_RECEIVED, lambda: counters.bytes_received)
+    feed(metrics.BYTES_SENT, lambda: counters.bytes_sent)
+    feed(metrics.MESSAGES_RECEIVED, lambda: by_qos(counters.messages_received()))
+    feed(metrics.MESSAGES_DELIVERED, lambda: by_qos(counters.messages_delivered()))
+    feed(metrics.MESSAGES_DROPPED, counters.drops)
+    feed(metrics.BUFFERED_BYTES, lambda: plane.turn.buffered_bytes)
+    feed(metrics.OVERLOAD_LEVEL, lambda: 3 if watch.is_overloaded else plane.overload_level())
+
+
+def feed_sockets(registry: Registry, listeners: Listeners, http: HttpFace | None, brokers: Brokers) -> None:
+    """Listeners and what comes in through them."""
+    gates, feed = listeners.gates, registry.feed
+
+    def unauthenticated() -> int:
+        accepted = sum(gate.connections for gate in gates().values())
+        return max(accepted - _connected(brokers), 0)
+
+    def requests() -> Mapping[tuple[str, ...], int]:
+        return {} if http is None else {(route, status): count for (route, status), count in http.requests.items()}
+
+    feed(metrics.CONNECTIONS, lambda: {name: gate.connections for name, gate in gates().items()})
+    feed(metrics.CONNECTIONS_LIMIT, lambda: {name: gate.listener.max_connections for name, gate in gates().items()})
+    feed(metrics.ACCEPTS_REFUSED, lambda: {name: sum(gate.refused.values()) for name, gate in gates().items()})
+    feed(metrics.ENGINE_EVENTS, lambda: listeners.transports.counters()["events"])
+    feed(metrics.CONNECTIONS_PRE_AUTH, unauthenticated)
+    feed(metrics.HTTP_REQUESTS, requests)
+
+
+def feed_control(registry: Registry, hub: Hub, tenants: TenantMetrics, shared_records: SharedRecords | None) -> None:
+    """Tenants, their sessions and what is remembered of their accounts."""
+    feed, brokers, directory = registry.feed, hub.brokers, hub.authenticator.directory
+
+    def sessions() -> dict[str, int]:
+        total, connected = sum(len(broker.plane.sessions) for broker in brokers), _connected(brokers)
+        return {"connected": connected, "offline": total - connected}
+
+    def subscriptions() -> dict[str, int]:
+        groups = sum(broker.plane.router.group_count for broker in brokers)
+        return {"plain": _used(brokers, Quota.SUBSCRIPTIONS), "shared": groups}
+
+    feed(metrics.TENANTS, lambda: len(brokers))
+    feed(metrics.SESSIONS, sessions)
+    feed(metrics.SUBSCRIPTIONS, subscriptions)
+    feed(metrics.AUTH_CACHE, lambda: {"hit": directory.hits, "miss": directory.misses})
+    if shared_records is not None:
+        feed(metrics.REDIS_RECORDS, shared_records.results)
+    feed(metrics.HOOK_FAILURES, lambda: hub.hooks.failures)
+    feed(metrics.SERIES_DROPPED, lambda: tenants.dropped)
+
+
+def feed_streams(registry: Registry, streaming: Streaming) -> None:
+    """Streams out and in."""
+    feed, out, inward, book = registry.feed, streaming.outlet, streaming.inlets, streaming.book
+    feed(metrics.STREAM_MESSAGES, lambda: {"out": out.messages, "in": inward.messages})
+    feed(metrics.STREAM_BYTES, lambda: {"out": out.bytes, "in": inward.bytes})
+    feed(metrics.STREAM_REFUSED, lambda: {"out": out.refused, "in": inward.refused})
+    feed(metrics.STREAM_GIVEN_UP, lambda: out.given_up)
+    feed(metrics.STREAM_PENDING, lambda: out.pending[1])
+    feed(metrics.STREAMS, lambda: {each.value: of_direction(list(book), each) for each in Direction})
+
+
+def feed_events(registry: Registry, journal: ThreadJournal, damaged: DamagedRecords, metering: Metering) -> None:
+    """The session-event log and the one for statistics."""
+    feed = registry.feed
+    feed(metrics.SESSION_EVENTS_LOST, lambda: journal.lost)
+    feed(metrics.DAMAGED_RECORDS, damaged.counts)
+    feed(metrics.ANALYTICS_EVENTS, lambda: metering.written)
+    feed(metrics.ANALYTICS_EVENTS_LOST, lambda: metering.lost)
+
+
+def feed_messages(registry: Registry, writer: QueueWriter, queues: QueueStore, brokers: Brokers) -> None:
+    """Virtual queues and retained messages."""
+    feed, usage = registry.feed, queues.tenant_usage
+    feed(metrics.STORE_PENDING_BYTES, lambda: writer.waiting[1])
+    feed(metrics.QUEUED_MESSAGES, lambda: sum(usage(broker.tenant_id).messages for broker in brokers))
+    feed(metrics.QUEUED_BYTES, lambda: sum(usage(broker.tenant_id).bytes for broker in brokers))
+    feed(metrics.RETAINED_MESSAGES, lambda: _used(brokers, Quota.RETAINED_MESSAGES))
+    feed(metrics.RETAINED_BYTES, lambda: _used(brokers, Quota.RETAINED_BYTES))
+
+
+def feed_operations(
+    registry: Registry,
+    alarms: Alarms,
+    watch: Watch,
+    jobs: JobWatch,
+    authenticator: Authenticator,
+    bans: Callable[[], Mapping[str, int]],
+) -> None:
+    """What an operator looks after. `bans`: in force, by kind, without those for failed logins."""
+    feed = registry.feed
+    feed(metrics.ALARMS_ACTIVE, alarms.counts)
+    feed(metrics.BANS, lambda: {**bans(), "failures": authenticator.failures.banned()})
+    feed(metrics.CERTIFICATE_EXPIRY, lambda: watch.certificate_ends)
+    feed(metrics.DISK_FREE, lambda: watch.disk_free_bytes)
+    feed(metrics.JOB_LAST_SUCCESS, jobs.last_success)
+    feed(metrics.JOB_DURATION, jobs.duration_s)
+    feed(metrics.JOB_LAST_RESULT, jobs.last_result)
+    feed(metrics.JOB_RUNNING, jobs.running)
+
+
+def _connected(brokers: Iterable[TenantBroker]) -> int:
+    return sum(broker.plane.connections for broker in brokers)
+
+
+def _used(brokers: Iterable[TenantBroker], quota: Quota) -> int:
+    return sum(broker.allowance.ledger.used(quota) for broker in brokers)

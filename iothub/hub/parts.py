@@ -1,0 +1,158 @@
+"""The parts of one hub, as `iothub.hub.compose` has made them: what start, stop and reload work with.
+
+Frozen, and without behaviour: whoever needs a part gets that part by its constructor, so nobody but start, stop and reload takes these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from iothub.base.clock import Clock
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.engine.plane import Plane
+from iothub.hub.cluster import HubCluster
+from iothub.hub.drivers import Drivers
+from iothub.hub.health import Health
+from iothub.hub.hub_file import HubFile
+from iothub.hub.installation import Installation
+from iothub.hub.lifecycle_hooks import LifecycleHooks
+from iothub.hub.metering import Metering
+from iothub.hub.periodic_tasks import PeriodicTasks
+from iothub.hub.phase import Phase
+from iothub.hub.quota_ledger import Sharing
+from iothub.hub.reactor_lag import ReactorLag
+from iothub.hub.store_alarms import StoreAlarms
+from iothub.hub.streaming import Streaming
+from iothub.hub.telemetry import Telemetry
+from iothub.hub.wait_for_servers import Pause, Waiting
+from iothub.net.backend import Backend
+from iothub.net.http import HttpFace
+from iothub.net.listeners import Listeners
+from iothub_services.auth.shared import SharedRecords
+from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.events.journal import ThreadJournal
+from iothub_services.events.statistics import StatisticsLog, StatisticsThread
+from iothub_services.group_thread import GroupThread
+from iothub_services.metrics.alarms import Alarms
+from iothub_services.metrics.watch import Watch
+from iothub_services.queues.port import QueueStore
+from iothub_services.queues.writer import QueueWriter
+from iothub_services.quota.shared.service import SharedQuota
+from iothub_services.quota.usage import Usage
+from iothub_services.retained.port import RetainedStore
+from iothub_services.state.service import StateOp, StateService
+from iothub_services.threads import Threads
+from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.background.admin_queries import AdminQueries
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.queue_bounds import QueueBounds
+from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.control.control import ControlPlane
+
+if TYPE_CHECKING:
+    from iothub_services.hbase.client import HBaseClient
+    from iothub_services.redis.client import RedisClient
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The process that a hub is. `twin`: compiled or plain; `incarnation`: this run of it, unlike any other."""
+
+    settings: Config
+    data_dir: DataDir
+    reactor: Any
+    clock: Clock
+    pause: Pause
+    version: str
+    twin: Backend
+    started_at: float
+    incarnation: str
+    phase: Phase
+    hub_file: HubFile
+    threads: Threads
+    waiting: Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """What is counted and raised, and an eye on machine and reactor."""
+
+    alarms: Alarms
+    store_alarms: StoreAlarms
+    telemetry: Telemetry
+    watch: Watch
+    lag: ReactorLag
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What is kept, and the clients of the servers where it is. None: not used by these settings."""
+
+    accounts: AccountStore
+    pepper: bytes
+    installation: Installation
+    drivers: Drivers
+    queues: QueueStore
+    retained: RetainedStore
+    states: StateService
+    statistics_log: StatisticsLog | None
+    usage: Usage
+    hbase: HBaseClient | None
+    redis: RedisClient | None
+    shared_records: SharedRecords | None
+    ledger: Sharing | None
+    shared_quota: SharedQuota | None
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """What writes to the stores in threads of its own, and the awaitable ways there."""
+
+    writer: QueueWriter
+    queues: AwaitedQueues
+    retained: AwaitedRetained
+    journal_thread: GroupThread[StateOp, object]
+    journal: ThreadJournal
+    statistics_thread: StatisticsThread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Message plane and control plane. `cluster`: None where no store is shared."""
+
+    plane: Plane
+    control_plane: ControlPlane
+    hub: Hub
+    registry: Registry
+    sys_topics: SysTopics
+    queue_bounds: QueueBounds
+    streaming: Streaming
+    metering: Metering
+    lifecycle: LifecycleHooks
+    cluster: HubCluster | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Where others reach the hub. `http`: None: it is off."""
+
+    listeners: Listeners
+    health: Health
+    http: HttpFace | None
+    admin_queries: AdminQueries
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One hub, made and not started."""
+
+    process: Process
+    monitoring: Monitoring
+    stores: Stores
+    writers: Writers
+    control: Control
+    tasks: PeriodicTasks
+    sockets: Sockets

@@ -1,0 +1,26 @@
+"""How far a hub is: starting, ready, stopping. Set by start and stop, read by whoever answers for the hub.
+
+Knows nobody.
+"""
+
+from __future__ import annotations
+
+
+class Phase:
+    """On the reactor thread. Invariants: `is_ready` from the open listeners to the stop; `is_stopping` never ends."""
+
+    __slots__ = ("is_ready", "is_stopping")
+
+    def __init__(self) -> None:
+        self.is_ready = False
+        self.is_stopping = False
+
+    def become_ready(self) -> None:
+        self.is_ready = True
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+    def end_ready(self) -> None:
+        """`/readyz` answers 503 from here on."""
+        self.is_ready = False

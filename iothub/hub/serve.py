@@ -1,0 +1,125 @@
+"""One hub process: the reactor, its signals and the exit code, from the lock on the data directory to its release.
+
+Knows no order of starting or stopping: `iothub.hub.start` and `iothub.hub.stop` do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, cast
+
+from twisted.internet import epollreactor
+from twisted.internet.defer import Deferred
+from twisted.internet.main import installReactor
+
+from iothub.base import log
+from iothub.base.clock import SystemClock
+from iothub.base.errors import ConflictError, IotHubError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.hub.compose import compose
+from iothub.hub.from_settings import raise_file_limit
+from iothub.hub.open_sockets import OpenSockets
+from iothub.hub.parts import Parts
+from iothub.hub.reload import reload
+from iothub.hub.start import Start
+from iothub.hub.stop import Stop
+
+
+def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) -> int:
+    """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code.
+
+    `is_fail_fast`: do not wait for servers that must answer before the start.
+
+    Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
+    """
+    data_dir.require_writable()
+    lock = data_dir.lock("iothub serve")
+    try:
+        reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+        installReactor(reactor)  # type: ignore[no-untyped-call]  # plug-ins that import the reactor get this one
+        parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
+        return HubProcess(parts, lock.announce).run()
+    finally:
+        lock.release()
+
+
+class HubProcess:
+    """Runs a hub once."""
+
+    def __init__(self, parts: Parts, announce: Callable[[str], None]) -> None:
+        process = parts.process
+        self._parts = parts
+        self._reactor = process.reactor
+        self._phase = process.phase
+        sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir)
+        self._start = Start(parts, sockets, announce, self._replaced)
+        self._stop = Stop(parts, sockets)
+        self._log = log.get(__name__)
+        self._is_ending = False
+        self._failure: IotHubError | None = None
+
+    def run(self) -> int:
+        """Start, serve, stop. Raises what kept the hub from starting, or from going on."""
+        raise_file_limit()
+        self._take_signals()
+        self._parts.process.threads.start()
+        self._parts.writers.writer.start(cast("Any", self._parts.control.plane))
+        self._reactor.callWhenRunning(self._begin)
+        self._reactor.run(installSignalHandlers=False)
+        self._stop.close()
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    def _take_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+        signal.signal(signal.SIGHUP, lambda *_: self._reactor.callFromThread(partial(reload, self._parts)))
+
+    def _begin(self) -> None:
+        Deferred.fromCoroutine(self._start.run()).addErrback(self._failed)
+
+    def _failed(self, failure: Any) -> None:
+        """The start did not succeed: end with the error that says why."""
+        error = failure.value
+        if self._phase.is_stopping:
+            self._log.info("the start was given up", cause=str(error))
+            return
+        self._failure = error if isinstance(error, IotHubError) else IotHubError(f"the start failed: {error!r}")
+        if not isinstance(error, IotHubError):
+            self._log.error("defect at start", exc_info=error)
+        self._end(self._stop.run_unstarted())
+
+    def _replaced(self, error: ConflictError) -> None:
+        """Another hub has this one's place: it must not go on."""
+        self._log.error("the hub must stop", cause=str(error))
+        self._failure = error
+        self._phase.stop()
+        self._stop_now("replaced")
+
+    def _signalled(self, number: int, _frame: object) -> None:
+        """SIGTERM or SIGINT: stop cleanly; a second one stops at once."""
+        if self._phase.is_stopping:
+            os._exit(128 + number)
+        self._phase.stop()
+        self._reactor.callFromThread(self._stop_now, signal.Signals(number).name)
+
+    def _stop_now(self, why: str) -> None:
+        self._log.info("stopping", signal=why)
+        self._parts.process.waiting.end()
+        self._phase.end_ready()
+        self._end(self._stop.run())
+
+    def _end(self, rest: Coroutine[Any, Any, None]) -> None:
+        """Do what is left to do, then let the reactor end; once."""
+        if self._is_ending:
+            rest.close()
+            return
+        self._is_ending = True
+        Deferred.fromCoroutine(rest).addErrback(
+            lambda failure: self._log.error("defect while stopping", exc_info=failure.value)
+        ).addBoth(lambda _: self._reactor.stop())
