@@ -55,8 +55,7 @@ from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, statistics_thread
 from iothub_services.group_thread import Bounds, Patience
 from iothub_services.hbase import from_settings
-from iothub_services.hbase.metering import RegistryMeter
-from iothub_services.hbase.threaded import ThreadCaller
+from iothub_services.hbase.caller import ThreadCaller
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.watch import Watch
 from iothub_services.queues.routing import RoutingStore
@@ -193,9 +192,7 @@ class Node:
 
     def _connect_hbase(self) -> ThreadCaller:
         """Make the client; `Life` opens and closes it, because it works on the reactor's thread."""
-        meter = RegistryMeter(self.telemetry.registry)
-        self.hbase = from_settings.client(self.settings.hbase, self.reactor, meter)
-        meter.watch(self.hbase)
+        self.hbase = from_settings.client(self.settings.hbase, self.reactor, self.telemetry.registry)
         return ThreadCaller(self.hbase, self.reactor.callFromThread)
 
     def _compose(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from iothub.base import log
 from iothub.hub.streaming import of_direction
-from iothub_services.hbase.probe import ADVICE
+from iothub_services.hbase.administration import ADVICE
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.metrics.exposition import TenantPages, TenantSample

@@ -19,8 +19,8 @@ from iothub.records import events, keys
 from iothub.records.events import Event, Subject
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.hbase import calls
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.calls import Mutation
-from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
