@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from iothub.testing.clock import ManualClock
-from iothub_services.queues.port import Append, Claim, Delivery, Move, MoveKind, QueueLimits, TenantUsage
-from iothub_services.queues.rebuilding import Place, Rebuilt
+from iothub_services.queues.port import (
+    Append,
+    Claim,
+    Delivery,
+    Move,
+    MoveKind,
+    Place,
+    QueueLimits,
+    Rebuilt,
+    TenantUsage,
+)
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database

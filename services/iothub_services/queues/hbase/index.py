@@ -23,6 +23,7 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.pages import first_rows, pages
 from iothub_services.queues.port import TenantUsage
+from iothub_services.queues.remote.tenant import Tenant
 
 T = TypeVar("T")
 
@@ -30,24 +31,6 @@ COLUMN = b"i:q"
 CELL = b"\1"
 ROWS_AT_ONCE = 500  # of one call
 _SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other tenants may be before it
-
-
-class Tenant:
-    """The sum over a tenant's queues as far as this hub has heard, and its bounds (0: none)."""
-
-    __slots__ = ("bytes", "max_bytes", "max_messages", "messages")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self.bytes = 0
-        self.max_messages = 0
-        self.max_bytes = 0
-
-    def has_room(self, messages: int, size_bytes: int) -> bool:
-        """Do so many more fit, for certain?"""
-        return (not self.max_messages or self.messages + messages <= self.max_messages) and (
-            not self.max_bytes or self.bytes + size_bytes <= self.max_bytes
-        )
 
 
 class KnownQueue:
